@@ -1,0 +1,1 @@
+"""Scores, splits, strata and reports."""

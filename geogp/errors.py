@@ -1,0 +1,45 @@
+"""Every error a user of geogp can meet.
+
+A message says what was expected, what was found and what to do. `exit_code` is what the
+command line returns when the error reaches it.
+"""
+
+
+class GeogpError(Exception):
+    """Base of all errors that geogp raises on purpose."""
+
+    exit_code = 3
+
+
+class RequestError(GeogpError, ValueError):
+    """The request cannot be met as it stands: an unknown name, a value out of range."""
+
+    exit_code = 2
+
+
+class OutputError(GeogpError, OSError):
+    """A result could not be written: the disk is full, or the path is not a folder."""
+
+    exit_code = 2
+
+
+class DataError(GeogpError, ValueError):
+    """The input data are wrong or missing."""
+
+    exit_code = 3
+
+
+class NumericalError(GeogpError, RuntimeError):
+    """A computation broke down: a matrix that does not factorise, a variance not positive."""
+
+    exit_code = 3
+
+
+class NetworkError(GeogpError, RuntimeError):
+    """A remote source could not be reached or answered with an error."""
+
+    exit_code = 4
+
+
+class GeogpWarning(UserWarning):
+    """Something the user should know that does not stop the job."""

@@ -1,0 +1,1 @@
+"""Tiles and boundaries in, observations out."""

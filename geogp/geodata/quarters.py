@@ -1,0 +1,86 @@
+"""Calendar quarters as integers: year * 4 + (quarter - 1), so that differences are quarters."""
+
+import re
+from dataclasses import dataclass
+
+from geogp.errors import RequestError
+
+_QUARTER = re.compile(r"(\d{4})[Qq]([1-4])")
+
+
+def quarter_index(label: str) -> int:
+    """Return the index of a quarter written like ``2019Q1``.
+
+    Raises
+    ------
+    RequestError
+        `label` is not a year followed by Q1, Q2, Q3 or Q4.
+
+    Examples
+    --------
+    >>> quarter_index("2019Q2") - quarter_index("2018Q4")
+    2
+    """
+    match = _QUARTER.fullmatch(label.strip())
+    if match is None:
+        raise RequestError(f"expected a quarter like 2019Q1, found {label!r}.")
+    return int(match[1]) * 4 + int(match[2]) - 1
+
+
+def quarter_label(index: int) -> str:
+    """Return the label of a quarter's index.
+
+    Examples
+    --------
+    >>> quarter_label(quarter_index("2023Q4"))
+    '2023Q4'
+    """
+    return f"{index // 4}Q{index % 4 + 1}"
+
+
+@dataclass(frozen=True)
+class QuarterRequest:
+    """Quarters a user asked for.
+
+    Attributes
+    ----------
+    named
+        Quarters written singly: each must exist.
+    ranged
+        Quarters inside ranges: one that the source lacks is only a warning.
+    """
+
+    named: tuple[int, ...]
+    ranged: tuple[int, ...]
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """All quarters asked for, in order, once each."""
+        return tuple(sorted({*self.named, *self.ranged}))
+
+
+def parse_quarters(text: str) -> QuarterRequest:
+    """Read ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas between.
+
+    Raises
+    ------
+    RequestError
+        A part is not a quarter or a range, or a range ends before it starts.
+
+    Examples
+    --------
+    >>> [quarter_label(q) for q in parse_quarters("2019Q3..2020Q1").all]
+    ['2019Q3', '2019Q4', '2020Q1']
+    """
+    named: list[int] = []
+    ranged: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        if not dots:
+            named.append(quarter_index(part))
+            continue
+        start, stop = quarter_index(first), quarter_index(last)
+        if stop < start:
+            raise RequestError(f"the range of quarters {part!r} ends before it starts.")
+        ranged.extend(range(start, stop + 1))
+    return QuarterRequest(tuple(named), tuple(ranged))

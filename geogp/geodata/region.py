@@ -1,0 +1,195 @@
+"""A region: its boundary with all parts, its urban areas, its tiles and its scale."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import shapely
+import shapely.affinity
+from numpy.typing import ArrayLike, NDArray
+from shapely.geometry import MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import DataError
+from geogp.geodata import quadkeys
+
+URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
+STRATA = (URBAN, RURAL)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tiles of one zoom: columns and rows, int64 of shape (n,)."""
+
+    column: NDArray[np.int64]
+    row: NDArray[np.int64]
+    zoom: int
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    @cached_property
+    def centres(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Longitude and latitude of the centroids, in degrees."""
+        return quadkeys.tile_centres(self.column, self.row, self.zoom)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A place to map.
+
+    Longitudes are unwrapped around the region: a region that crosses the antimeridian
+    (Alaska) has continuous longitudes, possibly below -180 degrees.
+
+    Attributes
+    ----------
+    code
+        Short name, such as the postal code ``PR``.
+    name
+        Full name, such as ``Puerto Rico``.
+    boundary
+        The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
+    urban_areas
+        Urban areas, or None where none are at hand (not the same as a region without towns).
+    urban_vintage
+        Census year of the urban areas: 2000, 2010 or 2020.
+    """
+
+    code: str
+    name: str
+    boundary: MultiPolygon
+    urban_areas: MultiPolygon | None = None
+    urban_vintage: int | None = None
+
+    @classmethod
+    def from_geometry(
+        cls,
+        code: str,
+        name: str,
+        boundary: BaseGeometry,
+        urban_areas: BaseGeometry | None = None,
+        urban_vintage: int | None = None,
+    ) -> "Region":
+        """Make a region from any polygonal geometry in degrees, unwrapping its longitudes.
+
+        Raises
+        ------
+        DataError
+            `boundary` holds no area.
+        """
+        parts = _polygons(boundary)
+        if not parts:
+            raise DataError(f"the boundary of {name} holds no polygon; a region needs an area.")
+        cut = _antimeridian_cut(parts)
+        whole = MultiPolygon([_unwrapped(part, cut) for part in parts])
+        if urban_areas is None:
+            return cls(code, name, whole)
+        urban = MultiPolygon([_unwrapped(part, cut) for part in _polygons(urban_areas)])
+        return cls(code, name, whole, urban, urban_vintage)
+
+    @cached_property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """West, south, east, north of the boundary in degrees."""
+        west, south, east, north = (float(edge) for edge in self.boundary.bounds)
+        return west, south, east, north
+
+    def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
+        """Shift longitudes by whole turns to within 180 degrees of the region's middle."""
+        middle = (self.bounds[0] + self.bounds[2]) / 2
+        return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
+
+    def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which points (degrees, shape (n,)) lie in the region, islands and holes counted."""
+        return self._boundary_test(self.unwrap(longitude), np.asarray(latitude, np.float64))
+
+    def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
+        """Return ``urban`` or ``rural`` for each point, ``unknown`` without urban areas."""
+        longitude = self.unwrap(longitude)
+        if self.urban_areas is None:
+            return np.full(longitude.shape, UNKNOWN, dtype="<U7")
+        urban = self._urban_test(longitude, np.asarray(latitude, np.float64))
+        return np.where(urban, URBAN, RURAL).astype("<U7")
+
+    def scale(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
+        """Scale points to [-1, 1]² by the bounding box of the boundary.
+
+        Each axis is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
+
+        Returns
+        -------
+        ndarray of float64, shape (n, 2)
+        """
+        west, south, east, north = self.bounds
+        across = (2 * self.unwrap(longitude) - west - east) / (east - west)
+        up = (2 * np.asarray(latitude, np.float64) - south - north) / (north - south)
+        return np.column_stack([across, up])
+
+    def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
+        """Return the tiles whose centre lies in the region, row by row from the north-west."""
+        west, south, east, north = self.bounds
+        columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
+        across = np.arange(columns[0], columns[1] + 1)
+        kept: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        strip = max(1, 2_000_000 // len(across))
+        for top in range(int(rows[0]), int(rows[1]) + 1, strip):
+            down = np.arange(top, min(top + strip, int(rows[1]) + 1))
+            row, column = (part.ravel() for part in np.meshgrid(down, across, indexing="ij"))
+            inside = self.contains(*quadkeys.tile_centres(column, row, zoom))
+            kept.append((column[inside], row[inside]))
+        column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        return Tiles(column, row, zoom)
+
+    @cached_property
+    def _boundary_test(self) -> "_PointTest":
+        return _point_test(self.boundary)
+
+    @cached_property
+    def _urban_test(self) -> "_PointTest":
+        assert self.urban_areas is not None
+        return _point_test(self.urban_areas)
+
+
+_PointTest = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
+
+
+def _point_test(geometry: MultiPolygon) -> _PointTest:
+    """Index a geometry's pieces so that many points are tested fast."""
+    prepared = geometry
+    shapely.prepare(prepared)
+
+    def test(longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.asarray(shapely.contains_xy(prepared, longitude, latitude), np.bool_)
+
+    return test
+
+
+def _polygons(geometry: BaseGeometry) -> list[Polygon]:
+    parts = shapely.get_parts(shapely.make_valid(geometry))
+    polygons: list[Polygon] = []
+    for part in parts:
+        if isinstance(part, Polygon):
+            polygons.append(part)
+        elif hasattr(part, "geoms"):
+            polygons.extend(_polygons(part))
+    return [part for part in polygons if part.area > 0]
+
+
+def _antimeridian_cut(parts: list[Polygon]) -> float:
+    """Return the longitude at which to cut the circle: the middle of the widest empty gap."""
+    edges = sorted((part.bounds[0], part.bounds[2]) for part in parts)
+    widest, cut = edges[0][0] + 360 - max(east for _, east in edges), -180.0
+    reach = edges[0][1]
+    for west, east in edges[1:]:
+        if west - reach > widest:
+            widest, cut = west - reach, (west + reach) / 2
+        reach = max(reach, east)
+    return cut
+
+
+def _unwrapped(part: Polygon, cut: float) -> Polygon:
+    """Move a polygon that lies east of the cut one turn to the west."""
+    middle = (part.bounds[0] + part.bounds[2]) / 2
+    if cut == -180.0 or middle < cut:
+        return part
+    return shapely.affinity.translate(part, xoff=-360)

@@ -1,0 +1,1 @@
+"""Grids, rasters, figures and the interactive page."""

@@ -1,0 +1,1 @@
+"""Gaussian processes that need torch and numpy only."""
