@@ -226,7 +226,13 @@ def _every_other_bit(values: Codes) -> Indices:
     values = values & np.uint64(0x5555555555555555)
     for (shift, _), mask in zip(
         reversed(_SPREAD),
-        (0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x00FF00FF00FF00FF, 0x0000FFFF0000FFFF, 0xFFFFFFFF),
+        (
+            0x3333333333333333,
+            0x0F0F0F0F0F0F0F0F,
+            0x00FF00FF00FF00FF,
+            0x0000FFFF0000FFFF,
+            0xFFFFFFFF,
+        ),
         strict=True,
     ):
         values = (values | (values >> np.uint64(shift))) & np.uint64(mask)

@@ -92,8 +92,10 @@ class Prediction:
         """
         z = (np.asarray(y, np.float64) - self.mean) / self.sd
         density = np.exp(-0.5 * (z**2 + _LOG_2PI))
-        return self.sd * (z * (2 * _normal_cdf(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
+        score: Floats = self.sd * (z * (2 * _normal_cdf(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
+        return score
 
 
 def _normal_cdf(z: Floats) -> Floats:
-    return torch.special.ndtr(torch.from_numpy(np.ascontiguousarray(z))).numpy()
+    found: Floats = torch.special.ndtr(torch.from_numpy(np.ascontiguousarray(z))).numpy()
+    return found

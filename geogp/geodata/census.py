@@ -1,0 +1,156 @@
+"""Boundaries of states and urban areas, as the U.S. Census Bureau publishes them."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import geopandas as gpd
+import pyarrow as pa
+import pyogrio
+
+from geogp.errors import DataError, RequestError
+from geogp.files import sha256_of
+from geogp.geodata.ookla import InputFile
+from geogp.geodata.region import Region
+from geogp.geodata.sources import Source
+
+PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger/GENZ2018/shp"
+"""The Census Bureau's cartographic boundary files of 2018."""
+
+STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
+"""Names under which states are looked for, in this order."""
+
+URBAN_FILES = (
+    "urban_areas_{code}.parquet",
+    "cb_2020_us_ua20_corrected_500k.zip",
+    "cb_2020_us_ua20_500k.zip",
+    "cb_2018_us_ua10_500k.zip",
+    "tl_2020_us_uac20.zip",
+    "tl_2020_us_uac10.zip",
+    "ua99_d00_shp.zip",
+)
+"""Names under which urban areas are looked for, in this order."""
+
+URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
+"""The column that tells the census of an urban-area file."""
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """A region with the files it comes from and what the user should know."""
+
+    region: Region
+    files: tuple[InputFile, ...]
+    warnings: tuple[str, ...]
+
+
+def read_region(source: Source, name: str) -> Boundaries:
+    """Read a state by postal code, name or FIPS number, with its urban areas.
+
+    Parameters
+    ----------
+    source
+        A folder or address with ``states.parquet`` and ``urban_areas_<ST>.parquet``, or with
+        the Census Bureau's own zip files.
+    name
+        ``PR``, ``Puerto Rico`` or ``72``.
+
+    Raises
+    ------
+    RequestError
+        No such state; the nearest names are given.
+    DataError
+        A file is missing, damaged, without geometry or without CRS, or the urban areas are of
+        an unknown census.
+    NetworkError
+        The source could not be read.
+    """
+    states, used = _read_first(source, STATE_FILES)
+    if states is None:
+        raise DataError(f"no state boundaries in {source.where}; expected {STATE_FILES[0]}.")
+    _require(states, ("STUSPS", "NAME", "STATEFP"), source)
+    row = _find_state(states, name)
+    code, full = str(row["STUSPS"]), str(row["NAME"])
+    files = list(used)
+    urban, used = _read_first(source, [file.format(code=code) for file in URBAN_FILES])
+    if urban is None:
+        warning = (
+            f"no urban areas of {full} in {source.where}: the region is mapped without the "
+            "strata urban and rural."
+        )
+        region = Region.from_geometry(code, full, row.geometry)
+        return Boundaries(region, tuple(files), (warning,))
+    files += used
+    vintage = _vintage(urban, source)
+    near = urban.geometry[urban.intersects(row.geometry)]
+    region = Region.from_geometry(code, full, row.geometry, near.union_all(), vintage)
+    return Boundaries(region, tuple(files), ())
+
+
+def _read_first(
+    source: Source, names: Sequence[str]
+) -> tuple[gpd.GeoDataFrame | None, list[InputFile]]:
+    """Read the first of several files that the source has."""
+    for name in names:
+        if source.has(name):
+            path = source.fetch(name)
+            table = _read_polygons(path, name)
+            return table, [InputFile(name, sha256_of(path), len(table), len(table))]
+    return None, []
+
+
+def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
+    """Read polygons and bring them to longitude and latitude on WGS 84."""
+    try:
+        table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
+    except ValueError as error:
+        raise DataError(
+            f"{path} holds no geometry ({error}). Expected GeoParquet with polygons."
+        ) from error
+    except (pa.ArrowException, pyogrio.errors.DataSourceError, OSError, KeyError) as error:
+        raise DataError(f"{path} cannot be read as boundaries ({error}).") from error
+    if not isinstance(table, gpd.GeoDataFrame) or "geometry" not in table:
+        raise DataError(f"{path} holds no geometry. Expected polygons.")
+    if table.crs is None:
+        raise DataError(
+            f"{path} has no CRS, so its coordinates have no meaning. Set it, for Census files "
+            "with GeoDataFrame.set_crs(4269)."
+        )
+    table = table[~(table.geometry.is_empty | table.geometry.isna())]
+    if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
+        raise DataError(f"{path} must hold polygons and nothing else.")
+    return table.to_crs(4326)
+
+
+def _require(table: gpd.GeoDataFrame, columns: tuple[str, ...], source: Source) -> None:
+    absent = [name for name in columns if name not in table]
+    if absent:
+        raise DataError(
+            f"expected columns {', '.join(columns)} in the states of {source.where}, "
+            f"found no {', '.join(absent)}."
+        )
+
+
+def _find_state(states: gpd.GeoDataFrame, name: str) -> gpd.GeoSeries:
+    wanted = name.strip().casefold()
+    for column in ("STUSPS", "NAME", "STATEFP"):
+        match = states[states[column].astype(str).str.casefold() == wanted]
+        if len(match):
+            return match.iloc[0]
+    labels: dict[str, str] = {}
+    for full, code in zip(states["NAME"], states["STUSPS"], strict=True):
+        labels[str(full).casefold()] = labels[str(code).casefold()] = f"{full} ({code})"
+    near = difflib.get_close_matches(wanted, labels, n=4, cutoff=0.5)
+    shown = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
+    raise RequestError(f"unknown region {name!r}. Nearest: {', '.join(shown)}.")
+
+
+def _vintage(urban: gpd.GeoDataFrame, source: Source) -> int:
+    for column, year in URBAN_VINTAGES.items():
+        if column in urban:
+            return year
+    raise DataError(
+        f"the urban areas in {source.where} are of an unknown census: expected a column "
+        f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
+    )

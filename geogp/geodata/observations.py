@@ -1,0 +1,100 @@
+"""Observations: what the models learn from, one row a tile and quarter."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+
+Service = Literal["mobile", "fixed"]
+Target = Literal["download", "upload", "latency"]
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """Where a target comes from and how it is spoken of.
+
+    Attributes
+    ----------
+    column
+        Column of Ookla's files: an average over the tests of a tile.
+    divisor
+        The column's unit in units of `unit` (kbps to Mbps: 1000).
+    unit
+        ``Mbps`` or ``ms``; the modelled target is its log10.
+    suffix
+        Ending of variable names in that unit.
+    """
+
+    column: str
+    divisor: float
+    unit: str
+    suffix: str
+
+
+TARGETS: dict[str, TargetColumn] = {
+    "download": TargetColumn("avg_d_kbps", 1000.0, "Mbps", "mbps"),
+    "upload": TargetColumn("avg_u_kbps", 1000.0, "Mbps", "mbps"),
+    "latency": TargetColumn("avg_lat_ms", 1.0, "ms", "ms"),
+}
+"""The three targets by name."""
+
+SERVICES = ("mobile", "fixed")
+"""Ookla's two kinds of networks."""
+
+
+def find_target(name: str) -> TargetColumn:
+    """Return a target by name.
+
+    Raises
+    ------
+    RequestError
+        No such target.
+    """
+    if name not in TARGETS:
+        raise RequestError(f"unknown target {name!r}; choose one of {', '.join(TARGETS)}.")
+    return TARGETS[name]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Measured tiles of one region, service and target, ordered by quarter and quadkey.
+
+    Attributes
+    ----------
+    quadkey
+        Codes at zoom 16, uint64 (n,); see `geogp.geodata.quadkeys`.
+    quarter
+        Quarter indices, int64 (n,); see `geogp.geodata.quarters`.
+    longitude, latitude
+        Centroids in degrees, longitudes unwrapped around the region, float64 (n,).
+    y
+        log10 of the tile's average in Mbps (ms for latency), float64 (n,).
+    tests, devices
+        Counts behind the average, int64 (n,).
+    stratum
+        ``urban``, ``rural`` or ``unknown``, str (n,).
+    target, service
+        What was measured.
+    """
+
+    quadkey: NDArray[np.uint64]
+    quarter: NDArray[np.int64]
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+    y: NDArray[np.float64]
+    tests: NDArray[np.int64]
+    devices: NDArray[np.int64]
+    stratum: NDArray[np.str_]
+    target: str
+    service: str
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def quarters(self) -> tuple[int, ...]:
+        """Quarter indices that occur, in order."""
+        return tuple(np.unique(self.quarter).tolist())

@@ -1,0 +1,347 @@
+"""The reader of Ookla's open-data tiles.
+
+A source has the layout of Ookla's public bucket: one Parquet file for each service and quarter
+with the tiles of the whole world. Only the row groups that can hold tiles of the region are
+read, and the geometry text never is: a tile's place follows from its quadkey.
+"""
+
+import datetime as dt
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.files import sha256_of
+from geogp.geodata import quadkeys
+from geogp.geodata.observations import Observations, TargetColumn, find_target
+from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
+from geogp.geodata.region import Region
+from geogp.geodata.sources import Source
+
+logger = logging.getLogger(__name__)
+
+PUBLIC_SOURCE = "s3://ookla-open-data"
+"""Ookla's public bucket."""
+
+FIRST_QUARTER = quarter_index("2019Q1")
+"""The first quarter that Ookla published."""
+
+ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
+"""What the licence of Ookla's data asks to be shown."""
+
+SPARSE_SHARE = 0.8
+"""A quarter with a smaller share of the other quarters' median rows is reported."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that was read: its name, hash, rows, and how many of them the region uses."""
+
+    name: str
+    sha256: str
+    rows: int
+    rows_used: int
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """Observations with where they come from.
+
+    Attributes
+    ----------
+    observations
+        All rows of the region.
+    files
+        The files read.
+    missing
+        Quarters inside a range for which the source has no rows of the region.
+    warnings
+        What the user should know.
+    """
+
+    observations: Observations
+    files: tuple[InputFile, ...]
+    missing: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+
+def tile_file(service: str, quarter: int) -> str:
+    """Return the name of a quarter's file in the bucket's layout."""
+    year, month = quarter // 4, 3 * (quarter % 4) + 1
+    return (
+        f"parquet/performance/type={service}/year={year}/quarter={quarter % 4 + 1}/"
+        f"{year}-{month:02d}-01_performance_{service}_tiles.parquet"
+    )
+
+
+def read_observations(
+    source: Source,
+    region: Region,
+    *,
+    service: str = "mobile",
+    target: str = "download",
+    quarters: QuarterRequest | None = None,
+) -> Ingested:
+    """Read a region's observations from a source.
+
+    Parameters
+    ----------
+    source
+        Where the files are.
+    region
+        Tiles whose centroid lies in its boundary are kept.
+    service, target
+        ``mobile`` or ``fixed``; ``download``, ``upload`` or ``latency``.
+    quarters
+        Quarters asked for; None takes all that the source holds.
+
+    Raises
+    ------
+    DataError
+        A quarter named singly is missing, a range holds none, or a file is damaged: all its
+        faults are listed together.
+    NetworkError
+        The source could not be read.
+    RequestError
+        Unknown target.
+    """
+    column = find_target(target)
+    wanted = quarters.all if quarters else tuple(range(FIRST_QUARTER, _current_quarter() + 1))
+    named = set(quarters.named) if quarters else set()
+    parts: list[_Rows] = []
+    files: list[InputFile] = []
+    missing: list[int] = []
+    for quarter in wanted:
+        name = tile_file(service, quarter)
+        rows = None
+        if source.has(name):
+            path = source.fetch(name)
+            rows = _read_quarter(path, region, column)
+        if rows is None or not len(rows.quadkey):
+            if quarter in named:
+                raise _missing_quarter(source, region, service, quarter, present=rows is not None)
+            missing.append(quarter)
+            continue
+        parts.append(rows)
+        files.append(InputFile(name, sha256_of(path), rows.in_file, len(rows.quadkey)))
+        rows.quarter[:] = quarter
+        logger.info("read %d rows of %s", len(rows.quadkey), quarter_label(quarter))
+    if not parts:
+        raise DataError(
+            f"no {service} tiles of {region.name} in {source.where} for "
+            f"{quarter_label(wanted[0])} to {quarter_label(wanted[-1])}. Expected files like "
+            f"{tile_file(service, wanted[-1])}."
+        )
+    found = tuple(int(rows.quarter[0]) for rows in parts)
+    # Without a request, quarters before the first and after the last are not missed.
+    gaps = [q for q in missing if quarters or found[0] < q < found[-1]]
+    warnings = _quarter_warnings(found, [len(rows.quadkey) for rows in parts], gaps, region.name)
+    return Ingested(
+        _observations(parts, region, target, service), tuple(files), tuple(gaps), tuple(warnings)
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The region's rows of one quarter, ordered by quadkey, and the rows of the whole file."""
+
+    in_file: int
+
+    quadkey: NDArray[np.uint64]
+    quarter: NDArray[np.int64]
+    value: NDArray[np.float64]
+    tests: NDArray[np.int64]
+    devices: NDArray[np.int64]
+
+
+def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
+    """Read the region's rows of one file."""
+    table, in_file = _read_table(path, region, column)
+    faults = _value_faults(table, column)
+    try:
+        codes = quadkeys.parse_quadkeys(table["quadkey"].to_numpy())
+    except DataError as error:
+        raise _faulty(path, [str(error), *faults]) from error
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    repeated = codes[1:][codes[1:] == codes[:-1]]
+    if len(repeated):
+        first = quadkeys.format_quadkeys(repeated[:1])[0]
+        faults.append(
+            f"expected every tile once in a quarter, found {len(repeated)} duplicates, "
+            f"the first {first}."
+        )
+    if faults:
+        raise _faulty(path, faults)
+    inside = region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
+    kept = order[inside]
+    numbers = {name: table[name].to_numpy()[kept] for name in ("tests", "devices")}
+    value = table[column.column].to_numpy()[kept].astype(np.float64) / column.divisor
+    return _Rows(
+        in_file,
+        codes[inside],
+        np.zeros(len(kept), np.int64),
+        value,
+        numbers["tests"].astype(np.int64),
+        numbers["devices"].astype(np.int64),
+    )
+
+
+def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Table, int]:
+    """Read four columns of the row groups that touch the region's box; count the file's rows."""
+    names = ["quadkey", column.column, "tests", "devices"]
+    try:
+        with pq.ParquetFile(path) as opened:
+            metadata = opened.metadata
+        schema = metadata.schema.to_arrow_schema()
+        faults = _schema_faults(schema, names)
+        if faults:
+            raise _faulty(path, faults)
+        faults = _statistics_faults(metadata, schema.get_field_index("quadkey"))
+        if faults:
+            raise _faulty(path, faults)
+        table = ds.dataset(path, format="parquet").to_table(names, filter=_box_filter(region))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} is not a whole Parquet file ({error}). Download it again."
+        ) from error
+    return table, metadata.num_rows
+
+
+def _box_filter(region: Region) -> pc.Expression:
+    """Ranges of quadkeys that cover the region's box, as a filter on row groups and rows."""
+    ranges = quadkeys.code_ranges(*region.bounds, most=16)
+    ends = [quadkeys.format_quadkeys(np.asarray(pair, np.uint64)) for pair in ranges]
+    # A quadkey of the wrong length inside a range must be seen, hence the open end "~".
+    pieces = [
+        (pc.field("quadkey") >= str(first)) & (pc.field("quadkey") <= f"{last}~")
+        for first, last in ends
+    ]
+    whole = pieces[0]
+    for piece in pieces[1:]:
+        whole |= piece
+    return whole
+
+
+def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
+    faults = []
+    for name in names:
+        if name not in schema.names:
+            faults.append(f"expected a column {name}, found {', '.join(schema.names)}.")
+            continue
+        kind = schema.field(name).type
+        if name == "quadkey":
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                faults.append(f"expected strings in column quadkey, found {kind}.")
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            faults.append(f"expected numbers in column {name}, found {kind}.")
+    return faults
+
+
+def _statistics_faults(metadata: pq.FileMetaData, column: int) -> list[str]:
+    """Find bad quadkeys anywhere in the file from the row groups' least and greatest values."""
+    ends: list[str] = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(column).statistics
+        if statistics is not None and statistics.has_min_max:
+            ends += [statistics.min, statistics.max]
+    try:
+        quadkeys.parse_quadkeys(ends)
+    except DataError as error:
+        return [str(error)]
+    return []
+
+
+def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
+    """List what is wrong with the numbers, naming the first tile of each fault."""
+    tiles = table["quadkey"]
+    faults = [
+        f"expected no empty values in {name}, found {table[name].null_count}."
+        for name in table.column_names
+        if table[name].null_count
+    ]
+    if faults:
+        return faults
+    value = table[column.column].to_numpy().astype(np.float64)
+    tests, devices = table["tests"].to_numpy(), table["devices"].to_numpy()
+    rules = [
+        (f"expected finite {column.column} above 0", ~(np.isfinite(value) & (value > 0)), value),
+        ("expected tests of 1 or more", ~(tests >= 1), tests),
+        ("expected devices between 1 and tests", (devices < 1) | (devices > tests), devices),
+    ]
+    for expected, wrong, values in rules:
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            faults.append(
+                f"{expected}, found {int(wrong.sum())} other rows, the first {values[first]} "
+                f"in tile {tiles[first].as_py()}."
+            )
+    return faults
+
+
+def _faulty(path: Path, faults: Sequence[str]) -> DataError:
+    lines = "".join(f"\n  - {fault}" for fault in faults)
+    return DataError(f"{path} cannot be used:{lines}\nRepair the file or leave its quarter out.")
+
+
+def _missing_quarter(
+    source: Source, region: Region, service: str, quarter: int, *, present: bool
+) -> DataError:
+    label = quarter_label(quarter)
+    if present:
+        return DataError(f"the file of {label} in {source.where} has no tile of {region.name}.")
+    return DataError(
+        f"quarter {label} was named but {source.where} has no {tile_file(service, quarter)}. "
+        "Leave the quarter out, or give a range, in which gaps are allowed."
+    )
+
+
+def _quarter_warnings(
+    found: Sequence[int], rows: Sequence[int], gaps: Sequence[int], region: str
+) -> list[str]:
+    """Say which quarters are absent, and which have far fewer rows than the others."""
+    warnings = []
+    if gaps:
+        labels = ", ".join(map(quarter_label, gaps))
+        warnings.append(f"the source has no tiles of {region} for {labels}.")
+    for place, quarter in enumerate(found):
+        others = np.delete(np.asarray(rows, np.float64), place)
+        if len(others) and rows[place] < SPARSE_SHARE * np.median(others):
+            share = rows[place] / np.median(others)
+            warnings.append(
+                f"{quarter_label(quarter)} has {rows[place]} rows in {region}, {share:.0%} of the "
+                "median of the other quarters; the file may be incomplete."
+            )
+    return warnings
+
+
+def _observations(
+    parts: Sequence[_Rows], region: Region, target: str, service: str
+) -> Observations:
+    codes = np.concatenate([rows.quadkey for rows in parts])
+    longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
+    return Observations(
+        quadkey=codes,
+        quarter=np.concatenate([rows.quarter for rows in parts]),
+        longitude=region.unwrap(longitude),
+        latitude=latitude,
+        y=np.log10(np.concatenate([rows.value for rows in parts])),
+        tests=np.concatenate([rows.tests for rows in parts]),
+        devices=np.concatenate([rows.devices for rows in parts]),
+        stratum=region.stratum(longitude, latitude),
+        target=target,
+        service=service,
+    )
+
+
+def _current_quarter() -> int:
+    today = dt.datetime.now(tz=dt.UTC).date()
+    return today.year * 4 + (today.month - 1) // 3

@@ -1,0 +1,307 @@
+"""Mini-batch training that keeps the best epoch, and can be stopped and continued."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.errors import DataError, NumericalError
+from geogp.models.catalogue import find_spec
+from geogp.models.lowrank import LowRankGP
+from geogp.models.objectives import Weights
+from geogp.models.storage import read_tensors, write_tensors
+
+Floats = NDArray[np.float64]
+
+CHECKPOINT_SECONDS = 10.0
+"""Least time between two checkpoints on disk; an interruption always writes one."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to train.
+
+    Attributes
+    ----------
+    epochs, batch
+        Passes over the training rows, and rows per step.
+    learning_rate
+        Of AdamW, at the start.
+    decay
+        ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
+    weight_decay
+        On the network's parameters only.
+    weights
+        alpha and beta of dPPGP.
+    patience
+        Stop after so many epochs without a better validation score; None never.
+    seed
+        Fixes the order of the rows in every epoch.
+    """
+
+    epochs: int
+    batch: int = 1024
+    learning_rate: float = 1e-3
+    decay: Literal["cosine", "constant"] = "cosine"
+    weight_decay: float = 1e-2
+    weights: Weights = field(default_factory=Weights)
+    patience: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Data:
+    """Inputs of shape (n, d) and targets of shape (n,), float64.
+
+    Raises
+    ------
+    DataError
+        Shapes do not agree, there are no rows, or a value is not finite.
+    """
+
+    x: Floats
+    y: Floats
+
+    def __post_init__(self) -> None:
+        if self.x.ndim != 2 or self.y.shape != (len(self.x),) or not len(self.y):
+            raise DataError(
+                "expected inputs (n, d) and targets (n,) with n >= 1, "
+                f"found {self.x.shape} and {self.y.shape}."
+            )
+        if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
+            raise DataError("expected finite inputs and targets, found NaN or infinite values.")
+
+
+@dataclass
+class FitState:
+    """Progress of a fit: what a checkpoint holds beside tensors.
+
+    Attributes
+    ----------
+    epoch
+        Epochs finished.
+    best_epoch, best_nll
+        The epoch with the lowest mean validation log score, in the target's unit.
+    losses, validation_nll
+        One value for each finished epoch.
+    """
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_nll: float = math.inf
+    losses: list[float] = field(default_factory=list)
+    validation_nll: list[float] = field(default_factory=list)
+
+
+Progress = Callable[[FitState, int], None]
+"""Called after every epoch with the state and the number of epochs."""
+
+
+def fit(
+    model: LowRankGP,
+    train: Data,
+    validation: Data,
+    settings: FitSettings,
+    *,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> FitState:
+    """Train `model` in place and leave it at its best validation epoch.
+
+    Parameters
+    ----------
+    model
+        An untrained model, on the device to train on.
+    train, validation
+        Rows to learn from, and rows that choose the epoch.
+    settings
+        How to train.
+    checkpoint
+        Where to keep the state of an unfinished fit. A fit that finds one there continues from
+        it and ends with the numbers of an uninterrupted fit. The caller removes it.
+    progress
+        Called after every epoch.
+
+    Raises
+    ------
+    DataError
+        A constant target, or a checkpoint that belongs to another fit.
+    NumericalError
+        The loss or the validation score stops being finite.
+    """
+    sd = float(train.y.std())
+    if sd <= 0:
+        raise DataError(
+            f"the target has the same value in all {len(train.y)} training rows; "
+            "there is nothing to learn."
+        )
+    model.y_mean.fill_(float(train.y.mean()))
+    model.y_sd.fill_(sd)
+    run = _Run(model, train, validation, settings, checkpoint)
+    run.resume()
+    try:
+        while run.state.epoch < settings.epochs and not run.out_of_patience():
+            run.epoch()
+            if progress is not None:
+                progress(run.state, settings.epochs)
+    except KeyboardInterrupt:
+        run.save()
+        raise
+    run.save()
+    model.load_state_dict(run.best)
+    return run.state
+
+
+class _Run:
+    """One fit in progress: tensors on the device, optimiser, best epoch so far."""
+
+    def __init__(
+        self,
+        model: LowRankGP,
+        train: Data,
+        validation: Data,
+        settings: FitSettings,
+        checkpoint: Path | None,
+    ) -> None:
+        self.model, self.settings, self.path = model, settings, checkpoint
+        self.objective = find_spec(model.name).objective
+        dtype = model.architecture.torch_dtype
+        self.x = torch.from_numpy(train.x).to(model.device, dtype)
+        standardised = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
+        self.y = standardised.to(dtype)
+        self.train, self.validation = train, validation
+        self.optimiser = _optimiser(model, settings)
+        self.state = FitState()
+        self.best = _clone(model.state_dict())
+        self.kept: dict[str, Tensor] = {}
+        self.kept_state = FitState()
+        self.saved_at = monotonic()
+
+    def epoch(self) -> None:
+        """Go through the rows once in an order that depends on seed and epoch only."""
+        settings, state = self.settings, self.state
+        order = np.random.default_rng([settings.seed, state.epoch]).permutation(len(self.y))
+        batches = torch.from_numpy(order).to(self.x.device).split(settings.batch)
+        total = torch.zeros((), dtype=torch.float64, device=self.x.device)
+        for step, rows in enumerate(batches):
+            self._set_rate((state.epoch + step / len(batches)) / settings.epochs)
+            total += self._step(rows) * len(rows)
+        score = self._validate()
+        loss = float(total) / len(self.y)
+        if not (math.isfinite(loss) and math.isfinite(score)):
+            raise NumericalError(
+                f"the fit diverged in epoch {state.epoch + 1}: loss {loss}, validation {score}. "
+                "Lower the learning rate."
+            )
+        state.epoch += 1
+        state.losses.append(loss)
+        state.validation_nll.append(score)
+        if score < state.best_nll:
+            state.best_nll, state.best_epoch = score, state.epoch
+            self.best = _clone(self.model.state_dict())
+        self._keep()
+
+    def out_of_patience(self) -> bool:
+        """Tell whether the validation score has not improved for `patience` epochs."""
+        patience = self.settings.patience
+        return patience is not None and self.state.epoch - self.state.best_epoch >= patience
+
+    def resume(self) -> None:
+        """Continue from the checkpoint, where there is one."""
+        if self.path is None or not self.path.exists():
+            self._keep()
+            return
+        tensors, described = read_tensors(self.path)
+        if described.pop("identity") != self._identity():
+            raise DataError(
+                f"the checkpoint {self.path} belongs to another fit (other data, model or "
+                "settings). Start over with --fresh."
+            )
+        self.state = FitState(**described)
+        self.model.load_state_dict(_under(tensors, "model"))
+        self.best = _clone(_under(tensors, "best"))
+        self._restore_optimiser(_under(tensors, "optimiser"))
+        self._keep()
+
+    def save(self) -> None:
+        """Write the state after the last whole epoch."""
+        if self.path is not None:
+            described = {**asdict(self.kept_state), "identity": self._identity()}
+            write_tensors(self.path, self.kept, described)
+            self.saved_at = monotonic()
+
+    def _keep(self) -> None:
+        """Copy the state after a whole epoch, and write it when the last copy is old."""
+        if self.path is None:
+            return
+        moments = {
+            f"optimiser.{index}.{key}": value
+            for index, state in self.optimiser.state_dict()["state"].items()
+            for key, value in state.items()
+        }
+        model = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        best = {f"best.{k}": v for k, v in self.best.items()}
+        self.kept = _clone({**model, **best, **moments})
+        self.kept_state = FitState(**asdict(self.state))
+        if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self.save()
+
+    def _identity(self) -> str:
+        parts = (self.model.name, self.model.architecture, self.settings)
+        digest = hashlib.sha256()
+        for values in (self.train.x, self.train.y, self.validation.x, self.validation.y):
+            digest.update(values.tobytes())
+        return f"{parts!r} {digest.hexdigest()}"
+
+    def _restore_optimiser(self, flat: dict[str, Tensor]) -> None:
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in flat.items():
+            index, key = name.split(".", 1)
+            state.setdefault(int(index), {})[key] = value
+        whole = self.optimiser.state_dict()
+        self.optimiser.load_state_dict({**whole, "state": state})
+
+    def _step(self, rows: Tensor) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        terms = self.model.terms(self.x[rows])
+        loss = self.objective(terms, self.y[rows], len(self.y), self.settings.weights)
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach().double()
+
+    def _validate(self) -> float:
+        prediction = self.model.predict(self.validation.x)
+        return float(prediction.log_score(self.validation.y).mean())
+
+    def _set_rate(self, share: float) -> None:
+        settings = self.settings
+        factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.learning_rate * factor
+
+
+def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:
+    network = [p for name, p in model.named_parameters() if ".backbone." in f".{name}"]
+    others = [p for name, p in model.named_parameters() if ".backbone." not in f".{name}"]
+    groups = [
+        {"params": others, "weight_decay": 0.0},
+        {"params": network, "weight_decay": settings.weight_decay},
+    ]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.learning_rate)
+
+
+def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in tensors.items()}
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
