@@ -37,6 +37,12 @@ FIRST_QUARTER = quarter_index("2019Q1")
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 """What the licence of Ookla's data asks to be shown."""
 
+SIMULATION_FILE = "simulation.json"
+"""A source that holds this file holds simulated tiles."""
+
+SIMULATED = "Simulated tiles, made by geogp; no measurements"
+"""What stands in place of the attribution on maps of simulated tiles."""
+
 SPARSE_SHARE = 0.8
 """A quarter with a smaller share of the other quarters' median rows is reported."""
 
@@ -65,12 +71,15 @@ class Ingested:
         Quarters inside a range for which the source has no rows of the region.
     warnings
         What the user should know.
+    attribution
+        Whom the data are by.
     """
 
     observations: Observations
     files: tuple[InputFile, ...]
     missing: tuple[int, ...]
     warnings: tuple[str, ...]
+    attribution: str
 
 
 def tile_file(service: str, quarter: int) -> str:
@@ -145,7 +154,11 @@ def read_observations(
     gaps = [q for q in missing if quarters or found[0] < q < found[-1]]
     warnings = _quarter_warnings(found, [len(rows.quadkey) for rows in parts], gaps, region.name)
     return Ingested(
-        _observations(parts, region, target, service), tuple(files), tuple(gaps), tuple(warnings)
+        _observations(parts, region, target, service),
+        tuple(files),
+        tuple(gaps),
+        tuple(warnings),
+        SIMULATED if source.has(SIMULATION_FILE) else ATTRIBUTION,
     )
 
 

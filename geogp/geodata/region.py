@@ -140,6 +140,25 @@ class Region:
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)
 
+    def zoom_within(self, zoom: int, most: int) -> int:
+        """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
+
+        Counted at a zoom whose box holds few enough tiles, and scaled by 4 per zoom.
+        """
+        while zoom > 1:
+            coarse = zoom
+            while coarse > 1 and self._box_tiles(coarse) > 4 * most:
+                coarse -= 1
+            if len(self.tiles(coarse)) * 4 ** (zoom - coarse) <= most:
+                break
+            zoom -= 1
+        return zoom
+
+    def _box_tiles(self, zoom: int) -> int:
+        west, south, east, north = self.bounds
+        columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
+        return int((columns[1] - columns[0] + 1) * (rows[1] - rows[0] + 1))
+
     @cached_property
     def _boundary_test(self) -> "_PointTest":
         return _point_test(self.boundary)

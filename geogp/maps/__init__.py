@@ -1,1 +1,1 @@
-"""Grids, rasters, figures and the interactive page."""
+"""From a prediction per tile to a grid, rasters, figures and an interactive page."""

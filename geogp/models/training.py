@@ -92,6 +92,8 @@ class FitState:
         The epoch with the lowest mean validation log score, in the target's unit.
     losses, validation_nll
         One value for each finished epoch.
+    seconds
+        Time spent in the finished epochs, over all calls.
     """
 
     epoch: int = 0
@@ -99,6 +101,7 @@ class FitState:
     best_nll: float = math.inf
     losses: list[float] = field(default_factory=list)
     validation_nll: list[float] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 Progress = Callable[[FitState, int], None]
@@ -188,6 +191,7 @@ class _Run:
     def epoch(self) -> None:
         """Go through the rows once in an order that depends on seed and epoch only."""
         settings, state = self.settings, self.state
+        started = monotonic()
         order = np.random.default_rng([settings.seed, state.epoch]).permutation(len(self.y))
         batches = torch.from_numpy(order).to(self.x.device).split(settings.batch)
         total = torch.zeros((), dtype=torch.float64, device=self.x.device)
@@ -207,6 +211,7 @@ class _Run:
         if score < state.best_nll:
             state.best_nll, state.best_epoch = score, state.epoch
             self.best = _clone(self.model.state_dict())
+        state.seconds += monotonic() - started
         self._keep()
 
     def out_of_patience(self) -> bool:

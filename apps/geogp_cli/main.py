@@ -1,0 +1,189 @@
+"""Parse, call, print: the `geogp` command."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geogp import __version__
+from geogp.errors import GeogpError
+from geogp_cli import console
+
+app = typer.Typer(
+    help="Honest maps of network quality from Ookla's tiles.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
+]
+Seed = Annotated[int, typer.Option(help="Fixes splits and fits.")]
+Out = Annotated[Path | None, typer.Option(help="The run folder. Default: runs/<what is mapped>.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Model = Annotated[str, typer.Option(help="A model's name; `geogp models` lists them.")]
+
+
+@app.command(name="map")
+def map_command(
+    region: Annotated[str, typer.Argument(help="Postal code, name or FIPS number: PR.")],
+    source: Annotated[
+        str | None, typer.Option(help="Ookla's files: a folder or address. Default: the bucket.")
+    ] = None,
+    boundaries: Annotated[
+        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
+    ] = None,
+    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    target: Annotated[str, typer.Option(help="download, upload or latency.")] = "download",
+    quarters: Annotated[
+        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
+    ] = None,
+    model: Model = "dbk-rbf",
+    preset: Annotated[str, typer.Option(help="quick, standard or paper.")] = "standard",
+    split: Annotated[
+        str | None, typer.Option(help="random, blocks or both. Default: the preset's.")
+    ] = None,
+    inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
+    epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    zoom: Annotated[int, typer.Option(help="Zoom of the map's tiles.")] = 16,
+    far_km: Annotated[
+        float, typer.Option(help="Mark tiles farther than this from any measured tile.")
+    ] = 10.0,
+    out: Out = None,
+    fresh: Fresh = False,
+    as_json: Json = False,
+) -> None:
+    """Fit, predict, draw, report: one map in one run folder."""
+    from geogp.geodata.census import PUBLIC_BOUNDARIES
+    from geogp.geodata.ookla import PUBLIC_SOURCE
+    from geogp.settings import MapRequest
+
+    request = MapRequest(
+        region=region,
+        source=source or PUBLIC_SOURCE,
+        boundaries=boundaries or PUBLIC_BOUNDARIES,
+        service=service,
+        target=target,
+        quarters=quarters,
+        model=model,
+        preset=preset,
+        split=split,
+        inputs=inputs,
+        epochs=epochs,
+        device=device,
+        seed=seed,
+        zoom=zoom,
+        far_km=far_km,
+        out=out,
+        fresh=fresh,
+    )
+    _map(request, as_json=as_json)
+
+
+@app.command()
+def demo(
+    out: Out = Path("runs/demo"),
+    device: Device = "auto",
+    seed: Seed = 0,
+    fresh: Fresh = False,
+    as_json: Json = False,
+) -> None:
+    """Run the main job on the embedded region, in about a minute on two cores."""
+    from geogp.demo import demo_request
+
+    _map(demo_request(out=out, device=device, seed=seed, fresh=fresh), as_json=as_json)
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: Json = False
+) -> None:
+    """Write the report of a finished run again."""
+    from geogp.workflow import remake_report
+
+    console.show(remake_report(run), as_json=as_json)
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder for tiles, boundaries and the truth.")],
+    like: Annotated[
+        str | None, typer.Option(help="A state whose boundaries are used. Default: a made-up one.")
+    ] = None,
+    boundaries: Annotated[
+        str | None, typer.Option(help="Boundaries for --like. Default: the Census.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 24_000,
+    quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
+    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Make tiles in Ookla's schema with a known truth."""
+    from geogp.simulation import SimulationRequest, make_simulation
+
+    request = SimulationRequest(
+        out=out,
+        like=like,
+        boundaries=boundaries,
+        rows=rows,
+        quarters=quarters,
+        service=service,
+        seed=seed,
+    )
+    with console.working() as watcher:
+        described = make_simulation(request, watcher)
+    console.show_simulation(out, described, as_json=as_json)
+
+
+@app.command()
+def models() -> None:
+    """List the models, one name a line."""
+    from geogp.models.catalogue import CATALOGUE
+
+    for name in CATALOGUE:
+        print(name)
+
+
+def _map(request: "object", *, as_json: bool) -> None:
+    from geogp.workflow import make_map
+
+    with console.working() as watcher:
+        result = make_map(request, watcher)
+    console.show(result, as_json=as_json)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Honest maps of network quality from Ookla's tiles."""
+
+
+def run() -> None:
+    """Run the command; errors become one message and an exit code."""
+    try:
+        app()
+    except GeogpError as error:
+        console.fail(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.fail("interrupted; the same command continues where it stopped.")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    run()

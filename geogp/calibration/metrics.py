@@ -1,0 +1,226 @@
+"""Scores of predictive distributions against what was measured, overall and by stratum."""
+
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.region import STRATA, UNKNOWN
+from geogp.models.prediction import Prediction
+
+ALL = "all"
+GROUPS = (ALL, *STRATA)
+"""What is reported: all rows, then each stratum."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean scores over n rows, on the scale of the modelled target; None where n is 0.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    mae, rmse
+        Mean absolute error, and root of the mean squared error, of the predictive mean.
+    nll
+        Mean negative log predictive density of a new measurement (natural logarithm).
+    crps
+        Mean continuous ranked probability score.
+    coverage_50, coverage_80, coverage_95
+        Share of rows inside the central interval of that level, from 0 to 1.
+    width_95
+        Mean width of the central 95 % interval.
+    """
+
+    n: int
+    mae: float | None = None
+    rmse: float | None = None
+    nll: float | None = None
+    crps: float | None = None
+    coverage_50: float | None = None
+    coverage_80: float | None = None
+    coverage_95: float | None = None
+    width_95: float | None = None
+
+
+class Interval(NamedTuple):
+    """Lower and upper bound."""
+
+    lower: float
+    upper: float
+
+
+def score(prediction: Prediction, y: ArrayLike) -> Scores:
+    """Score a prediction of length n at the measurements `y`, shape (n,).
+
+    Raises
+    ------
+    DataError
+        `y` has another shape or a value that is not finite.
+    """
+    y = _checked(prediction, y)
+    n = len(y)
+    if n == 0:
+        return Scores(0)
+    error = y - prediction.mean
+    return Scores(
+        n,
+        mae=float(np.abs(error).mean()),
+        rmse=float(np.sqrt((error**2).mean())),
+        nll=float(prediction.log_score(y).mean()),
+        crps=float(prediction.crps(y).mean()),
+        coverage_50=coverage_hits(prediction, y, 0.50) / n,
+        coverage_80=coverage_hits(prediction, y, 0.80) / n,
+        coverage_95=coverage_hits(prediction, y, 0.95) / n,
+        width_95=float(widths(prediction).mean()),
+    )
+
+
+def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
+    """Score all rows, the urban and the rural ones.
+
+    Rows of stratum ``unknown`` count under ``all`` only.
+
+    Parameters
+    ----------
+    prediction
+        Of length n.
+    y
+        Measurements, shape (n,).
+    stratum
+        ``urban``, ``rural`` or ``unknown``, shape (n,).
+
+    Returns
+    -------
+    dict of str to Scores
+        Always with the keys ``all``, ``urban`` and ``rural``; `asdict` makes each JSON-able.
+
+    Raises
+    ------
+    DataError
+        Shapes differ, a measurement is not finite, or a stratum has another name.
+    """
+    y = _checked(prediction, y)
+    rows = rows_by_group(stratum, len(y))
+    return {name: score(prediction[chosen], y[chosen]) for name, chosen in rows.items()}
+
+
+def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
+    """Return which of n rows belong to ``all``, ``urban`` and ``rural``, each of shape (n,).
+
+    Raises
+    ------
+    DataError
+        There are not n strata, or one has a name other than urban, rural, unknown.
+    """
+    names = np.asarray(stratum, dtype=np.str_)
+    if names.shape != (n,):
+        raise DataError(f"expected a stratum for each of {n} rows, found shape {names.shape}.")
+    odd = sorted(set(np.unique(names).tolist()) - {*STRATA, UNKNOWN})
+    if odd:
+        raise DataError(f"expected the strata urban, rural or unknown, found {', '.join(odd)}.")
+    return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in STRATA}
+
+
+def coverage_hits(prediction: Prediction, y: ArrayLike, level: float) -> int:
+    """Count the measurements inside the central interval of a level, bounds included."""
+    lower, upper = prediction.interval(level)
+    y = np.asarray(y, np.float64)
+    return int(np.count_nonzero((lower <= y) & (y <= upper)))
+
+
+def widths(prediction: Prediction, level: float = 0.95) -> Floats:
+    """Return the widths of the central intervals of a level, shape (n,)."""
+    lower, upper = prediction.interval(level)
+    return upper - lower
+
+
+def pit_histogram(prediction: Prediction, y: ArrayLike, bins: int = 10) -> NDArray[np.int64]:
+    """Count P(Y <= y), the probability integral transforms, in equal bins of [0, 1].
+
+    Where the predictions are right, the counts are level (Dawid 1984). A hump in the middle
+    means intervals too wide, two horns intervals too narrow, a slope a bias.
+
+    Returns
+    -------
+    ndarray of int64, shape (bins,)
+
+    Raises
+    ------
+    DataError
+        `y` has another shape or a value that is not finite.
+    """
+    place = prediction.cdf(_checked(prediction, y)) * bins
+    # The last bin takes 1 itself, which the transform reaches by rounding.
+    return np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
+
+
+def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
+    """Return the exact interval of a share (Clopper and Pearson 1934).
+
+    With a = 1 - level: from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2
+    quantile of Beta(hits + 1, n - hits); 0 where hits is 0, and 1 where hits is n.
+
+    It takes rows to be independent. Rows of one tile are not, nor are neighbours, so the
+    true uncertainty is larger.
+
+    Raises
+    ------
+    RequestError
+        Not 0 <= hits <= n with n of 1 or more, or a level not between 0 and 1.
+
+    Examples
+    --------
+    >>> [round(bound, 4) for bound in binomial_interval(0, 10)]
+    [0.0, 0.3085]
+    """
+    if not (n >= 1 and 0 <= hits <= n and 0 < level < 1):
+        raise RequestError(
+            "expected 0 <= hits <= n, n of 1 or more and a level between 0 and 1, found "
+            f"hits {hits}, n {n}, level {level}."
+        )
+    tail = (1 - level) / 2
+    lower = float(special.betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
+    upper = float(special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
+    return Interval(lower, upper)
+
+
+def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
+    """Return model minus baseline for every figure but n; None where either is missing.
+
+    Below 0 is better for mae, rmse, nll and crps.
+
+    Raises
+    ------
+    DataError
+        The two were not scored on the same number of rows.
+    """
+    if scores.n != baseline.n:
+        raise DataError(
+            "expected model and baseline on the same rows, found "
+            f"{scores.n} and {baseline.n}. Run `geogp map` again with --fresh."
+        )
+    other = asdict(baseline)
+    return {
+        name: None if value is None or other[name] is None else value - other[name]
+        for name, value in asdict(scores).items()
+        if name != "n"
+    }
+
+
+def _checked(prediction: Prediction, y: ArrayLike) -> Floats:
+    y = np.asarray(y, np.float64)
+    if y.shape != prediction.mean.shape:
+        raise DataError(
+            f"expected {len(prediction)} measurements, one per prediction, found shape {y.shape}."
+        )
+    if not np.isfinite(y).all():
+        wrong = int(np.count_nonzero(~np.isfinite(y)))
+        raise DataError(f"expected finite measurements, found {wrong} that are not.")
+    return y

@@ -1,0 +1,157 @@
+"""What a report says in sentences, and how it writes numbers."""
+
+import json
+from typing import Any
+
+from geogp.calibration.assessment import GroupReport, SplitReport
+from geogp.calibration.splits import BLOCKS, RANDOM
+
+MISSING = "\N{EN DASH}"
+"""Stands where there is no figure."""
+
+DEFAULT_ATTRIBUTION = (
+    "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
+)
+
+UNITS = {
+    "download": ("log10 Mbps", "Mbps"),
+    "upload": ("log10 Mbps", "Mbps"),
+    "latency": ("log10 ms", "ms"),
+}
+"""Unit of the modelled target, and of the quantity itself."""
+
+PLACES = {"urban": "in town", "rural": "in the country"}
+
+_JUDGED = {
+    BLOCKS.name: "Where nothing was measured in the same block of 0.1 degrees",
+    RANDOM.name: "Among measured neighbours",
+}
+
+INDEPENDENCE = (
+    "The binomial intervals take test rows to be independent; rows of the same tile in several "
+    "quarters, and of neighbouring tiles, are not, so the true uncertainty of each coverage is "
+    "larger than its interval says."
+)
+
+MATERIAL = 0.01
+"""Coverage within one percentage point of the stated level counts as kept, however many rows."""
+
+_VAGUE = 0.10
+"""An exact interval wider than this around a kept level says little."""
+
+
+def verdict(group: GroupReport) -> str:
+    """Say in a verb phrase whether the stated 95 % intervals hold 95 %.
+
+    They hold where 95 % lies within the exact binomial interval of the observed coverage, or
+    the observed coverage within one percentage point of 95 %.
+    """
+    coverage, bounds = group.scores["coverage_95"], group.coverage_bounds["coverage_95"]
+    if coverage is None or bounds is None:
+        return "cannot be judged"
+    if abs(coverage - 0.95) > MATERIAL and not bounds[0] <= 0.95 <= bounds[1]:
+        return "are too narrow" if coverage < 0.95 else "are wider than needed"
+    return "hold as far as so few rows can tell" if bounds[1] - bounds[0] > _VAGUE else "hold"
+
+
+def headline(split: SplitReport) -> str:
+    """Say in a sentence whether the 95 % intervals hold, in town and in the country."""
+    urban, rural = (split.groups[name] for name in PLACES)
+    town, country = verdict(urban), verdict(rural)
+    if urban.n == rural.n == 0:
+        held = (
+            f"{verdict(split.groups['all'])} overall; town and country cannot be told apart, "
+            "for no urban areas are at hand"
+        )
+    elif town == country:
+        held = f"{town} in town and in the country"
+    else:
+        held = f"{town} in town and {country} in the country"
+    return f"{_JUDGED[split.name]}, the stated 95 % intervals {held}."
+
+
+def finding(split: SplitReport) -> str:
+    """Give the coverage of the 95 % intervals of one split, with counts and bounds."""
+    present = [name for name in PLACES if split.groups[name].n] or ["all"]
+    shares = []
+    for name in present:
+        group = split.groups[name]
+        bounds = group.coverage_bounds["coverage_95"]
+        assert bounds is not None
+        where = PLACES.get(name, "overall")
+        shares.append(
+            f"{percent(group.scores['coverage_95'])} {where} "
+            f"({percent(bounds[0])} to {percent(bounds[1])}; {count(group.n)} rows)"
+        )
+    return f"{split.title}: the 95 % intervals hold {' and '.join(shares)} of what was measured."
+
+
+def statements(splits: dict[str, SplitReport]) -> list[str]:
+    """Return what a reader must know before trusting the figures."""
+    said: list[str] = []
+    if BLOCKS.name not in splits:
+        said.append(
+            "The split by blocks was not run. Random splits flatter a spatial model: most test "
+            "rows have the same or a neighbouring tile among the training rows. How well places "
+            "without measurements are predicted is not known from this run; run it again with "
+            "--split both."
+        )
+    elif RANDOM.name not in splits:
+        said.append("The random split was not run; every figure comes from the split by blocks.")
+    if all(split.groups[name].n == 0 for split in splits.values() for name in PLACES):
+        said.append(
+            "No urban areas are at hand for this region, so its test rows are of unknown "
+            "stratum: the urban and rural figures have n 0 and are missing."
+        )
+    else:
+        said += [
+            f"{split.title}: no test row lies {place}, so its figures are missing."
+            for split in splits.values()
+            for name, place in PLACES.items()
+            if split.groups[name].n == 0
+        ]
+    said.append(INDEPENDENCE)
+    return said
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Write a figure with fixed decimals, or a dash."""
+    return MISSING if value is None else _minus(f"{value:,.{digits}f}")
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Write a difference with its sign, or a dash."""
+    if value is None:
+        return MISSING
+    return _minus(f"{round(value, digits) + 0.0:+.{digits}f}")
+
+
+def percent(share: float | None) -> str:
+    """Write a share in percent with one decimal, or a dash."""
+    return MISSING if share is None else f"{100 * share:.1f} %"
+
+
+def bare_percent(share: float) -> str:
+    """Write a share in percent without the sign, as one end of a range."""
+    return f"{100 * share:.1f}"
+
+
+def points(share: float | None) -> str:
+    """Write a difference of shares in percentage points, or a dash."""
+    return MISSING if share is None else f"{signed(100 * share, 1)} pt"
+
+
+def count(n: int | None) -> str:
+    """Write a whole number with separators, or a dash."""
+    return MISSING if n is None else f"{n:,}"
+
+
+def plain(value: Any) -> str:
+    """Write a setting: text as it is, anything else as JSON."""
+    if value is None or value in ([], {}):
+        return MISSING
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -1,0 +1,49 @@
+"""The embedded region: where it is, and the request that maps it."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import geogp
+from geogp.errors import DataError
+from geogp.settings import MapRequest
+
+DEMO_EPOCHS = 100
+"""Passes over the demo's rows: about a minute on two cores."""
+
+
+def demo_folder() -> Path:
+    """Return the folder of the embedded region: in the repository, or in the installed package.
+
+    Raises
+    ------
+    DataError
+        It is in neither place.
+    """
+    command = find_spec("geogp_cli")
+    packages = list(command.submodule_search_locations or []) if command else []
+    places = [
+        Path(geogp.__file__).parents[1] / "data" / "demo",
+        *(Path(package) / "demo_data" for package in packages),
+    ]
+    for place in places:
+        if (place / "simulation.json").is_file():
+            return place
+    raise DataError(f"the demo region is in none of {', '.join(map(str, places))}; reinstall.")
+
+
+def demo_request(
+    *, out: Path | None = None, device: str = "auto", seed: int = 0, fresh: bool = False
+) -> MapRequest:
+    """Return the request that maps the embedded region."""
+    folder = demo_folder()
+    return MapRequest(
+        region="DEMO",
+        source=str(folder),
+        boundaries=str(folder / "boundaries"),
+        preset="quick",
+        epochs=DEMO_EPOCHS,
+        device=device,
+        seed=seed,
+        out=out,
+        fresh=fresh,
+    )

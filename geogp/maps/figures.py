@@ -1,0 +1,255 @@
+"""Figures for reports and print: the map's level, bound and width, and kernel slices."""
+
+import textwrap
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from geogp.errors import RequestError
+from geogp.files import write_bytes
+from geogp.geodata.region import Region, Tiles
+from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.grid import quantity_of
+from geogp.maps.layout import (
+    URBAN_COLOUR,
+    Canvas,
+    aspect_of,
+    draw_bar,
+    draw_base,
+    draw_raster,
+    draw_veil,
+    extend_of,
+)
+from geogp.maps.scales import (
+    BOUND_PALETTE,
+    SPEED_PALETTE,
+    WIDTH_PALETTE,
+    Scale,
+    kernel_scale,
+    linear_scale,
+    speed_scale,
+)
+from geogp.maps.slices import KernelSlice, check_slices
+
+View = Literal["level", "bound", "width"]
+VIEWS: tuple[View, ...] = ("level", "bound", "width")
+
+VEIL = (0.86, 0.86, 0.86, 0.72)
+"""Colour laid over tiles far from any measurement: red, green, blue, opacity."""
+
+_WIDE = 1.15
+_STACKED = 2.4
+
+
+def view_variable(grid: xr.Dataset, view: str) -> str:
+    """Return the name of the grid's variable that a view shows.
+
+    The bound is the cautious end: the lower one for a speed, the upper one for latency.
+
+    Raises
+    ------
+    RequestError
+        `view` is not level, bound or width.
+    """
+    quantity = quantity_of(grid.attrs["target"])
+    names = {
+        "level": f"median_{quantity.suffix}",
+        "bound": f"{quantity.bound}_{quantity.suffix}",
+        "width": "width_log10",
+    }
+    if view not in names:
+        raise RequestError(f"expected the view {', '.join(VIEWS)}, found {view!r}.")
+    return names[view]
+
+
+def view_title(grid: xr.Dataset, view: str) -> str:
+    """Return what a view shows, in words."""
+    quantity = quantity_of(grid.attrs["target"])
+    return {
+        "level": f"Median {quantity.subject}",
+        "bound": f"{quantity.bound.capitalize()} bound of {quantity.subject}",
+        "width": f"Uncertainty of {quantity.subject}",
+    }[view]
+
+
+def view_scale(grid: xr.Dataset, view: str) -> Scale:
+    """Return the colour scale of a view, with round numbers and the unit in its label.
+
+    Raises
+    ------
+    RequestError
+        `view` is not level, bound or width.
+    """
+    quantity = quantity_of(grid.attrs["target"])
+    values = grid[view_variable(grid, view)].values
+    if view == "width":
+        label = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
+        return linear_scale(values, label=label, palette=WIDTH_PALETTE)
+    if view == "level":
+        label = f"median {quantity.subject}, {quantity.unit}"
+        return speed_scale(values, label=label, palette=SPEED_PALETTE)
+    label = f"{quantity.bound} end of the 95 % interval, {quantity.unit}"
+    return speed_scale(values, label=label, palette=BOUND_PALETTE)
+
+
+def map_figure(
+    grid: xr.Dataset, region: Region, view: View, *, quarter: str | None = None
+) -> bytes:
+    """Draw one view of a grid with boundary, urban outlines, colour bar and far tiles greyed.
+
+    Parameters
+    ----------
+    grid
+        A grid made by `geogp.maps.grid.build_grid`.
+    region
+        Its region.
+    view
+        ``level`` (median), ``bound`` (cautious end of the 95 % interval) or ``width``.
+    quarter
+        Label of the quarter the grid is for, shown in the title.
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+
+    Raises
+    ------
+    RequestError
+        The view is unknown.
+    DataError
+        The grid holds no finite value.
+    """
+    scale = view_scale(grid, view)
+    values = grid[view_variable(grid, view)].values
+    frame = Frame.of_grid(grid)
+    aspect = aspect_of(frame)
+    wide = aspect >= _WIDE
+    width, height = (8.6, 8.6 / aspect) if wide else (7.4 * aspect, 7.4)
+    outer = max(width, 3.8)
+    left, below = 0.75, (1.35 if wide else 1.1)
+    canvas = Canvas.of_size(left + outer + (0.3 if wide else 1.15), below + height + 0.8)
+    axes = canvas.axes(left + (outer - width) / 2, below, width, height)
+    draw_base(axes, region, frame)
+    draw_raster(axes, frame, values, scale)
+    far = np.asarray(grid["far"].values == 1)
+    if far.any():
+        draw_veil(axes, frame, far, VEIL)
+    extend = extend_of(values, scale)
+    if wide:
+        draw_bar(canvas.axes(left, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
+        _legend(canvas, grid, region, left + 0.62 * outer, 0.95)
+    else:
+        right = left + (outer + width) / 2 + 0.2
+        draw_bar(canvas.axes(right, below, 0.16, height), scale, extend, vertical=True)
+        _legend(canvas, grid, region, left, 0.7)
+    title = view_title(grid, view)
+    canvas.text(left, below + height + 0.42, title, fontsize=13, fontweight="bold")
+    canvas.text(left, below + height + 0.17, _subtitle(grid, region, quarter), fontsize=9.5)
+    return canvas.png()
+
+
+def write_map_figures(
+    grid: xr.Dataset, region: Region, folder: Path, *, quarter: str | None = None
+) -> list[Path]:
+    """Write ``level.png``, ``bound.png`` and ``width.png``; see `map_figure`.
+
+    Raises
+    ------
+    OutputError
+        A file cannot be written.
+    DataError
+        The grid holds no finite value.
+    """
+    paths = [folder / f"{view}.png" for view in VIEWS]
+    for view, path in zip(VIEWS, paths, strict=True):
+        write_bytes(path, map_figure(grid, region, view, quarter=quarter))
+    return paths
+
+
+def kernel_figure(region: Region, tiles: Tiles, slices: list[KernelSlice]) -> bytes:
+    """Draw kernel slices k(x, x_ref), x_ref a star, all in one scale of colours.
+
+    Panels stand side by side, or one above the other where the region is much wider than
+    tall. Compare figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie).
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+
+    Raises
+    ------
+    DataError
+        There is no slice, or a slice has another number of values than there are tiles.
+    """
+    values = check_slices(tiles, slices)
+    frame = Frame.of_tiles(tiles)
+    scale = kernel_scale(values, label="kernel k(x, x*), (log10)²; star: x*")
+    aspect, count = aspect_of(frame), len(slices)
+    stacked = aspect > _STACKED
+    width = 7.6 if stacked else max(2.6, min(3.9, 4.6 * aspect))
+    height = width / aspect
+    down, across = (count, 1) if stacked else (1, count)
+    step_right, step_up = width + 0.75, height + 1.1
+    left, below = 0.75, 1.0
+    canvas = Canvas.of_size(left + across * step_right - 0.45, below + down * step_up + 0.4)
+    for place, one in enumerate(slices):
+        x = left + (place % across) * step_right
+        y = below + (down - 1 - place // across) * step_up + 0.3
+        axes = canvas.axes(x, y, width, height)
+        draw_base(axes, region, frame)
+        draw_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale)
+        _star(axes, region, one)
+        lines = textwrap.wrap(one.description, int(width * 16), max_lines=2, placeholder=" …")
+        canvas.text(x, y + height + 0.41, one.title, fontsize=10.5, fontweight="bold")
+        canvas.text(x, y + height + 0.33, "\n".join(lines), fontsize=8, va="top")
+    bar_width = min(5.0, across * step_right - 0.75)
+    draw_bar(canvas.axes(left, 0.55, bar_width, 0.16), scale, "neither", vertical=False)
+    title = f"How far one place informs others: {region.name}"
+    canvas.text(left, canvas.height - 0.32, title, fontsize=13, fontweight="bold")
+    return canvas.png()
+
+
+def _star(axes: Axes, region: Region, one: KernelSlice) -> None:
+    easting, northing = to_mercator(region.unwrap([one.longitude]), [one.latitude])
+    axes.plot(
+        easting,
+        northing,
+        marker="*",
+        markersize=14,
+        markerfacecolor="#ffd92f",
+        markeredgecolor="black",
+        linestyle="none",
+        zorder=5,
+    )
+
+
+def _subtitle(grid: xr.Dataset, region: Region, quarter: str | None) -> str:
+    parts = [region.name, quarter or str(grid.attrs.get("quarter", ""))]
+    return ", ".join(part for part in parts if part)
+
+
+def _legend(canvas: Canvas, grid: xr.Dataset, region: Region, left: float, top: float) -> None:
+    """List the outlines and, where there are any, the greyed tiles."""
+    entries: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
+    if region.urban_areas is not None:
+        vintage = "" if region.urban_vintage is None else f" ({region.urban_vintage} Census)"
+        entries.append(Line2D([], [], color=URBAN_COLOUR, lw=0.9, label=f"urban areas{vintage}"))
+    if np.any(grid["far"].values == 1):
+        label = f"farther than {grid.attrs['far_km']:g} km from any measurement"
+        entries.append(Patch(facecolor=VEIL[:3], edgecolor="#888888", lw=0.5, label=label))
+    canvas.figure.legend(
+        handles=entries,
+        loc="upper left",
+        bbox_to_anchor=(left / canvas.width, top / canvas.height),
+        bbox_transform=canvas.figure.transFigure,
+        borderaxespad=0,
+        fontsize=8,
+        frameon=False,
+    )

@@ -1,0 +1,157 @@
+"""The frame of a raster of tiles: which pixel holds which tile, and where its edges lie."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from rasterio.transform import Affine
+
+from geogp.errors import DataError
+from geogp.geodata import quadkeys
+from geogp.geodata.region import Tiles
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A rectangle of tiles of one zoom; pixel (0, 0) is the tile in the north-west corner.
+
+    Attributes
+    ----------
+    zoom
+        Zoom of the tiles.
+    column, row
+        Tile column and row of the north-west corner; columns may lie beyond the world's edge.
+    width, height
+        Size in tiles, which is size in pixels.
+    """
+
+    zoom: int
+    column: int
+    row: int
+    width: int
+    height: int
+
+    @classmethod
+    def of_tiles(cls, tiles: Tiles) -> "Frame":
+        """Return the smallest frame around tiles.
+
+        Raises
+        ------
+        DataError
+            There is no tile.
+        """
+        if len(tiles) == 0:
+            raise DataError("expected at least one tile to map, found none. Is the zoom too low?")
+        west, east = int(tiles.column.min()), int(tiles.column.max())
+        top, bottom = int(tiles.row.min()), int(tiles.row.max())
+        return cls(tiles.zoom, west, top, east - west + 1, bottom - top + 1)
+
+    @classmethod
+    def of_grid(cls, grid: xr.Dataset) -> "Frame":
+        """Return the frame of a grid made by `geogp.maps.grid.build_grid`."""
+        zoom = int(grid.attrs["zoom"])
+        size = quadkeys.tile_size_m(zoom)
+        column = round((float(grid["x"][0]) + quadkeys.HALF_WORLD_M) / size - 0.5)
+        row = round((quadkeys.HALF_WORLD_M - float(grid["y"][0])) / size - 0.5)
+        return cls(zoom, column, row, grid.sizes["x"], grid.sizes["y"])
+
+    @property
+    def x(self) -> Floats:
+        """Eastings of the pixels' centres, EPSG:3857 metres, shape (width,), rising."""
+        size = quadkeys.tile_size_m(self.zoom)
+        return (
+            np.arange(self.width, dtype=np.float64) + (self.column + 0.5)
+        ) * size - quadkeys.HALF_WORLD_M
+
+    @property
+    def y(self) -> Floats:
+        """Northings of the pixels' centres, EPSG:3857 metres, shape (height,), falling."""
+        size = quadkeys.tile_size_m(self.zoom)
+        return (
+            quadkeys.HALF_WORLD_M
+            - (np.arange(self.height, dtype=np.float64) + (self.row + 0.5)) * size
+        )
+
+    @property
+    def bounds_m(self) -> tuple[float, float, float, float]:
+        """West, south, east, north of the outer edges in EPSG:3857 metres."""
+        size, half = quadkeys.tile_size_m(self.zoom), quadkeys.HALF_WORLD_M
+        return (
+            self.column * size - half,
+            half - (self.row + self.height) * size,
+            (self.column + self.width) * size - half,
+            half - self.row * size,
+        )
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """West, south, east, north of the outer edges in degrees."""
+        corners = quadkeys.tile_bounds(
+            np.array([self.column, self.column + self.width - 1]),
+            np.array([self.row, self.row + self.height - 1]),
+            self.zoom,
+        )
+        return (
+            float(corners.west[0]),
+            float(corners.south[1]),
+            float(corners.east[1]),
+            float(corners.north[0]),
+        )
+
+    @property
+    def transform(self) -> Affine:
+        """Affine map from pixel corners (column, row) to EPSG:3857 metres."""
+        size = quadkeys.tile_size_m(self.zoom)
+        return Affine(size, 0.0, self.bounds_m[0], 0.0, -size, self.bounds_m[3])
+
+    def pixels(self, tiles: Tiles) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pixel rows and pixel columns of tiles, each of shape (n,).
+
+        Raises
+        ------
+        DataError
+            A tile lies outside the frame, has another zoom, or stands there twice.
+        """
+        if tiles.zoom != self.zoom:
+            raise DataError(f"expected tiles of zoom {self.zoom}, found zoom {tiles.zoom}.")
+        down, across = tiles.row - self.row, tiles.column - self.column
+        outside = (down < 0) | (down >= self.height) | (across < 0) | (across >= self.width)
+        if outside.any():
+            raise DataError(f"{int(outside.sum())} of {len(tiles)} tiles lie outside the raster.")
+        repeated = len(tiles) - len(np.unique(down * self.width + across))
+        if repeated:
+            raise DataError(
+                f"expected each tile once, found {repeated} repeated. Map one quarter at a time."
+            )
+        return down, across
+
+    def place(self, tiles: Tiles, values: NDArray[Any], fill: float) -> NDArray[Any]:
+        """Put one value per tile into a raster of shape (height, width), `fill` elsewhere.
+
+        Raises
+        ------
+        DataError
+            The number of values is not that of the tiles, or a tile has no pixel of its own.
+        """
+        values = np.asarray(values)
+        if values.shape != (len(tiles),):
+            raise DataError(
+                f"expected one value for each of {len(tiles)} tiles, found shape {values.shape}."
+            )
+        raster = np.full((self.height, self.width), fill, dtype=values.dtype)
+        raster[self.pixels(tiles)] = values
+        return raster
+
+
+def to_mercator(longitude: ArrayLike, latitude: ArrayLike) -> tuple[Floats, Floats]:
+    """Return easting and northing in EPSG:3857 metres of points in degrees.
+
+    easting = R λ, northing = R artanh(sin φ); longitudes beyond 180 degrees stay continuous.
+    """
+    sine = np.sin(np.deg2rad(np.asarray(latitude, np.float64)))
+    easting = quadkeys.EARTH_RADIUS_M * np.deg2rad(np.asarray(longitude, np.float64))
+    return easting, quadkeys.EARTH_RADIUS_M * np.arctanh(sine)

@@ -1,0 +1,319 @@
+"""The grid: predictions for the tiles of a region as a georeferenced xarray Dataset."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import rioxarray  # noqa: F401  (registers the .rio accessor)
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
+
+from geogp.errors import DataError, NumericalError, RequestError
+from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
+from geogp.maps.frame import Frame
+from geogp.models.prediction import Prediction
+
+Target = Literal["download", "upload", "latency"]
+Settings = dict[str, str | int | float]
+
+LEVEL = 0.95
+"""Level of the interval between the lower and the upper bound."""
+
+FLAG_FILL = 255
+"""Value of a flag outside the region."""
+
+TESTS_FILL = -1
+"""Number of tests outside the region."""
+
+_SUBJECT = {"download": "download speed", "upload": "upload speed", "latency": "latency"}
+_EARTH_MEAN_RADIUS_KM = 6371.0088
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """How a target is named in files and on maps.
+
+    Attributes
+    ----------
+    suffix
+        End of the names of variables: ``mbps`` or ``ms``.
+    unit
+        Unit for people: ``Mbps`` or ``ms``.
+    cf_unit
+        Unit in the spelling of the CF conventions (UDUNITS).
+    subject
+        ``download speed``, ``upload speed`` or ``latency``.
+    bound
+        The cautious end of the interval: ``lower`` for a speed, ``upper`` for latency.
+    """
+
+    suffix: str
+    unit: str
+    cf_unit: str
+    subject: str
+    bound: str
+
+
+def quantity_of(target: str) -> Quantity:
+    """Return the names and units of a target.
+
+    Raises
+    ------
+    RequestError
+        `target` is not download, upload or latency.
+    """
+    if target not in _SUBJECT:
+        raise RequestError(f"expected the target {', '.join(_SUBJECT)}, found {target!r}.")
+    if target == "latency":
+        return Quantity("ms", "ms", "ms", _SUBJECT[target], "upper")
+    return Quantity("mbps", "Mbps", "Mbit s-1", _SUBJECT[target], "lower")
+
+
+def build_grid(
+    region: Region,
+    tiles: Tiles,
+    prediction: Prediction,
+    *,
+    target: Target,
+    distance_km: NDArray[np.float64],
+    far_km: float,
+    measured: NDArray[Any],
+    stratum: NDArray[np.str_] | None = None,
+    settings: Settings | None = None,
+) -> xr.Dataset:
+    """Lay the predictions for tiles out as a raster in EPSG:3857, where tiles are square.
+
+    With mu and v = function variance + noise variance of log10 of the value:
+    median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
+    mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v).
+
+    Parameters
+    ----------
+    region
+        The region; its name and code become attributes.
+    tiles
+        The n tiles of the region, each once.
+    prediction
+        One distribution of log10(Mbps), or log10(ms), per tile, in the order of `tiles`.
+    target
+        ``download``, ``upload`` or ``latency``.
+    distance_km
+        Distance from each tile to the nearest measured one in km, shape (n,).
+    far_km
+        Tiles farther than this from any measurement are flagged.
+    measured
+        Number of tests at each tile in the training data, 0 where none, shape (n,).
+    stratum
+        ``urban``, ``rural`` or ``unknown`` per tile, shape (n,); None or any unknown leaves
+        the variable ``urban`` out.
+    settings
+        Settings of the run, which become attributes.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions (y, x): tile centres in metres, y falling. float32 variables are NaN
+        outside the region; flags are 255 and tests -1 there.
+
+    Raises
+    ------
+    DataError
+        An input has another length than `tiles`, a tile stands there twice, or there is none.
+    RequestError
+        The target is unknown, or a setting cannot be an attribute.
+    NumericalError
+        A value overflows float32.
+    """
+    quantity = quantity_of(target)
+    _check_lengths(tiles, prediction, distance_km, measured, stratum)
+    frame = Frame.of_tiles(tiles)
+    variables = _speed_variables(prediction, quantity)
+    variables["distance_km"] = (
+        np.asarray(distance_km, np.float64),
+        "distance to the nearest measured tile",
+        "km",
+    )
+    data = {
+        name: (("y", "x"), _placed(frame, tiles, values, name), _float_attributes(label, unit))
+        for name, (values, label, unit) in variables.items()
+    }
+    grid = xr.Dataset(data, coords={"x": frame.x, "y": frame.y})
+    for variable in grid.data_vars.values():
+        variable.encoding["_FillValue"] = np.float32(np.nan)
+    _add_counts(grid, frame, tiles, measured)
+    _add_flag(grid, "far", frame.place(tiles, (distance_km > far_km).astype(np.uint8), FLAG_FILL))
+    grid["far"].attrs |= {
+        "long_name": f"farther than {far_km:g} km from any measured tile",
+        "flag_meanings": "near far_from_any_measurement",
+    }
+    if stratum is not None and not np.any(stratum == UNKNOWN):
+        urban = (np.asarray(stratum) == URBAN).astype(np.uint8)
+        _add_flag(grid, "urban", frame.place(tiles, urban, FLAG_FILL))
+        grid["urban"].attrs |= {
+            "long_name": f"in a Census urban area{_vintage(region)}",
+            "flag_meanings": "rural urban",
+        }
+    grid.attrs = _attributes(region, target, frame.zoom, far_km, settings or {})
+    return _georeferenced(grid, frame)
+
+
+def distance_to_nearest_km(
+    tiles: Tiles, longitude: ArrayLike, latitude: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the great-circle distance from each tile's centre to the nearest of some points.
+
+    d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. Unit vectors
+    know no antimeridian, so that longitudes may be wrapped or not.
+
+    Parameters
+    ----------
+    tiles
+        The n tiles.
+    longitude, latitude
+        Measured points in degrees, shape (m,), m at least 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Kilometres.
+
+    Raises
+    ------
+    DataError
+        There is no point, or one is not finite.
+    """
+    points = _unit_vectors(longitude, latitude)
+    if len(points) == 0 or not np.isfinite(points).all():
+        raise DataError(
+            f"expected at least one measured point with finite coordinates, found {len(points)} "
+            f"points, {int((~np.isfinite(points)).any(axis=1).sum())} of them not finite."
+        )
+    chord, _ = cKDTree(points).query(_unit_vectors(*tiles.centres))
+    half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
+    return np.asarray(2 * _EARTH_MEAN_RADIUS_KM * half_angle, np.float64)
+
+
+def _check_lengths(
+    tiles: Tiles,
+    prediction: Prediction,
+    distance_km: NDArray[np.float64],
+    measured: NDArray[Any],
+    stratum: NDArray[np.str_] | None,
+) -> None:
+    lengths = {
+        "prediction": len(prediction),
+        "distance_km": len(distance_km),
+        "measured": len(measured),
+    }
+    if stratum is not None:
+        lengths["stratum"] = len(stratum)
+    wrong = {name: length for name, length in lengths.items() if length != len(tiles)}
+    if wrong:
+        found = ", ".join(f"{name} has {length}" for name, length in wrong.items())
+        raise DataError(f"expected one entry for each of {len(tiles)} tiles, but {found}.")
+
+
+def _speed_variables(
+    prediction: Prediction, quantity: Quantity
+) -> dict[str, tuple[NDArray[np.float64], str, str]]:
+    """Return values, long name and CF unit of each variable derived from the prediction."""
+    lower, upper = prediction.interval(LEVEL)
+    mean_factor = np.exp(np.log(10) ** 2 * prediction.variance / 2)
+    subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
+    with np.errstate(over="ignore"):  # an overflow is reported, with its name, when placed
+        median = 10**prediction.mean
+        return {
+            f"median_{end}": (median, f"median of the predicted {subject}", unit),
+            f"mean_{end}": (median * mean_factor, f"mean of the predicted {subject}", unit),
+            f"lower_{end}": (10**lower, f"lower end of the 95 % interval of {subject}", unit),
+            f"upper_{end}": (10**upper, f"upper end of the 95 % interval of {subject}", unit),
+            "width_log10": (
+                upper - lower,
+                f"width of the 95 % interval of log10 {subject} ({quantity.unit})",
+                "1",
+            ),
+            "function_sd_log10": (
+                np.sqrt(prediction.function_variance),
+                f"standard deviation of the underlying log10 {subject} ({quantity.unit})",
+                "1",
+            ),
+            "noise_sd_log10": (
+                np.sqrt(prediction.noise_variance),
+                f"standard deviation of a measurement's noise, log10 {subject} ({quantity.unit})",
+                "1",
+            ),
+        }
+
+
+def _placed(
+    frame: Frame, tiles: Tiles, values: NDArray[np.float64], name: str
+) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise NumericalError(
+            f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(tiles)} tiles; "
+            f"the largest finite value is {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
+        )
+    raster: NDArray[np.float32] = frame.place(tiles, narrow, np.nan)
+    return raster
+
+
+def _float_attributes(label: str, unit: str) -> dict[str, str]:
+    return {"long_name": label, "units": unit}
+
+
+def _add_counts(grid: xr.Dataset, frame: Frame, tiles: Tiles, measured: NDArray[Any]) -> None:
+    counts = frame.place(tiles, np.asarray(measured).astype(np.int32), TESTS_FILL)
+    attributes = {"long_name": "number of tests in the training data", "units": "1"}
+    grid["tests"] = (("y", "x"), counts, attributes)
+    grid["tests"].encoding["_FillValue"] = np.int32(TESTS_FILL)
+
+
+def _add_flag(grid: xr.Dataset, name: str, raster: NDArray[np.uint8]) -> None:
+    grid[name] = (("y", "x"), raster, {"flag_values": np.array([0, 1], np.uint8)})
+    grid[name].encoding["_FillValue"] = np.uint8(FLAG_FILL)
+
+
+def _vintage(region: Region) -> str:
+    return "" if region.urban_vintage is None else f" of {region.urban_vintage}"
+
+
+def _attributes(
+    region: Region, target: str, zoom: int, far_km: float, settings: Settings
+) -> Settings:
+    own: Settings = {
+        "Conventions": "CF-1.10",
+        "title": f"Predicted {_SUBJECT[target]} in {region.name}",
+        "region_code": region.code,
+        "region_name": region.name,
+        "target": target,
+        "zoom": zoom,
+        "far_km": float(far_km),
+        "interval_level": LEVEL,
+    }
+    for key, value in settings.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise RequestError(
+                f"expected settings of text or number, found {key} = {value!r}. Write it as text."
+            )
+        if own.get(key, value) != value:
+            raise RequestError(
+                f"the setting {key} = {value!r} contradicts the grid's own {own[key]!r}."
+            )
+    return settings | own
+
+
+def _georeferenced(grid: xr.Dataset, frame: Frame) -> xr.Dataset:
+    grid = grid.rio.set_spatial_dims("x", "y").rio.write_crs("EPSG:3857")
+    grid = grid.rio.write_transform(frame.transform).rio.write_coordinate_system()
+    for axis in ("x", "y"):
+        grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
+    return grid
+
+
+def _unit_vectors(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
+    lon = np.deg2rad(np.asarray(longitude, np.float64).ravel())
+    lat = np.deg2rad(np.asarray(latitude, np.float64).ravel())
+    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

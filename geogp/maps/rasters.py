@@ -1,0 +1,83 @@
+"""Files that standard tools read: NetCDF (CF) and cloud-optimised GeoTIFF."""
+
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from rasterio.io import MemoryFile
+
+from geogp.files import write_bytes
+from geogp.maps.frame import Frame
+from geogp.maps.grid import quantity_of
+
+
+def write_netcdf(grid: xr.Dataset, path: Path) -> None:
+    """Write a grid as compressed NetCDF-4.
+
+    The whole file is made in memory first: a full disk leaves no half of it behind.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    compressed = grid.copy()
+    for variable in compressed.data_vars.values():
+        # Passing `encoding` to `to_netcdf` would drop fill values and the grid mapping.
+        variable.encoding |= {"zlib": True, "complevel": 4, "shuffle": True}
+    write_bytes(path, bytes(compressed.to_netcdf(engine="h5netcdf")))
+
+
+def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
+    """Write the main variables as cloud-optimised GeoTIFFs, one band each.
+
+    Each is float32, EPSG:3857, NaN for no data, compressed without loss, with overviews; the
+    band has the variable's description and unit, the file the grid's attributes as tags.
+
+    Parameters
+    ----------
+    grid
+        A grid made by `geogp.maps.grid.build_grid`.
+    folder
+        Where ``median_mbps.tif`` and the others go.
+
+    Returns
+    -------
+    list of Path
+        The files: median, lower and upper bound, width, function and noise sd.
+
+    Raises
+    ------
+    OutputError
+        A file cannot be written.
+    """
+    end = quantity_of(grid.attrs["target"]).suffix
+    names = [f"median_{end}", f"lower_{end}", f"upper_{end}"]
+    paths = []
+    for name in [*names, "width_log10", "function_sd_log10", "noise_sd_log10"]:
+        path = folder / f"{name}.tif"
+        write_bytes(path, _geotiff(grid, name))
+        paths.append(path)
+    return paths
+
+
+def _geotiff(grid: xr.Dataset, name: str) -> bytes:
+    band, frame = grid[name], Frame.of_grid(grid)
+    with MemoryFile() as memory:
+        with memory.open(
+            driver="COG",
+            width=frame.width,
+            height=frame.height,
+            count=1,
+            dtype="float32",
+            crs="EPSG:3857",
+            transform=frame.transform,
+            nodata=np.nan,
+            compress="DEFLATE",
+            predictor="YES",
+        ) as dataset:
+            dataset.write(np.asarray(band.values, np.float32), 1)
+            dataset.set_band_description(1, str(band.attrs["long_name"]))
+            dataset.set_band_unit(1, str(band.attrs["units"]))
+            dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
+        return bytes(memory.getbuffer())

@@ -1,0 +1,233 @@
+"""Colour scales with round numbers, and rasters as small paletted PNG images."""
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.errors import DataError
+
+LEVELS = 96
+"""Number of colours of a scale; more cannot be told apart by eye and cost bytes."""
+
+SPEED_PALETTE = "viridis"
+BOUND_PALETTE = "YlGnBu_r"
+WIDTH_PALETTE = "magma"
+SEQUENTIAL_KERNEL_PALETTE = "YlOrBr"
+DIVERGING_KERNEL_PALETTE = "RdBu_r"
+
+_LADDERS = (
+    (1, 1.5, 2, 3, 4, 5, 6, 8),
+    (1, 2, 3, 5),
+    (1, 2, 5),
+    (1, 3),
+    (1,),
+)
+_MOST_TICKS = 7
+_TICK_ROOM = 0.08  # share of the scale that two labels need between them
+_CLIPPED_PERCENT = 1.0
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How values become colours.
+
+    Attributes
+    ----------
+    label
+        What is shown, with its unit.
+    palette
+        Name of a matplotlib colour map that colour-blind readers and printers can use.
+    low, high
+        Values at the two ends, both round numbers; values beyond take the end's colour.
+    logarithmic
+        Whether equal steps of colour are equal factors.
+    ticks
+        Round numbers from `low` to `high` for the legend.
+    """
+
+    label: str
+    palette: str
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[float, ...]
+
+    def fraction(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return places on the scale from 0 (`low`) to 1 (`high`), clipped; NaN stays."""
+        values = np.asarray(values, np.float64)
+        if not self.logarithmic:
+            return np.asarray(np.clip((values - self.low) / (self.high - self.low), 0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.log(values / self.low) / np.log(self.high / self.low)
+        return np.asarray(np.clip(place, 0, 1))
+
+    def indices(self, values: NDArray[np.floating]) -> Bytes:
+        """Return palette indices: 0 for NaN, 1 to `LEVELS` for values."""
+        place = self.fraction(values)
+        level = np.minimum(np.nan_to_num(place) * LEVELS, LEVELS - 1).astype(np.uint8)
+        return np.where(np.isnan(place), 0, level + 1).astype(np.uint8)
+
+    def colours(self) -> Bytes:
+        """Return the palette of `indices` as RGBA, shape (LEVELS + 1, 4); 0 is transparent."""
+        middles = (np.arange(LEVELS) + 0.5) / LEVELS
+        shades = mpl.colormaps[self.palette](middles, bytes=True)
+        return np.vstack([np.zeros((1, 4), np.uint8), shades]).astype(np.uint8)
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the value in the middle of each of the `LEVELS` colours."""
+        middles = (np.arange(LEVELS) + 0.5) / LEVELS
+        if self.logarithmic:
+            return np.asarray(self.low * (self.high / self.low) ** middles, np.float64)
+        return self.low + (self.high - self.low) * middles
+
+
+def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
+    """Return a logarithmic scale for positive values, from round number to round number.
+
+    The ends are the 1st and 99th percentile, moved outward to round numbers. Where the values
+    differ by less than a factor of 1.5 the scale is linear: its ticks would not be round.
+
+    Raises
+    ------
+    DataError
+        There is no finite value, or one is not positive.
+    """
+    low, high = _range_of(values, label)
+    if np.nanmin(values) <= 0:
+        raise DataError(f"expected positive values for {label}, found {np.nanmin(values):.3g}.")
+    if high / low < 1.5:
+        return linear_scale(values, label=label, palette=palette)
+    fine = _ladder_values(_LADDERS[0], low, high)
+    low, high = float(fine[fine <= low * (1 + 1e-9)][-1]), float(fine[fine >= high * (1 - 1e-9)][0])
+    for ladder in _LADDERS:
+        steps = _ladder_values(ladder, low, high)
+        room = (high / low) ** _TICK_ROOM
+        inner = steps[(steps > low * room) & (steps < high / room)]
+        if len(inner) + 2 <= _MOST_TICKS:
+            break
+    ticks = (low, *inner.tolist(), high)
+    return Scale(label, palette, low, high, logarithmic=True, ticks=ticks)
+
+
+def linear_scale(
+    values: NDArray[np.floating], *, label: str, palette: str, zero: bool = False
+) -> Scale:
+    """Return a linear scale from round number to round number; `zero` makes it start at 0.
+
+    Raises
+    ------
+    DataError
+        There is no finite value.
+    """
+    low, high = _range_of(values, label)
+    return _linear(0.0 if zero else low, high, label, palette)
+
+
+def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
+    """Return one scale for kernel slices, symmetric about 0 where they are clearly negative.
+
+    All values count: the largest, k(x_ref, x_ref), is what the others are compared with.
+
+    Raises
+    ------
+    DataError
+        There is no finite value.
+    """
+    _range_of(values, label)
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    if low < -0.02 * max(high, 0.0):
+        reach = max(high, -low)
+        return _linear(-reach, reach, label, DIVERGING_KERNEL_PALETTE)
+    return _linear(0.0, high, label, SEQUENTIAL_KERNEL_PALETTE)
+
+
+def format_tick(value: float) -> str:
+    """Return a tick as people write it.
+
+    Examples
+    --------
+    >>> [format_tick(v) for v in (0.30000000000000004, 1000.0, 2.0, -0.5)]
+    ['0.3', '1,000', '2', '\u22120.5']
+    """
+    text = f"{value:.6g}" if abs(value) < 1000 or abs(value) >= 1e6 else f"{value:,.0f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
+    """Return a PNG image of 8-bit palette indices.
+
+    Parameters
+    ----------
+    indices
+        Shape (height, width), row 0 at the top.
+    colours
+        RGBA of each index, shape (k, 4), k at most 256.
+
+    Returns
+    -------
+    bytes
+        The file; rows are stored as they are or as differences from the row above (PNG
+        specification, filters 0 and 2), whichever is smaller.
+
+    Raises
+    ------
+    DataError
+        There are more than 256 colours, or an index has none.
+    """
+    if len(colours) > 256 or (indices.size and int(indices.max()) >= len(colours)):
+        raise DataError(
+            f"expected indices below the number of colours, at most 256, found {len(colours)} "
+            f"colours and indices up to {int(indices.max(initial=0))}."
+        )
+    height, width = indices.shape
+    above = np.vstack([np.zeros((1, width), np.uint8), indices[:-1]])
+    rows = min((_deflated(0, indices), _deflated(2, indices - above)), key=len)
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        [
+            _chunk(b"IHDR", header),
+            _chunk(b"PLTE", np.ascontiguousarray(colours[:, :3]).tobytes()),
+            _chunk(b"tRNS", np.ascontiguousarray(colours[:, 3]).tobytes()),
+            _chunk(b"IDAT", rows),
+            _chunk(b"IEND", b""),
+        ]
+    )
+
+
+def _deflated(kind: int, rows: Bytes) -> bytes:
+    kinds = np.full((len(rows), 1), kind, np.uint8)
+    return zlib.compress(np.hstack([kinds, rows]).tobytes(), 9)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
+
+
+def _range_of(values: NDArray[np.floating], label: str) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        raise DataError(f"expected values to draw for {label}, found none that is finite.")
+    low, high = np.percentile(finite, [_CLIPPED_PERCENT, 100 - _CLIPPED_PERCENT])
+    return float(low), float(high)
+
+
+def _ladder_values(ladder: tuple[float, ...], low: float, high: float) -> NDArray[np.float64]:
+    decades = range(int(np.floor(np.log10(low))), int(np.floor(np.log10(high))) + 2)
+    return np.array([float(f"{step}e{decade}") for decade in decades for step in ladder])
+
+
+def _linear(low: float, high: float, label: str, palette: str) -> Scale:
+    if high - low <= 1e-6 * max(abs(low), abs(high), 1e-300):
+        spread = max(abs(high), 1e-12) * 0.1
+        low, high = (low - spread, high + spread) if low != 0 else (0.0, spread)
+    steps = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)
+    ticks = tuple(float(f"{step:.9g}") for step in steps)
+    return Scale(label, palette, ticks[0], ticks[-1], logarithmic=False, ticks=ticks)

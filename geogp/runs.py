@@ -1,0 +1,165 @@
+"""The run folder: begun, continued, completed, and read again."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from geogp.errors import DataError, OutputError, RequestError
+from geogp.files import write_text
+
+RUN_FILE = "run.json"
+PREDICTIONS_FILE = "test_predictions.parquet"
+MODEL_FILE = "model.safetensors"
+
+IDENTITY_KEYS = (
+    "geogp",
+    "region",
+    "service",
+    "target",
+    "quarters",
+    "model",
+    "preset",
+    "seed",
+    "settings",
+    "inputs",
+)
+"""Keys of run.json that decide the outcome: two runs that agree in them agree in all numbers."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder in which a run is made.
+
+    While the run is unfinished, its checkpoints and staged files stand in a hidden folder
+    inside; the files move into place together at the end, ``run.json`` last.
+    """
+
+    path: Path
+
+    @property
+    def unfinished(self) -> Path:
+        """Folder of the checkpoints and staged files of an unfinished run."""
+        return self.path / ".unfinished"
+
+    def check(self) -> None:
+        """Refuse a path that cannot become a run folder.
+
+        Raises
+        ------
+        RequestError
+            The path, or a folder above it, is a file.
+        """
+        for place in (self.path, *self.path.parents):
+            if place.is_dir():
+                return
+            if place.exists():
+                raise RequestError(f"{place} is a file; --out needs a folder.")
+
+    def finished(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the content of run.json where this very run is already complete.
+
+        Raises
+        ------
+        RequestError
+            The folder holds another run, finished or not.
+        """
+        begun = self.unfinished / "identity.json"
+        for file in (self.path / RUN_FILE, begun):
+            if not file.exists():
+                continue
+            held = _read_json(file)
+            different = [key for key in IDENTITY_KEYS if held.get(key) != identity.get(key)]
+            if different:
+                raise RequestError(
+                    f"{self.path} holds a run with other {', '.join(different)}. "
+                    "Start over with --fresh, or choose another folder with --out."
+                )
+            if file != begun:
+                return held
+        return None
+
+    def begin(self, identity: dict[str, Any]) -> None:
+        """Note which run is being made here, so that it can be continued.
+
+        Raises
+        ------
+        OutputError
+            The folder cannot be written.
+        """
+        write_text(self.unfinished / "identity.json", json.dumps(identity))
+
+    def clear(self) -> None:
+        """Forget an unfinished run."""
+        shutil.rmtree(self.unfinished, ignore_errors=True)
+
+    def drop_if_empty(self) -> None:
+        """Remove the folder where it holds nothing."""
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    def complete(self, write: Callable[[Path], None], run: dict[str, Any]) -> None:
+        """Write all files beside, then move them into place, ``run.json`` last.
+
+        Parameters
+        ----------
+        write
+            Writes every file of the run but run.json into the folder it is given.
+        run
+            The content of run.json.
+
+        Raises
+        ------
+        OutputError
+            A file cannot be written. None is left in the run folder; checkpoints stay.
+        """
+        staged = self.unfinished / "files"
+        shutil.rmtree(staged, ignore_errors=True)
+        try:
+            staged.mkdir(parents=True)
+            write(staged)
+            write_text(staged / RUN_FILE, json.dumps(run, indent=1, allow_nan=False) + "\n")
+            for file in sorted(staged.iterdir(), key=lambda file: file.name == RUN_FILE):
+                file.replace(self.path / file.name)
+        except OSError as error:
+            if isinstance(error, OutputError):
+                raise
+            raise OutputError(f"cannot write to {self.path}: {error}.") from error
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        self.clear()
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Read run.json and the test predictions of a finished run.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run.
+    DataError
+        A file is damaged.
+    """
+    if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
+        raise RequestError(
+            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
+        )
+    try:
+        predictions = pd.read_parquet(path / PREDICTIONS_FILE)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
+    return _read_json(path / RUN_FILE), predictions
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}). Start over with --fresh.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged: expected a JSON object. Start over with --fresh.")
+    return content

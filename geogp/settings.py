@@ -1,0 +1,191 @@
+"""What a user asks for: the request of one map, and presets of how hard to try."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from geogp.errors import RequestError
+from geogp.geodata.observations import SERVICES, TARGETS
+from geogp.geodata.quadkeys import ZOOM
+from geogp.models.bases import Placement
+from geogp.models.catalogue import find_spec
+from geogp.models.objectives import Weights
+
+SPLIT_CHOICES = {"random": ("random",), "blocks": ("blocks",), "both": ("random", "blocks")}
+"""Splits that each value of ``--split`` runs."""
+
+INPUT_CHOICES = ("auto", "place", "place-quarter")
+"""Values of ``--inputs``; ``auto`` adds the quarter where there are several."""
+
+DEVICE_CHOICES = ("auto", "cpu", "cuda")
+
+MOST_TILES = 1_000_000
+"""A map of more tiles drops to a coarser zoom."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How hard to try.
+
+    Attributes
+    ----------
+    h, r
+        Width of the network and rank.
+    epochs, batch, learning_rate, decay
+        The schedule; see `geogp.models.training.FitSettings`.
+    placement
+        How inducing points are chosen.
+    weights
+        alpha and beta of dPPGP.
+    split
+        The default of ``--split``.
+    refit
+        Whether the map is drawn by one more fit on all rows but the validation tenth, rather
+        than by the random split's model.
+    """
+
+    h: int
+    r: int
+    epochs: int
+    batch: int
+    learning_rate: float
+    decay: Literal["cosine", "constant"]
+    placement: Placement
+    weights: Weights
+    split: str
+    refit: bool
+
+
+PRESETS = {
+    "quick": Preset(
+        h=64,
+        r=128,
+        epochs=100,
+        batch=1024,
+        learning_rate=5e-3,
+        decay="cosine",
+        placement="kmeans",
+        weights=Weights(alpha=0.1, beta=0.01),
+        split="random",
+        refit=False,
+    ),
+    "standard": Preset(
+        h=128,
+        r=256,
+        epochs=150,
+        batch=1024,
+        learning_rate=5e-3,
+        decay="cosine",
+        placement="kmeans",
+        weights=Weights(alpha=0.1, beta=0.01),
+        split="both",
+        refit=True,
+    ),
+    # The widths and schedule of Zhu, Yuchi and Xie, appendix B.3.
+    "paper": Preset(
+        h=256,
+        r=1024,
+        epochs=400,
+        batch=1024,
+        learning_rate=1e-3,
+        decay="constant",
+        placement="uniform",
+        weights=Weights(alpha=0.1, beta=0.01),
+        split="both",
+        refit=True,
+    ),
+}
+"""The presets by name."""
+
+
+@dataclass(frozen=True)
+class MapRequest:
+    """Everything that decides the outcome of a map.
+
+    Attributes
+    ----------
+    region
+        Postal code, name or FIPS number.
+    source, boundaries
+        Where Ookla's files and the Census boundaries are: a folder or an address.
+    service, target
+        ``mobile`` or ``fixed``; ``download``, ``upload`` or ``latency``.
+    quarters
+        As `geogp.geodata.quarters.parse_quarters` reads them; None takes all there are.
+    model, preset
+        Names of the catalogue and of `PRESETS`.
+    split
+        ``random``, ``blocks``, ``both``; None takes the preset's.
+    inputs
+        ``place``, ``place-quarter`` or ``auto``.
+    epochs
+        Overrides the preset's.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    seed
+        Fixes splits and fits.
+    zoom
+        Zoom of the map's tiles.
+    far_km
+        Tiles farther than this from any measured tile are marked.
+    out
+        The run folder; None makes one under ``runs``.
+    fresh
+        Start over, whatever the run folder holds.
+
+    Raises
+    ------
+    RequestError
+        A value is not among those allowed; the nearest ones are given.
+    """
+
+    region: str
+    source: str
+    boundaries: str
+    service: str = "mobile"
+    target: str = "download"
+    quarters: str | None = None
+    model: str = "dbk-rbf"
+    preset: str = "standard"
+    split: str | None = None
+    inputs: str = "auto"
+    epochs: int | None = None
+    device: str = "auto"
+    seed: int = 0
+    zoom: int = ZOOM
+    far_km: float = 10.0
+    out: Path | None = None
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        find_spec(self.model)
+        _one_of("service", self.service, SERVICES)
+        _one_of("target", self.target, TARGETS)
+        _one_of("preset", self.preset, PRESETS)
+        _one_of("inputs", self.inputs, INPUT_CHOICES)
+        _one_of("device", self.device, DEVICE_CHOICES)
+        if self.split is not None:
+            _one_of("split", self.split, SPLIT_CHOICES)
+        if not 1 <= self.zoom <= ZOOM:
+            raise RequestError(f"expected a zoom from 1 to {ZOOM}, found {self.zoom}.")
+        if self.epochs is not None and self.epochs < 1:
+            raise RequestError(f"expected 1 epoch or more, found {self.epochs}.")
+        if self.seed < 0:
+            raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
+        if not self.far_km > 0:
+            raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits to run."""
+        return SPLIT_CHOICES[self.split or PRESETS[self.preset].split]
+
+
+def _one_of(what: str, found: str, allowed: Iterable[str]) -> None:
+    names = list(allowed)
+    if found not in names:
+        near = difflib.get_close_matches(found, names, n=2, cutoff=0.5)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise RequestError(f"unknown {what} {found!r}; choose one of {', '.join(names)}.{hint}")

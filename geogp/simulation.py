@@ -1,0 +1,150 @@
+"""Simulated sources for the pipeline, with the best scores that any model could reach."""
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from geogp.calibration.splits import block_split, random_split
+from geogp.errors import RequestError
+from geogp.files import write_bytes, write_text
+from geogp.geodata.census import PUBLIC_BOUNDARIES, read_region
+from geogp.geodata.oracles import known_oracle, predictive_oracle
+from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.region import Region
+from geogp.geodata.simulate import Simulation, simple_region, simulate
+from geogp.geodata.simulation_files import write_simulation
+from geogp.geodata.sources import open_source
+from geogp.watcher import Watcher
+
+ORACLE_TARGET = "download"
+"""The target whose oracles are written."""
+
+
+@dataclass(frozen=True)
+class SimulationRequest:
+    """What to simulate.
+
+    Attributes
+    ----------
+    out
+        Folder for the tiles, boundaries, truth and oracles.
+    like
+        A state whose boundary and urban areas are used; None takes a made-up region.
+    boundaries
+        Where the state's boundaries are; None takes the Census Bureau's.
+    rows
+        Exact number of rows over all quarters.
+    quarters
+        As `parse_quarters` reads them.
+    service
+        ``mobile`` or ``fixed``.
+    seed
+        Fixes the data, and the splits of the oracles.
+    """
+
+    out: Path
+    like: str | None = None
+    boundaries: str | None = None
+    rows: int = 24_000
+    quarters: str = "2022Q1..2023Q4"
+    service: str = "mobile"
+    seed: int = 0
+
+
+def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) -> dict[str, Any]:
+    """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
+
+    Both oracles predict the download speed: ``known`` knows field, tile effect and noise;
+    ``predictive`` knows field, noise law and tile covariance, and predicts tile effects from
+    the training rows.
+
+    Returns
+    -------
+    dict
+        Rows, region, quarters, and under ``oracles`` the mean log score of each oracle on the
+        test rows of each split.
+
+    Raises
+    ------
+    RequestError
+        The output path is a file or holds something else, or the request cannot be met.
+    DataError, NetworkError
+        The boundaries cannot be read.
+    OutputError
+        The files cannot be written.
+    """
+    watcher = watcher or Watcher()
+    out = request.out
+    if out.exists() and not out.is_dir():
+        raise RequestError(f"{out} is a file; --out needs a folder.")
+    if out.is_dir() and any(out.iterdir()) and not (out / "simulation.json").is_file():
+        raise RequestError(f"{out} holds something other than a simulation; choose another --out.")
+    quarters = parse_quarters(request.quarters).all
+    region = _region(request, watcher)
+    watcher.stage(f"simulating {request.rows:,} rows in {region.name}")
+    made = simulate(
+        region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
+    )
+    watcher.stage("scoring the oracles")
+    oracles = oracle_table(made, request.seed)
+    scores = {
+        str(split): {
+            name: float(rows[f"{name}_log_score"].mean()) for name in ("known", "predictive")
+        }
+        for split, rows in oracles.groupby("split", sort=False)
+    }
+    write_simulation(made, region, out)
+    stream = io.BytesIO()
+    oracles.to_parquet(stream, index=False, compression="zstd")
+    write_bytes(out / "oracles.parquet", stream.getvalue())
+    write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
+    return {
+        "rows": len(made.tiles),
+        "region": region.code,
+        "quarters": request.quarters,
+        "oracles": scores,
+    }
+
+
+def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
+    """Return both oracles' predictions for the test rows of both splits.
+
+    Returns
+    -------
+    DataFrame
+        Columns split, quadkey, quarter, y, and for each oracle its mean, sd and log score.
+    """
+    truth, tiles = simulation.truth, simulation.tiles
+    splits = {
+        "random": random_split(tiles["quadkey"].to_numpy(), tiles["quarter"].to_numpy(), seed),
+        "blocks": block_split(truth["longitude"], truth["latitude"], seed),
+    }
+    law = simulation.laws[ORACLE_TARGET]
+    tables: list[pd.DataFrame] = []
+    for name, parts in splits.items():
+        # Validation rows are asked nothing; leaving them out saves their share of the time.
+        rows = truth[parts != "validation"].reset_index(drop=True)
+        test = parts[parts != "validation"] == "test"
+        known = known_oracle(rows, ORACLE_TARGET)
+        predictive = predictive_oracle(rows, ~test, law, target=ORACLE_TARGET)
+        table: pd.DataFrame = rows.loc[test, ["quadkey", "quarter", "y"]].copy()
+        table.insert(0, "split", name)
+        for label, oracle in (("known", known), ("predictive", predictive)):
+            table[f"{label}_mean"] = oracle.mean[test]
+            table[f"{label}_sd"] = oracle.sd[test]
+            table[f"{label}_log_score"] = oracle.log_score(rows["y"].to_numpy())[test]
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _region(request: SimulationRequest, watcher: Watcher) -> Region:
+    if request.like is None:
+        return simple_region()
+    found = read_region(open_source(request.boundaries or PUBLIC_BOUNDARIES), request.like)
+    for text in found.warnings:
+        watcher.warn(text)
+    return found.region

@@ -1,0 +1,139 @@
+from dataclasses import replace
+from io import BytesIO
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import shapely.affinity
+from maps_worlds import irregular_region, make_slices, make_world
+from PIL import Image
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.region import Region
+from geogp.maps.figures import (
+    VIEWS,
+    kernel_figure,
+    map_figure,
+    view_scale,
+    view_variable,
+    write_map_figures,
+)
+from geogp.maps.layout import degree_label
+from geogp.maps.scales import SPEED_PALETTE
+
+
+def pixels_of(png):
+    with Image.open(BytesIO(png)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def stretched(across, up):
+    region = irregular_region()
+
+    def stretch(shape):
+        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
+
+    return Region.from_geometry(
+        "XX", "Stretched", stretch(region.boundary), stretch(region.urban_areas), 2020
+    )
+
+
+def border_is_white(picture, width=4):
+    edges = [picture[:width], picture[-width:], picture[:, :width], picture[:, -width:]]
+    return all(np.all(edge == 255) for edge in edges)
+
+
+@pytest.mark.parametrize(("across", "up"), [(1.0, 1.0), (2.4, 0.8), (0.25, 1.8)])
+def test_wide_and_tall_regions_fit_their_figures(across, up):
+    world = make_world(stretched(across, up), 12)
+    for png in (
+        map_figure(world.grid, world.region, "level", quarter="2023Q4"),
+        kernel_figure(world.region, world.tiles, make_slices(world.tiles)),
+    ):
+        picture = pixels_of(png)
+        height, width = picture.shape[:2]
+        assert border_is_white(picture)  # nothing is cut off
+        assert 0.3 < width / height < 4
+        assert 600 < width < 2600
+        assert height < 2600
+
+
+def test_the_map_is_the_right_way_up_and_in_the_right_colours(world):
+    grid = world.grid.copy()
+    north = grid["y"].values > grid["y"].values.mean()
+    values = np.where(north[:, None], 100.0, 10.0)
+    outside = np.isnan(grid["median_mbps"].values)
+    grid["median_mbps"] = (("y", "x"), np.where(outside, np.nan, values).astype(np.float32))
+    grid["far"] = (("y", "x"), np.zeros_like(grid["far"].values))
+    picture = pixels_of(map_figure(grid, world.region, "level"))
+    shades = (mpl.colormaps[SPEED_PALETTE]([0.0, 1.0], bytes=True))[:, :3]
+    body = picture[: int(0.8 * len(picture))]
+    low_rows, high_rows = (np.nonzero((body == shade).all(axis=2))[0] for shade in shades)
+    assert min(len(low_rows), len(high_rows)) > 20_000
+    assert high_rows.max() <= low_rows.min()
+
+
+def test_far_tiles_are_greyed(world):
+    near = world.grid.copy()
+    near["far"] = (("y", "x"), np.zeros_like(near["far"].values))
+    greyed = pixels_of(map_figure(world.grid, world.region, "level")).astype(int)
+    plain = pixels_of(map_figure(near, world.region, "level")).astype(int)
+    assert greyed.shape == plain.shape
+
+    def vivid(picture):
+        return (np.ptp(picture, axis=2) > 60).sum()
+
+    share = (world.distance_km <= 5.0).mean()
+    assert vivid(greyed) / vivid(plain) == pytest.approx(share, abs=0.15)
+
+
+def test_figures_are_written_and_repeatable(world, tmp_path):
+    paths = write_map_figures(world.grid, world.region, tmp_path, quarter="2023Q4")
+    assert [path.name for path in paths] == ["level.png", "bound.png", "width.png"]
+    contents = [path.read_bytes() for path in paths]
+    assert len(set(contents)) == 3
+    assert contents[0] == map_figure(world.grid, world.region, "level", quarter="2023Q4")
+
+
+def test_names_are_never_read_as_mathematics(world):
+    plain = replace(world.region, name="A $\\frac{1$ B")
+    assert len(map_figure(world.grid, plain, "level")) > 10_000
+
+
+def test_the_cautious_bound_is_the_upper_one_for_latency(world, latency_world):
+    assert [view_variable(world.grid, view) for view in VIEWS] == [
+        "median_mbps",
+        "lower_mbps",
+        "width_log10",
+    ]
+    assert view_variable(latency_world.grid, "bound") == "upper_ms"
+    assert view_scale(latency_world.grid, "bound").label.endswith(", ms")
+    assert view_scale(world.grid, "level").label == "median download speed, Mbps"
+
+
+def test_the_star_stands_on_the_reference_point(world, slices):
+    picture = pixels_of(kernel_figure(world.region, world.tiles, slices[:1]))
+    yellow = (picture == (255, 217, 47)).all(axis=2)
+    assert yellow.sum() > 50
+    down, across = (place.mean() for place in np.nonzero(yellow))
+    frame = np.nonzero((picture < 160).all(axis=2).sum(axis=1) > 0.4 * picture.shape[1])[0]
+    top, bottom = frame.min(), frame.max()
+    _, south, _, north = world.region.bounds
+    share = (north - slices[0].latitude) / (north - south)
+    assert (down - top) / (bottom - top) == pytest.approx(share, abs=0.06)
+    assert 0 < across < picture.shape[1]
+
+
+def test_longitudes_beyond_the_antimeridian_are_labelled_as_people_write_them():
+    labels = [degree_label(v, "E", "W") for v in (-66.5, -182.0, 0.0, -180.0)]
+    assert labels == ["66.5° W", "178° E", "0°", "180°"]
+
+
+def test_refusals(world, slices):
+    with pytest.raises(RequestError, match="level, bound, width, found 'mean'"):
+        map_figure(world.grid, world.region, "mean")
+    short = replace(slices[0], values=slices[0].values[1:])
+    with pytest.raises(DataError, match=rf"expected {len(world.tiles)} kernel values"):
+        kernel_figure(world.region, world.tiles, [short])
+    with pytest.raises(DataError, match="at least one kernel slice"):
+        kernel_figure(world.region, world.tiles, [])

@@ -1,0 +1,183 @@
+import numpy as np
+import pytest
+from pyproj import Geod
+from scipy.stats import norm
+
+from geogp.errors import DataError, NumericalError, RequestError
+from geogp.geodata.region import Tiles
+from geogp.maps.frame import Frame
+from geogp.maps.grid import build_grid, distance_to_nearest_km
+from geogp.models.prediction import Prediction
+
+# rioxarray still multiplies transforms in the way that affine 3 no longer likes.
+AFFINE_3 = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+
+CONTRACT = {
+    "median_mbps",
+    "mean_mbps",
+    "lower_mbps",
+    "upper_mbps",
+    "width_log10",
+    "function_sd_log10",
+    "noise_sd_log10",
+}
+
+
+def rebuild(world, **changes):
+    options = {
+        "target": "download",
+        "distance_km": world.distance_km,
+        "far_km": 5.0,
+        "measured": world.measured,
+        "stratum": world.stratum,
+        "settings": {},
+    } | changes
+    prediction = options.pop("prediction", world.prediction)
+    tiles = options.pop("tiles", world.tiles)
+    return build_grid(world.region, tiles, prediction, **options)
+
+
+def test_names_of_variables(world, latency_world):
+    others = {"distance_km", "far", "tests"}
+    assert set(world.grid.data_vars) == CONTRACT | others | {"urban"}
+    renamed = {name.replace("_mbps", "_ms") for name in CONTRACT}
+    assert set(latency_world.grid.data_vars) == renamed | others
+
+
+def test_values_are_those_of_the_log_normal_distribution(world):
+    frame, p = Frame.of_tiles(world.tiles), world.prediction
+    variance = p.function_variance + p.noise_variance
+    draws = norm(p.mean, np.sqrt(variance))
+    log_normal_mean = np.exp(np.log(10) * p.mean + np.log(10) ** 2 * variance / 2)
+    expected = {
+        "median_mbps": 10**p.mean,
+        "mean_mbps": log_normal_mean,
+        "lower_mbps": 10 ** draws.ppf(0.025),
+        "upper_mbps": 10 ** draws.ppf(0.975),
+        "width_log10": draws.ppf(0.975) - draws.ppf(0.025),
+        "function_sd_log10": np.sqrt(p.function_variance),
+        "noise_sd_log10": np.sqrt(p.noise_variance),
+        "distance_km": world.distance_km,
+    }
+    down, across = frame.pixels(world.tiles)
+    for name, values in expected.items():
+        found = world.grid[name].values
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found[down, across], values, rtol=1e-6, err_msg=name)
+        assert np.isnan(found).sum() == found.size - len(values), name
+
+
+def test_mean_and_bounds_agree_with_sampling(world):
+    one = Prediction(np.array([1.0]), np.array([0.05]), np.array([0.10]))
+    tiles = Tiles(world.tiles.column[:1], world.tiles.row[:1], 14)
+    grid = rebuild(
+        world,
+        tiles=tiles,
+        prediction=one,
+        distance_km=np.zeros(1),
+        measured=np.zeros(1),
+        stratum=None,
+    )
+    speeds = 10 ** np.random.default_rng(0).normal(1.0, np.sqrt(0.15), 400_000)
+    assert grid["mean_mbps"].item() == pytest.approx(speeds.mean(), rel=0.01)
+    inside = (speeds > grid["lower_mbps"].item()) & (speeds < grid["upper_mbps"].item())
+    assert inside.mean() == pytest.approx(0.95, abs=0.002)
+
+
+def test_flags_and_counts(world):
+    down, across = Frame.of_tiles(world.tiles).pixels(world.tiles)
+    far = world.grid["far"].values
+    np.testing.assert_array_equal(far[down, across] == 1, world.distance_km > 5.0)
+    assert 0 < (far == 1).sum() < len(world.tiles)
+    assert (far == 255).sum() == far.size - len(world.tiles)
+    np.testing.assert_array_equal(world.grid["tests"].values[down, across], world.measured)
+    urban = world.grid["urban"].values[down, across]
+    np.testing.assert_array_equal(urban == 1, world.stratum == "urban")
+    assert world.grid["urban"].attrs["flag_meanings"] == "rural urban"
+    assert "2000" in world.grid["urban"].attrs["long_name"]
+
+
+def test_the_lake_is_outside_and_the_island_inside(world):
+    frame = Frame.of_tiles(world.tiles)
+    values = world.grid["median_mbps"].values
+
+    def at(longitude, latitude):
+        from geogp.geodata.quadkeys import tiles_at
+
+        column, row = tiles_at(longitude, latitude, 14)
+        return values[row - frame.row, column - frame.column]
+
+    assert np.isnan(at(-66.4, 18.25))
+    assert np.isfinite(at(-65.75, 18.15))
+    assert np.isnan(at(-65.9, 18.0))
+
+
+@AFFINE_3
+def test_georeference_and_attributes(world):
+    grid = world.grid
+    assert grid.rio.crs.to_epsg() == 3857
+    frame = Frame.of_tiles(world.tiles)
+    assert grid.rio.transform().almost_equals(frame.transform, precision=1e-6)
+    written = [float(part) for part in grid["spatial_ref"].attrs["GeoTransform"].split()]
+    np.testing.assert_allclose(written, frame.transform.to_gdal(), rtol=1e-14)
+    assert np.all(np.diff(grid["y"]) < 0)
+    assert grid["x"].attrs["standard_name"] == "projection_x_coordinate"
+    assert grid.attrs["model"] == "dbk-rbf"
+    assert grid.attrs["seed"] == 3
+    assert grid["median_mbps"].attrs["units"] == "Mbit s-1"
+    assert Frame.of_grid(grid) == Frame.of_tiles(world.tiles)
+
+
+@pytest.mark.parametrize("part", ["distance_km", "measured", "stratum"])
+def test_parts_of_another_length_are_refused(world, part):
+    n = len(world.tiles)
+    with pytest.raises(DataError, match=rf"each of {n} tiles, but {part} has {n - 1}"):
+        rebuild(world, **{part: getattr(world, part)[:-1]})
+
+
+def test_a_prediction_of_another_length_is_refused(world):
+    n = len(world.tiles)
+    with pytest.raises(DataError, match=rf"each of {n} tiles, but prediction has {n - 2}"):
+        rebuild(world, prediction=world.prediction[2:])
+
+
+def test_bad_requests_are_refused(world):
+    with pytest.raises(RequestError, match="download, upload, latency, found 'speed'"):
+        rebuild(world, target="speed")
+    with pytest.raises(RequestError, match="fresh = True"):
+        rebuild(world, settings={"fresh": True})
+    with pytest.raises(RequestError, match="target = 'upload' contradicts"):
+        rebuild(world, settings={"target": "upload"})
+
+
+def test_a_speed_beyond_float32_is_an_error(world):
+    p = world.prediction
+    diverged = Prediction(p.mean + 40, p.function_variance, p.noise_variance)
+    with pytest.raises(NumericalError, match="median_mbps is not finite"):
+        rebuild(world, prediction=diverged)
+
+
+def test_distance_equals_pyproj_on_the_sphere(world):
+    lon, lat = world.tiles.centres
+    points = np.array([[-66.9, 18.1], [-66.2, 18.4], [-65.7, 18.15]])
+    sphere = Geod(a=6371008.8, b=6371008.8)
+    by_hand = [
+        min(sphere.inv(x, y, px, py)[2] for px, py in points) / 1000
+        for x, y in zip(lon[::50], lat[::50], strict=True)
+    ]
+    found = distance_to_nearest_km(world.tiles, points[:, 0], points[:, 1])
+    np.testing.assert_allclose(found[::50], by_hand, rtol=1e-9, atol=1e-6)
+
+
+def test_distance_across_the_antimeridian_is_short():
+    tiles = Tiles(np.array([-1]), np.array([1 << 15]), 16)
+    longitude, latitude = tiles.centres
+    found = distance_to_nearest_km(tiles, [longitude[0] + 360 + 0.01], latitude)
+    assert found[0] == pytest.approx(0.01 * np.pi / 180 * 6371.0088, rel=1e-4)
+
+
+def test_distance_without_points_is_refused(world):
+    with pytest.raises(DataError, match="at least one measured point"):
+        distance_to_nearest_km(world.tiles, [], [])
+    with pytest.raises(DataError, match="1 of them not finite"):
+        distance_to_nearest_km(world.tiles, [-66.0, np.nan], [18.0, 18.0])

@@ -1,0 +1,106 @@
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from geogp.errors import DataError
+from geogp.maps.scales import (
+    LEVELS,
+    format_tick,
+    kernel_scale,
+    linear_scale,
+    paletted_png,
+    speed_scale,
+)
+
+
+def speeds(low, high, n=1000):
+    return np.geomspace(low, high, n)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.013, 900), (4, 70), (11, 19), (48, 52), (30, 30), (100, 151), (1, 1e5)]
+)
+def test_ticks_are_few_round_and_span_the_scale(low, high):
+    scale = speed_scale(speeds(low, high), label="Mbps", palette="viridis")
+    assert 3 <= len(scale.ticks) <= 8
+    assert (scale.ticks[0], scale.ticks[-1]) == (scale.low, scale.high)
+    assert np.all(np.diff(scale.ticks) > 0)
+    middle = np.percentile(speeds(low, high), [2, 98])
+    assert scale.low <= middle[0] <= middle[1] <= scale.high
+    for tick in scale.ticks:
+        assert float(f"{tick:.3g}") == pytest.approx(tick)
+    gaps = np.diff(scale.fraction(scale.ticks))
+    assert gaps.min() > 0.05
+
+
+def test_a_wide_range_is_logarithmic_and_a_narrow_one_linear():
+    assert speed_scale(speeds(4, 70), label="", palette="viridis").logarithmic
+    assert not speed_scale(speeds(48, 52), label="", palette="viridis").logarithmic
+
+
+def test_one_outlier_does_not_take_the_colours():
+    values = np.append(speeds(10, 100), 1e6)
+    assert speed_scale(values, label="", palette="viridis").high <= 100
+
+
+def test_indices_invert_within_a_level():
+    values = speeds(10, 100)
+    scale = speed_scale(values, label="", palette="viridis")
+    indices = scale.indices(values)
+    assert indices.min() >= 1
+    assert indices.max() <= LEVELS
+    back = scale.values()[indices.astype(int) - 1]
+    step = (scale.high / scale.low) ** (1 / LEVELS)
+    inside = (values >= scale.low) & (values <= scale.high)
+    assert np.all(np.abs(np.log(back / values))[inside] <= 0.5 * np.log(step) + 1e-12)
+    assert inside.mean() > 0.95
+
+
+def test_nan_is_transparent_and_values_are_opaque():
+    scale = linear_scale(np.array([0.0, 1.0]), label="", palette="magma")
+    np.testing.assert_array_equal(scale.indices(np.array([np.nan, 0.0, 1.0])), [0, 1, LEVELS])
+    colours = scale.colours()
+    assert colours.shape == (LEVELS + 1, 4)
+    assert colours[0, 3] == 0
+    assert np.all(colours[1:, 3] == 255)
+
+
+def test_kernel_scale_diverges_about_zero_only_for_negative_values():
+    scale = kernel_scale(np.array([-0.1, 0.0, 0.28]), label="k")
+    assert scale.low == -scale.high
+    assert 0.0 in scale.ticks
+    assert scale.high >= 0.28
+    scale = kernel_scale(np.array([-1e-9, 0.0, 0.28]), label="k")
+    assert scale.low == 0.0
+
+
+def test_ticks_read_well():
+    assert [format_tick(v) for v in (0.1 + 0.2, 2.0, 12000.0, -0.5)] == [
+        "0.3",
+        "2",
+        "12,000",
+        "\N{MINUS SIGN}0.5",
+    ]
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_png_reads_back_in_another_library(smooth):
+    random = np.random.default_rng(0).integers(0, 97, (40, 57)).astype(np.uint8)
+    ramp = np.add.outer(np.arange(40), np.arange(57)).astype(np.uint8)
+    indices = ramp if smooth else random
+    colours = np.random.default_rng(1).integers(0, 256, (97, 4)).astype(np.uint8)
+    with Image.open(BytesIO(paletted_png(indices, colours))) as image:
+        image.load()
+        assert image.mode == "P"
+        np.testing.assert_array_equal(np.asarray(image.convert("RGBA")), colours[indices])
+
+
+def test_refusals():
+    with pytest.raises(DataError, match="none that is finite"):
+        linear_scale(np.array([np.nan]), label="width", palette="magma")
+    with pytest.raises(DataError, match="positive values for Mbps, found 0"):
+        speed_scale(np.array([0.0, 1.0]), label="Mbps", palette="viridis")
+    with pytest.raises(DataError, match="2 colours and indices up to 2"):
+        paletted_png(np.array([[2]], np.uint8), np.zeros((2, 4), np.uint8))
