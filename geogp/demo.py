@@ -7,8 +7,8 @@ import geogp
 from geogp.errors import DataError
 from geogp.settings import MapRequest
 
-DEMO_EPOCHS = 100
-"""Passes over the demo's rows: about a minute on two cores."""
+DEMO_EPOCHS = 40
+"""Passes over the demo's rows: about half a minute on two cores."""
 
 
 def demo_folder() -> Path:

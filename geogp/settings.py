@@ -35,6 +35,8 @@ class Preset:
         Width of the network and rank.
     epochs, batch, learning_rate, decay
         The schedule; see `geogp.models.training.FitSettings`.
+    least_steps
+        Steps that an epoch has at least: few rows take a smaller batch.
     placement
         How inducing points are chosen.
     weights
@@ -50,6 +52,7 @@ class Preset:
     r: int
     epochs: int
     batch: int
+    least_steps: int
     learning_rate: float
     decay: Literal["cosine", "constant"]
     placement: Placement
@@ -57,14 +60,20 @@ class Preset:
     split: str
     refit: bool
 
+    def batch_for(self, n: int) -> int:
+        """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
+        most = max(32, n // max(self.least_steps, 1))
+        return min(self.batch, 1 << (most.bit_length() - 1))
+
 
 PRESETS = {
     "quick": Preset(
         h=64,
         r=128,
-        epochs=100,
+        epochs=80,
         batch=1024,
-        learning_rate=5e-3,
+        least_steps=100,
+        learning_rate=1e-2,
         decay="cosine",
         placement="kmeans",
         weights=Weights(alpha=0.1, beta=0.01),
@@ -76,7 +85,8 @@ PRESETS = {
         r=256,
         epochs=150,
         batch=1024,
-        learning_rate=5e-3,
+        least_steps=100,
+        learning_rate=1e-2,
         decay="cosine",
         placement="kmeans",
         weights=Weights(alpha=0.1, beta=0.01),
@@ -89,6 +99,7 @@ PRESETS = {
         r=1024,
         epochs=400,
         batch=1024,
+        least_steps=1,
         learning_rate=1e-3,
         decay="constant",
         placement="uniform",

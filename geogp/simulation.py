@@ -1,6 +1,5 @@
 """Simulated sources for the pipeline, with the best scores that any model could reach."""
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +11,19 @@ from geogp.calibration.splits import block_split, random_split
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.census import PUBLIC_BOUNDARIES, read_region
-from geogp.geodata.oracles import known_oracle, predictive_oracle
+from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.region import Region
 from geogp.geodata.simulate import Simulation, simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
+from geogp.geodata.simulation_files import compact_table, write_simulation
 from geogp.geodata.sources import open_source
 from geogp.watcher import Watcher
 
 ORACLE_TARGET = "download"
 """The target whose oracles are written."""
+
+ORACLES = ("known", "predictive")
+"""Names of the oracles."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class SimulationRequest:
     out: Path
     like: str | None = None
     boundaries: str | None = None
-    rows: int = 24_000
+    rows: int = 36_000
     quarters: str = "2022Q1..2023Q4"
     service: str = "mobile"
     seed: int = 0
@@ -93,14 +95,13 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     oracles = oracle_table(made, request.seed)
     scores = {
         str(split): {
-            name: float(rows[f"{name}_log_score"].mean()) for name in ("known", "predictive")
+            name: float(oracle_of(rows, name).log_score(rows["y"].to_numpy()).mean())
+            for name in ORACLES
         }
         for split, rows in oracles.groupby("split", sort=False)
     }
     write_simulation(made, region, out)
-    stream = io.BytesIO()
-    oracles.to_parquet(stream, index=False, compression="zstd")
-    write_bytes(out / "oracles.parquet", stream.getvalue())
+    write_bytes(out / "oracles.parquet", compact_table(oracles))
     write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
     return {
         "rows": len(made.tiles),
@@ -116,7 +117,7 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns split, quadkey, quarter, y, and for each oracle its mean, sd and log score.
+        Columns split, quadkey, quarter, y, and mean and sd of each oracle.
     """
     truth, tiles = simulation.truth, simulation.tiles
     splits = {
@@ -136,9 +137,13 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
         for label, oracle in (("known", known), ("predictive", predictive)):
             table[f"{label}_mean"] = oracle.mean[test]
             table[f"{label}_sd"] = oracle.sd[test]
-            table[f"{label}_log_score"] = oracle.log_score(rows["y"].to_numpy())[test]
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
+
+
+def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
+    """Return one oracle's predictions from rows of `oracle_table`."""
+    return Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
 
 
 def _region(request: SimulationRequest, watcher: Watcher) -> Region:

@@ -299,6 +299,7 @@ def _identity(job: _Job) -> dict[str, Any]:
     settings = {
         **preset,
         "epochs": _epochs(job),
+        "batch": _batch(job),
         "splits": list(request.splits),
         "inputs": "place" if job.scale.quarters is None else "place-quarter",
         "zoom": request.zoom,
@@ -308,7 +309,7 @@ def _identity(job: _Job) -> dict[str, Any]:
         "urban_vintage": job.region.urban_vintage,
         "dtype": "float32",
     }
-    del settings["split"]
+    del settings["split"], settings["least_steps"]
     return {
         "geogp": geogp.__version__,
         "region": job.region.code,
@@ -397,7 +398,7 @@ def _fit(job: _Job, name: str, train: NDArray[np.bool_], validation: NDArray[np.
     ).to(job.device)
     settings = FitSettings(
         epochs=_epochs(job),
-        batch=preset.batch,
+        batch=_batch(job),
         learning_rate=preset.learning_rate,
         decay=preset.decay,
         weights=preset.weights,
@@ -416,6 +417,10 @@ def _fit(job: _Job, name: str, train: NDArray[np.bool_], validation: NDArray[np.
 
 def _epochs(job: _Job) -> int:
     return job.request.epochs or job.preset.epochs
+
+
+def _batch(job: _Job) -> int:
+    return job.preset.batch_for(8 * len(job.observations) // 10)
 
 
 def _inputs(job: _Job, rows: NDArray[np.bool_]) -> Floats:

@@ -111,7 +111,7 @@ def _table(split: str, metrics: dict[str, Any], baseline: dict[str, Any]) -> Tab
         table.add_column(heading, justify="left" if heading == "stratum" else "right")
     for stratum, found in metrics.items():
         if not found["n"]:
-            table.add_row(stratum, "0", *["–"] * 6)
+            table.add_row(stratum, "0", *["-"] * 6)
             continue
         table.add_row(
             stratum,

@@ -118,7 +118,7 @@ def simulate(
     boundaries: Annotated[
         str | None, typer.Option(help="Boundaries for --like. Default: the Census.")
     ] = None,
-    rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 24_000,
+    rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 36_000,
     quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
     service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
     seed: Seed = 0,

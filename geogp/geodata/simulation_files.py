@@ -23,6 +23,8 @@ from geogp.geodata.simulate import Simulation
 ROW_GROUP = 2048
 """Rows of a row group in Ookla's files."""
 
+_STEPS = 2.0**14  # true values are stored in steps of 1 / _STEPS
+
 _CRS = 4269  # NAD83, as the Census Bureau's files
 
 _TILES = pa.schema(
@@ -43,7 +45,7 @@ def write_simulation(simulation: Simulation, region: Region, folder: Path) -> li
     ``parquet/performance/type=.../year=.../quarter=.../...tiles.parquet``
         Ookla's layout and seven columns, sorted by quadkey, row groups of 2,048, zstd.
     ``truth.parquet``
-        `Simulation.truth`, all quarters; real numbers as float32 (about 1e-6 in y).
+        `Simulation.truth`, all quarters; true values rounded to multiples of 2^-14, about 6e-5.
     ``simulation.json``
         Request, region and laws.
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
@@ -67,7 +69,7 @@ def write_simulation(simulation: Simulation, region: Region, folder: Path) -> li
         A file cannot be written.
     """
     contents = dict(_tile_files(simulation))
-    contents["truth.parquet"] = _parquet(pa.Table.from_pandas(_narrow(simulation.truth)))
+    contents["truth.parquet"] = compact_table(simulation.truth)
     contents |= _boundary_files(region)
     paths = []
     for name, content in contents.items():
@@ -117,17 +119,30 @@ def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
         yield name, _parquet(pa.table(columns, schema=_TILES))
 
 
-def _narrow(truth: pd.DataFrame) -> pd.DataFrame:
-    """Keep quadkeys, quarters and tests; float64 to float32."""
-    real = truth.select_dtypes("float64").columns
-    return truth.astype(dict.fromkeys(real, np.float32))
+def compact_table(table: pd.DataFrame) -> bytes:
+    """Serialise a table of results as Parquet, real numbers as float32.
+
+    True values are rounded to multiples of 2^-14, far below any standard deviation, which
+    lets the file compress to half.
+    """
+    real = table.select_dtypes("float64").columns
+    true = [name for name in real if "_true" in name]
+    rounded = table.assign(**{name: np.round(table[name] * _STEPS) / _STEPS for name in true})
+    narrow = rounded.astype(dict.fromkeys(real, np.float32))
+    return _parquet(pa.Table.from_pandas(narrow, preserve_index=False), row_group=1 << 20)
 
 
-def _parquet(table: pa.Table) -> bytes:
+def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
     """Serialise a table; column metadata only, so that the bytes do not name the writer."""
     stream = io.BytesIO()
+    real = [column.name for column in table.schema if pa.types.is_floating(column.type)]
     pa.parquet.write_table(
-        table.replace_schema_metadata(), stream, row_group_size=ROW_GROUP, compression="zstd"
+        table.replace_schema_metadata(),
+        stream,
+        row_group_size=row_group,
+        compression="zstd",
+        use_dictionary=[name for name in table.column_names if name not in real],
+        column_encoding=dict.fromkeys(real, "BYTE_STREAM_SPLIT"),
     )
     return stream.getvalue()
 

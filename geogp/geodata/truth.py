@@ -110,8 +110,8 @@ class TruthLaw:
 # Sizes after Puerto Rico's mobile tiles, 2019 to 2023: level, trend, and the spread of
 # single tests in town and country.
 _BASE = (
-    TruthLaw("download", 1.06, 0.038, 0.15, 0.004, 0.2, 0.06, 0.02, 0.1, 0.02, 0.045, 0.3, 0.55),
-    TruthLaw("upload", 0.6, 0.01, 0.2, 0.002, 0.14, 0.04, 0.02, 0.08, 0.03, 0.06, 0.4, 0.65),
+    TruthLaw("download", 1.06, 0.038, 0.15, 0.004, 0.2, 0.06, 0.02, 0.1, 0.03, 0.08, 0.28, 0.42),
+    TruthLaw("upload", 0.6, 0.01, 0.2, 0.002, 0.14, 0.04, 0.02, 0.08, 0.04, 0.09, 0.35, 0.5),
     TruthLaw(
         "latency", 1.72, -0.009, -0.05, -0.001, 0.05, 0.02, 0.003, 0.01, 0.004, 0.01, 0.04, 0.07
     ),

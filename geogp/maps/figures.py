@@ -198,7 +198,8 @@ def kernel_figure(region: Region, tiles: Tiles, slices: list[KernelSlice]) -> by
     down, across = (count, 1) if stacked else (1, count)
     step_right, step_up = width + 0.75, height + 1.1
     left, below = 0.75, 1.0
-    canvas = Canvas.of_size(left + across * step_right - 0.45, below + down * step_up + 0.4)
+    outer = max(left + across * step_right - 0.45, 6.5)
+    canvas = Canvas.of_size(outer, below + down * step_up + 0.4)
     for place, one in enumerate(slices):
         x = left + (place % across) * step_right
         y = below + (down - 1 - place // across) * step_up + 0.3

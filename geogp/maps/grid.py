@@ -1,7 +1,7 @@
 """The grid: predictions for the tiles of a region as a georeferenced xarray Dataset."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import rioxarray  # noqa: F401  (registers the .rio accessor)
@@ -14,7 +14,6 @@ from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
 from geogp.maps.frame import Frame
 from geogp.models.prediction import Prediction
 
-Target = Literal["download", "upload", "latency"]
 Settings = dict[str, str | int | float]
 
 LEVEL = 0.95
@@ -75,7 +74,7 @@ def build_grid(
     tiles: Tiles,
     prediction: Prediction,
     *,
-    target: Target,
+    target: str,
     distance_km: NDArray[np.float64],
     far_km: float,
     measured: NDArray[Any],

@@ -32,7 +32,7 @@ def region() -> Region:
 
 @pytest.fixture(scope="module")
 def simulation(region) -> Simulation:
-    return simulate(region, rows=24_000, quarters=QUARTERS, seed=0)
+    return simulate(region, rows=36_000, quarters=QUARTERS, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_demo_region_has_an_island_a_lake_and_towns(region):
 
 def test_rows_are_sorted_and_unique_and_lie_inside(simulation, region):
     tiles, truth = simulation.tiles, simulation.truth
-    assert len(tiles) == len(truth) == 24_000
+    assert len(tiles) == len(truth) == 36_000
     assert sorted(set(tiles["quarter"])) == list(QUARTERS)
     pairs = pd.MultiIndex.from_frame(tiles[["quarter", "quadkey"]])
     assert pairs.is_unique
@@ -82,7 +82,7 @@ def test_tests_and_devices_look_like_real_ones(simulation, region):
     truth = simulation.truth
     urban = region.stratum(truth["longitude"], truth["latitude"]) == URBAN
     everywhere = region.stratum(*region.tiles().centres) == URBAN
-    assert 0.6 < urban.mean() < 0.75
+    assert 0.45 < urban.mean() < 0.75
     assert everywhere.mean() < 0.25
     assert tests[urban].mean() > 2 * tests[~urban].mean()
     assert (truth["sd_measurement_true"][~urban].mean()) > 1.2 * (
@@ -185,10 +185,12 @@ def test_truth_and_laws_come_back(simulation, folder):
     for name in ("quadkey", "quarter", "tests"):
         assert list(table[name]) == list(simulation.truth[name])
     for name in table.columns.difference(["quadkey", "quarter", "tests"]):
-        np.testing.assert_allclose(table[name], simulation.truth[name], rtol=2e-7, atol=1e-7)
+        step = 2.0**-14 if "_true" in name else 0.0
+        limit = 0.5 * step + 2e-7 * np.abs(simulation.truth[name]) + 1e-7
+        assert (np.abs(table[name] - simulation.truth[name]) <= limit).all()
     content = json.loads((folder / "simulation.json").read_text())
     assert content["seed"] == 0
-    assert content["rows"] == 24_000
+    assert content["rows"] == 36_000
     assert content["quarters"][0] == "2022Q1"
     assert {name: TruthLaw(**law) for name, law in content["laws"].items()} == simulation.laws
 

@@ -18,7 +18,8 @@ from geogp.maps.figures import (
     view_variable,
     write_map_figures,
 )
-from geogp.maps.layout import degree_label
+from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.layout import degree_label, view_of
 from geogp.maps.scales import SPEED_PALETTE
 
 
@@ -111,17 +112,26 @@ def test_the_cautious_bound_is_the_upper_one_for_latency(world, latency_world):
     assert view_scale(world.grid, "level").label == "median download speed, Mbps"
 
 
+def longest_run(row):
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+    return max(edges[1::2] - edges[::2], default=0)
+
+
 def test_the_star_stands_on_the_reference_point(world, slices):
     picture = pixels_of(kernel_figure(world.region, world.tiles, slices[:1]))
     yellow = (picture == (255, 217, 47)).all(axis=2)
     assert yellow.sum() > 50
     down, across = (place.mean() for place in np.nonzero(yellow))
-    frame = np.nonzero((picture < 160).all(axis=2).sum(axis=1) > 0.4 * picture.shape[1])[0]
-    top, bottom = frame.min(), frame.max()
-    _, south, _, north = world.region.bounds
-    share = (north - slices[0].latitude) / (north - south)
-    assert (down - top) / (bottom - top) == pytest.approx(share, abs=0.06)
-    assert 0 < across < picture.shape[1]
+    dark = (picture < 160).all(axis=2)
+    frame = np.nonzero([longest_run(row) > 400 for row in dark])[0]
+    top, bottom = frame[0], frame[np.argmax(np.diff(frame) > 50) + 1]
+    line = np.nonzero(dark[top])[0]
+    left, right = line.min(), line.max()
+    west, south, east, north = view_of(Frame.of_tiles(world.tiles))
+    easting, northing = to_mercator(slices[0].longitude, slices[0].latitude)
+    found = [(across - left) / (right - left), (bottom - down) / (bottom - top)]
+    expected = [(easting - west) / (east - west), (northing - south) / (north - south)]
+    np.testing.assert_allclose(found, expected, atol=0.015)
 
 
 def test_longitudes_beyond_the_antimeridian_are_labelled_as_people_write_them():
