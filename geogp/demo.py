@@ -1,6 +1,5 @@
 """The embedded region: where it is, and the request that maps it."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import geogp
@@ -19,12 +18,8 @@ def demo_folder() -> Path:
     DataError
         It is in neither place.
     """
-    command = find_spec("geogp_cli")
-    packages = list(command.submodule_search_locations or []) if command else []
-    places = [
-        Path(geogp.__file__).parents[1] / "data" / "demo",
-        *(Path(package) / "demo_data" for package in packages),
-    ]
+    package = Path(geogp.__file__).parent
+    places = [package.parent / "data" / "demo", package / "demo_data"]
     for place in places:
         if (place / "simulation.json").is_file():
             return place

@@ -16,7 +16,7 @@ from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
 from geogp.maps.figures import kernel_figure, write_map_figures
-from geogp.maps.grid import build_grid, distance_to_nearest_km
+from geogp.maps.grid import build_grid, distance_to_nearest_km, quantity_of
 from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
@@ -75,7 +75,7 @@ class Drawing:
             self.grid,
             self.region,
             self.tiles,
-            title=f"{self.region.name}: {self.target} speed, {self.quarter}",
+            title=f"{self.region.name}: {quantity_of(self.target).subject}, {self.quarter}",
             kernel_slices=self.slices,
             attribution=attribution,
             notes=notes,

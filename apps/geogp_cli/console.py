@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +12,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from geogp.watcher import Watcher
-from geogp.workflow import RunResult
+
+if TYPE_CHECKING:
+    from geogp.workflow import RunResult
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
@@ -59,7 +61,17 @@ class _Lines(Watcher):
 
 @contextmanager
 def working() -> Iterator[Watcher]:
-    """Show how a job goes while it runs."""
+    """Show how a job goes while it runs, and say how to go on when it is stopped."""
+    try:
+        with _watching() as watcher:
+            yield watcher
+    except KeyboardInterrupt:
+        fail("interrupted; the same command continues where it stopped.")
+        raise
+
+
+@contextmanager
+def _watching() -> Iterator[Watcher]:
     if not _ERRORS.is_terminal:
         yield _Lines()
         return
@@ -79,7 +91,7 @@ def fail(message: str) -> None:
     _ERRORS.print(f"[red]error:[/red] {escape(message)}")
 
 
-def show(result: RunResult, *, as_json: bool) -> None:
+def show(result: "RunResult", *, as_json: bool) -> None:
     """Print where a run is and how good it is."""
     if as_json:
         print(json.dumps({"run": str(result.path), "metrics": result.run["metrics"]}))

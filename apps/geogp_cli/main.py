@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import console
+
+if TYPE_CHECKING:
+    from geogp.settings import MapRequest
 
 app = typer.Typer(
     help="Honest maps of network quality from Ookla's tiles.",
@@ -150,7 +153,7 @@ def models() -> None:
         print(name)
 
 
-def _map(request: "object", *, as_json: bool) -> None:
+def _map(request: "MapRequest", *, as_json: bool) -> None:
     from geogp.workflow import make_map
 
     with console.working() as watcher:
@@ -180,9 +183,6 @@ def run() -> None:
     except GeogpError as error:
         console.fail(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        console.fail("interrupted; the same command continues where it stopped.")
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
     unit, plain_unit = words.UNITS.get(run["target"], ("the unit of the target", ""))
     return Report(
         geogp=run.get("geogp"),
-        region=_region_name(run["region"]),
+        region=_region_name(run),
         service=run.get("service"),
         target=run["target"],
         model=run["model"],
@@ -130,7 +130,8 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         quarters_missing=_quarter_labels(run.get("quarters_missing")),
         settings=dict(run.get("settings") or {}),
         inputs=_inputs(run.get("inputs")),
-        seconds=dict(run.get("seconds") or {}),
+        # The report is written while the clock for writing still runs.
+        seconds={k: v for k, v in (run.get("seconds") or {}).items() if k != "write"},
         warnings=[str(warning) for warning in run.get("warnings") or []],
         attribution=run.get("attribution") or words.DEFAULT_ATTRIBUTION,
         headline=words.headline(next(iter(splits.values()))),
@@ -211,11 +212,10 @@ def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
     return None if urban is None or rural is None else rural / urban
 
 
-def _region_name(region: Any) -> str:
-    if not isinstance(region, dict):
-        return str(region)
-    name, code = region.get("name"), region.get("code")
-    return f"{name} ({code})" if name and code and name != code else str(name or code)
+def _region_name(run: dict[str, Any]) -> str:
+    """Return the region's name, with its code where that is something else."""
+    code, name = str(run["region"]), run.get("region_name")
+    return f"{name} ({code})" if name and name != code else code
 
 
 def _quarter_labels(quarters: Any) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import geopandas as gpd
 import pyarrow as pa
-import pyogrio
+import shapely
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
@@ -34,6 +34,17 @@ URBAN_FILES = (
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 """The column that tells the census of an urban-area file."""
+
+_DAMAGE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    RuntimeError,  # all of pyogrio's and pyproj's errors
+    OSError,
+    pa.ArrowException,
+    shapely.errors.ShapelyError,
+)
+"""What the libraries raise, depending on which byte of a file is damaged."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +115,11 @@ def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     """Read polygons and bring them to longitude and latitude on WGS 84."""
     try:
         table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
-    except ValueError as error:
+    except _DAMAGE as error:
         raise DataError(
-            f"{path} holds no geometry ({error}). Expected GeoParquet with polygons."
+            f"{path} cannot be read as boundaries ({error}). Expected whole GeoParquet with "
+            "polygons, or the Census Bureau's zip file; fetch it again."
         ) from error
-    except (pa.ArrowException, pyogrio.errors.DataSourceError, OSError, KeyError) as error:
-        raise DataError(f"{path} cannot be read as boundaries ({error}).") from error
     if not isinstance(table, gpd.GeoDataFrame) or "geometry" not in table:
         raise DataError(f"{path} holds no geometry. Expected polygons.")
     if table.crs is None:

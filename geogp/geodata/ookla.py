@@ -177,10 +177,11 @@ class _Rows:
 
 def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     """Read the region's rows of one file."""
-    table, in_file = _read_table(path, region, column)
+    table, metadata = _read_table(path, region, column)
     faults = _value_faults(table, column)
     try:
-        codes = quadkeys.parse_quadkeys(table["quadkey"].to_numpy())
+        codes = quadkeys.parse_quadkeys(_texts(table["quadkey"]))
+        _check_statistics(metadata)
     except DataError as error:
         raise _faulty(path, [str(error), *faults]) from error
     order = np.argsort(codes, kind="stable")
@@ -199,7 +200,7 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     numbers = {name: table[name].to_numpy()[kept] for name in ("tests", "devices")}
     value = table[column.column].to_numpy()[kept].astype(np.float64) / column.divisor
     return _Rows(
-        in_file,
+        metadata.num_rows,
         codes[inside],
         np.zeros(len(kept), np.int64),
         value,
@@ -208,8 +209,10 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     )
 
 
-def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Table, int]:
-    """Read four columns of the row groups that touch the region's box; count the file's rows."""
+def _read_table(
+    path: Path, region: Region, column: TargetColumn
+) -> tuple[pa.Table, pq.FileMetaData]:
+    """Read four columns of the row groups that touch the region's box, and the file's footer."""
     names = ["quadkey", column.column, "tests", "devices"]
     try:
         with pq.ParquetFile(path) as opened:
@@ -218,22 +221,29 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
         faults = _schema_faults(schema, names)
         if faults:
             raise _faulty(path, faults)
-        faults = _statistics_faults(metadata, schema.get_field_index("quadkey"))
-        if faults:
-            raise _faulty(path, faults)
+        _require_text(metadata, schema.get_field_index("quadkey"))
         table = ds.dataset(path, format="parquet").to_table(names, filter=_box_filter(region))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is not a whole Parquet file ({error}). Download it again."
         ) from error
-    return table, metadata.num_rows
+    return table, metadata
+
+
+def _require_text(metadata: pq.FileMetaData, column: int) -> None:
+    """Refuse a footer whose row groups contradict its schema: pyarrow would end the process."""
+    for group in range(metadata.num_row_groups):
+        kind = metadata.row_group(group).column(column).physical_type
+        if kind != "BYTE_ARRAY":
+            raise pa.ArrowInvalid(f"quadkeys of type {kind} in row group {group}")
 
 
 def _box_filter(region: Region) -> pc.Expression:
     """Ranges of quadkeys that cover the region's box, as a filter on row groups and rows."""
     ranges = quadkeys.code_ranges(*region.bounds, most=16)
     ends = [quadkeys.format_quadkeys(np.asarray(pair, np.uint64)) for pair in ranges]
-    # A quadkey of the wrong length inside a range must be seen, hence the open end "~".
+    # A quadkey of the wrong length inside a range must be seen, hence the open end "~"; so
+    # must an empty one.
     pieces = [
         (pc.field("quadkey") >= str(first)) & (pc.field("quadkey") <= f"{last}~")
         for first, last in ends
@@ -241,7 +251,7 @@ def _box_filter(region: Region) -> pc.Expression:
     whole = pieces[0]
     for piece in pieces[1:]:
         whole |= piece
-    return whole
+    return whole | pc.field("quadkey").is_null()
 
 
 def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
@@ -259,18 +269,29 @@ def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
     return faults
 
 
-def _statistics_faults(metadata: pq.FileMetaData, column: int) -> list[str]:
+def _check_statistics(metadata: pq.FileMetaData) -> None:
     """Find bad quadkeys anywhere in the file from the row groups' least and greatest values."""
+    column = metadata.schema.to_arrow_schema().get_field_index("quadkey")
     ends: list[str] = []
     for group in range(metadata.num_row_groups):
         statistics = metadata.row_group(group).column(column).statistics
         if statistics is not None and statistics.has_min_max:
-            ends += [statistics.min, statistics.max]
+            try:
+                ends += [statistics.min, statistics.max]
+            except UnicodeDecodeError as error:
+                raise _not_text(error) from error
+    quadkeys.parse_quadkeys(ends)
+
+
+def _texts(column: pa.ChunkedArray) -> NDArray[np.object_]:
     try:
-        quadkeys.parse_quadkeys(ends)
-    except DataError as error:
-        return [str(error)]
-    return []
+        return np.asarray(column.drop_null().to_numpy())
+    except pa.ArrowException as error:
+        raise _not_text(error) from error
+
+
+def _not_text(error: Exception) -> DataError:
+    return DataError(f"expected quadkeys of digits 0 to 3, found bytes that are no text ({error}).")
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
@@ -287,15 +308,19 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     tests, devices = table["tests"].to_numpy(), table["devices"].to_numpy()
     rules = [
         (f"expected finite {column.column} above 0", ~(np.isfinite(value) & (value > 0)), value),
-        ("expected tests of 1 or more", ~(tests >= 1), tests),
-        ("expected devices between 1 and tests", (devices < 1) | (devices > tests), devices),
+        ("expected tests of 1 or more", ~(np.isfinite(tests) & (tests >= 1)), tests),
+        (
+            "expected devices between 1 and tests",
+            ~((devices >= 1) & (devices <= tests)),
+            devices,
+        ),
     ]
     for expected, wrong, values in rules:
         if wrong.any():
             first = int(np.argmax(wrong))
             faults.append(
                 f"{expected}, found {int(wrong.sum())} other rows, the first {values[first]} "
-                f"in tile {tiles[first].as_py()}."
+                f"in tile {tiles[first].as_buffer().to_pybytes().decode(errors='replace')}."
             )
     return faults
 

@@ -1,4 +1,4 @@
-"""Figures for reports and print: the map's level, bound and width, and kernel slices."""
+"""Figures for reports and print: the map's median, mean, bound and width, and kernel slices."""
 
 import textwrap
 from pathlib import Path
@@ -24,6 +24,8 @@ from geogp.maps.layout import (
     draw_raster,
     draw_veil,
     extend_of,
+    far_label,
+    urban_label,
 )
 from geogp.maps.scales import (
     BOUND_PALETTE,
@@ -36,8 +38,8 @@ from geogp.maps.scales import (
 )
 from geogp.maps.slices import KernelSlice, check_slices
 
-View = Literal["level", "bound", "width"]
-VIEWS: tuple[View, ...] = ("level", "bound", "width")
+View = Literal["median", "mean", "bound", "width"]
+VIEWS: tuple[View, ...] = ("median", "mean", "bound", "width")
 
 VEIL = (0.86, 0.86, 0.86, 0.72)
 """Colour laid over tiles far from any measurement: red, green, blue, opacity."""
@@ -54,11 +56,12 @@ def view_variable(grid: xr.Dataset, view: str) -> str:
     Raises
     ------
     RequestError
-        `view` is not level, bound or width.
+        `view` is not median, mean, bound or width.
     """
     quantity = quantity_of(grid.attrs["target"])
     names = {
-        "level": f"median_{quantity.suffix}",
+        "median": f"median_{quantity.suffix}",
+        "mean": f"mean_{quantity.suffix}",
         "bound": f"{quantity.bound}_{quantity.suffix}",
         "width": "width_log10",
     }
@@ -71,7 +74,8 @@ def view_title(grid: xr.Dataset, view: str) -> str:
     """Return what a view shows, in words."""
     quantity = quantity_of(grid.attrs["target"])
     return {
-        "level": f"Median {quantity.subject}",
+        "median": f"Median {quantity.subject}",
+        "mean": f"Mean {quantity.subject}",
         "bound": f"{quantity.bound.capitalize()} bound of {quantity.subject}",
         "width": f"Uncertainty of {quantity.subject}",
     }[view]
@@ -83,15 +87,15 @@ def view_scale(grid: xr.Dataset, view: str) -> Scale:
     Raises
     ------
     RequestError
-        `view` is not level, bound or width.
+        `view` is not median, mean, bound or width.
     """
     quantity = quantity_of(grid.attrs["target"])
     values = grid[view_variable(grid, view)].values
     if view == "width":
         label = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
         return linear_scale(values, label=label, palette=WIDTH_PALETTE)
-    if view == "level":
-        label = f"median {quantity.subject}, {quantity.unit}"
+    if view in {"median", "mean"}:
+        label = f"{view} {quantity.subject}, {quantity.unit}"
         return speed_scale(values, label=label, palette=SPEED_PALETTE)
     label = f"{quantity.bound} end of the 95 % interval, {quantity.unit}"
     return speed_scale(values, label=label, palette=BOUND_PALETTE)
@@ -109,7 +113,7 @@ def map_figure(
     region
         Its region.
     view
-        ``level`` (median), ``bound`` (cautious end of the 95 % interval) or ``width``.
+        ``median``, ``mean``, ``bound`` (cautious end of the 95 % interval) or ``width``.
     quarter
         Label of the quarter the grid is for, shown in the title.
 
@@ -138,16 +142,18 @@ def map_figure(
     draw_base(axes, region, frame)
     draw_raster(axes, frame, values, scale)
     far = np.asarray(grid["far"].values == 1)
+    keys = _outline_keys(region)
     if far.any():
         draw_veil(axes, frame, far, VEIL)
+        keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=far_label(grid)))
     extend = extend_of(values, scale)
     if wide:
         draw_bar(canvas.axes(left, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
-        _legend(canvas, grid, region, left + 0.62 * outer, 0.95)
+        _legend(canvas, keys, left + 0.62 * outer, 0.95)
     else:
         right = left + (outer + width) / 2 + 0.2
         draw_bar(canvas.axes(right, below, 0.16, height), scale, extend, vertical=True)
-        _legend(canvas, grid, region, left, 0.7)
+        _legend(canvas, keys, left, 0.7)
     title = view_title(grid, view)
     canvas.text(left, below + height + 0.42, title, fontsize=13, fontweight="bold")
     canvas.text(left, below + height + 0.17, _subtitle(grid, region, quarter), fontsize=9.5)
@@ -157,7 +163,7 @@ def map_figure(
 def write_map_figures(
     grid: xr.Dataset, region: Region, folder: Path, *, quarter: str | None = None
 ) -> list[Path]:
-    """Write ``level.png``, ``bound.png`` and ``width.png``; see `map_figure`.
+    """Write ``median.png``, ``mean.png``, ``bound.png`` and ``width.png``; see `map_figure`.
 
     Raises
     ------
@@ -196,24 +202,27 @@ def kernel_figure(region: Region, tiles: Tiles, slices: list[KernelSlice]) -> by
     width = 7.6 if stacked else max(2.6, min(3.9, 4.6 * aspect))
     height = width / aspect
     down, across = (count, 1) if stacked else (1, count)
-    step_right, step_up = width + 0.75, height + 1.1
+    texts = [textwrap.fill(one.description, int(width * 15)) for one in slices]
+    head = 0.55 + 0.14 * max(text.count("\n") + 1 for text in texts)
+    step_right, step_up = width + 0.75, height + head + 0.35
     left, below = 0.75, 1.0
     outer = max(left + across * step_right - 0.45, 6.5)
-    canvas = Canvas.of_size(outer, below + down * step_up + 0.4)
-    for place, one in enumerate(slices):
+    canvas = Canvas.of_size(outer, below + down * step_up + 0.75)
+    for place, (one, text) in enumerate(zip(slices, texts, strict=True)):
         x = left + (place % across) * step_right
         y = below + (down - 1 - place // across) * step_up + 0.3
         axes = canvas.axes(x, y, width, height)
         draw_base(axes, region, frame)
         draw_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale)
         _star(axes, region, one)
-        lines = textwrap.wrap(one.description, int(width * 16), max_lines=2, placeholder=" …")
-        canvas.text(x, y + height + 0.41, one.title, fontsize=10.5, fontweight="bold")
-        canvas.text(x, y + height + 0.33, "\n".join(lines), fontsize=8, va="top")
-    bar_width = min(5.0, across * step_right - 0.75)
-    draw_bar(canvas.axes(left, 0.55, bar_width, 0.16), scale, "neither", vertical=False)
-    title = f"How far one place informs others: {region.name}"
-    canvas.text(left, canvas.height - 0.32, title, fontsize=13, fontweight="bold")
+        canvas.text(x, y + height + head - 0.35, one.title, fontsize=10.5, fontweight="bold")
+        canvas.text(x, y + height + head - 0.43, text, fontsize=8, va="top", linespacing=1.15)
+    bar_width = 0.55 * (outer - left - 0.3)
+    draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
+    _legend(canvas, _outline_keys(region), left + 1.12 * bar_width, 0.85)
+    title = "How far one place informs others"
+    canvas.text(left, canvas.height - 0.38, title, fontsize=13, fontweight="bold")
+    canvas.text(left, canvas.height - 0.63, region.name, fontsize=9.5)
     return canvas.png()
 
 
@@ -236,17 +245,17 @@ def _subtitle(grid: xr.Dataset, region: Region, quarter: str | None) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _legend(canvas: Canvas, grid: xr.Dataset, region: Region, left: float, top: float) -> None:
-    """List the outlines and, where there are any, the greyed tiles."""
-    entries: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
+def _outline_keys(region: Region) -> list[Line2D | Patch]:
+    keys: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
     if region.urban_areas is not None:
-        vintage = "" if region.urban_vintage is None else f" ({region.urban_vintage} Census)"
-        entries.append(Line2D([], [], color=URBAN_COLOUR, lw=0.9, label=f"urban areas{vintage}"))
-    if np.any(grid["far"].values == 1):
-        label = f"farther than {grid.attrs['far_km']:g} km from any measurement"
-        entries.append(Patch(facecolor=VEIL[:3], edgecolor="#888888", lw=0.5, label=label))
+        keys.append(Line2D([], [], color=URBAN_COLOUR, lw=1.0, label=urban_label(region)))
+    return keys
+
+
+def _legend(canvas: Canvas, keys: list[Line2D | Patch], left: float, top: float) -> None:
+    """Write keys at a place in inches."""
     canvas.figure.legend(
-        handles=entries,
+        handles=keys,
         loc="upper left",
         bbox_to_anchor=(left / canvas.width, top / canvas.height),
         bbox_transform=canvas.figure.transFigure,

@@ -134,7 +134,7 @@ def build_grid(
         "km",
     )
     data = {
-        name: (("y", "x"), _placed(frame, tiles, values, name), _float_attributes(label, unit))
+        name: (("y", "x"), _placed(frame, tiles, values, name), {"long_name": label, "units": unit})
         for name, (values, label, unit) in variables.items()
     }
     grid = xr.Dataset(data, coords={"x": frame.x, "y": frame.y})
@@ -257,10 +257,6 @@ def _placed(
         )
     raster: NDArray[np.float32] = frame.place(tiles, narrow, np.nan)
     return raster
-
-
-def _float_attributes(label: str, unit: str) -> dict[str, str]:
-    return {"long_name": label, "units": unit}
 
 
 def _add_counts(grid: xr.Dataset, frame: Frame, tiles: Tiles, measured: NDArray[Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import shapely
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
@@ -14,11 +15,11 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
-from shapely.geometry import LineString, MultiPolygon
+from shapely.geometry import MultiPolygon
 
 from geogp.geodata.quadkeys import tile_size_m
 from geogp.geodata.region import Region
-from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.frame import Floats, Frame, to_mercator
 from geogp.maps.scales import Scale, format_tick
 
 DPI = 150
@@ -88,24 +89,21 @@ def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
     tolerance = 0.25 * tile_size_m(frame.zoom)
     axes.add_collection(_outline(region.boundary, tolerance, color="black", linewidth=0.7))
     if region.urban_areas is not None:
-        axes.add_collection(_outline(region.urban_areas, tolerance, color="white", linewidth=1.1))
-        axes.add_collection(
-            _outline(region.urban_areas, tolerance, color=URBAN_COLOUR, linewidth=0.5)
-        )
+        for colour, width in (("white", 2.4), (URBAN_COLOUR, 1.0)):
+            axes.add_collection(_outline(region.urban_areas, tolerance, color=colour, lw=width))
     _degree_ticks(axes, frame)
 
 
 def draw_raster(axes: Axes, frame: Frame, raster: NDArray[np.floating], scale: Scale) -> None:
     """Draw a raster, one square per tile, in the colours of a scale."""
     west, south, east, north = frame.bounds_m
-    norm = LogNorm if scale.logarithmic else Normalize
     axes.imshow(
         raster,
         extent=(west, east, south, north),
         origin="upper",
         interpolation="nearest",
         cmap=scale.palette,
-        norm=norm(scale.low, scale.high, clip=True),
+        norm=_norm(scale),
         zorder=1,
     )
 
@@ -122,8 +120,7 @@ def draw_veil(axes: Axes, frame: Frame, far: NDArray[np.bool_], colour: tuple[fl
 
 def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
     """Draw a colour bar with the scale's round numbers and its label with the unit."""
-    norm = LogNorm if scale.logarithmic else Normalize
-    mappable = ScalarMappable(norm(scale.low, scale.high), scale.palette)
+    mappable = ScalarMappable(_norm(scale), scale.palette)
     assert axes.figure is not None
     bar = axes.figure.colorbar(
         mappable,
@@ -143,6 +140,22 @@ def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
     above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")
+
+
+def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
+    """Return all rings, of islands and holes, no finer than `tolerance`, as (m, 2) arrays."""
+    rings = shapely.get_rings(shapely.get_parts(geometry))
+    return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
+
+
+def urban_label(region: Region) -> str:
+    """Return what the outlines of urban areas are, with the year of the Census if known."""
+    return "urban areas" + (f" ({region.urban_vintage} Census)" if region.urban_vintage else "")
+
+
+def far_label(grid: xr.Dataset) -> str:
+    """Return what the greyed tiles are."""
+    return f"farther than {grid.attrs['far_km']:g} km from any measurement"
 
 
 def degree_label(value: float, positive: str, negative: str) -> str:
@@ -185,11 +198,12 @@ def _round_degrees(low: float, high: float, most: int) -> list[float]:
 
 
 def _outline(geometry: MultiPolygon, tolerance: float, **style: Any) -> LineCollection:
-    """Return all rings, islands and holes, as lines no finer than `tolerance` metres."""
-    lines = []
-    for part in shapely.get_parts(geometry):
-        for ring in (part.exterior, *part.interiors):
-            easting, northing = to_mercator(*np.asarray(ring.coords)[:, :2].T)
-            line = LineString(np.column_stack([easting, northing])).simplify(tolerance)
-            lines.append(np.asarray(line.coords))
+    """Return all rings as lines no finer than `tolerance` metres."""
+    projected = shapely.transform(geometry, lambda points: np.column_stack(to_mercator(*points.T)))
+    lines = simple_rings(projected, tolerance)
     return LineCollection(lines, zorder=3, joinstyle="round", **style)
+
+
+def _norm(scale: Scale) -> Normalize:
+    kind = LogNorm if scale.logarithmic else Normalize
+    return kind(scale.low, scale.high, clip=True)

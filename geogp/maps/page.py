@@ -6,18 +6,17 @@ from typing import Any
 
 import folium
 import numpy as np
-import shapely
 import xarray as xr
 from branca.element import Element, Figure
 from numpy.typing import NDArray
-from shapely.geometry import LineString, MultiPolygon
 
 from geogp.geodata.region import Region, Tiles
 from geogp.maps.figures import VIEWS, view_scale, view_title, view_variable
 from geogp.maps.frame import Frame
 from geogp.maps.grid import quantity_of
-from geogp.maps.layout import URBAN_COLOUR
+from geogp.maps.layout import URBAN_COLOUR, far_label, simple_rings, urban_label
 from geogp.maps.page_parts import (
+    OPACITY,
     PAGE_STYLE,
     WITHOUT_LEAFLET,
     PageScript,
@@ -42,7 +41,6 @@ _BASE_ATTRIBUTION = (
 )
 _FAR_COLOUR = (235, 235, 235, 185)
 _MEASURED_COLOUR = (20, 20, 20, 255)
-_OPACITY = 0.82
 _OUTLINE_STEPS = 4000
 
 
@@ -96,21 +94,13 @@ def map_page(
     figure.add_child(page)
     images = [_view_image(grid, view) for view in VIEWS]
     images += _slice_images(frame, tiles, kernel_slices or [])
-    choices: list[tuple[str, str]] = []
-    for place, image in enumerate(images):
-        group = folium.FeatureGroup(name=image.name, overlay=False, show=place == 0)
-        group.add_child(_overlay(frame, image.indices, image.scale.colours(), 1, _OPACITY))
-        if image.point is not None:
-            group.add_child(_reference_point(region, image.point))
-        page.add_child(group)
-        choices.append((image.name, group.get_name()))
-    extras = [_add_extra(page, frame, extra) for extra in _extra_masks(grid)]
+    choices = [_add_choice(page, frame, region, image, image is images[0]) for image in images]
+    extras = [_add_mask(page, frame, mask) for mask in _masks(grid)]
     _add_outlines(page, region)
     legends = "".join(legend_html(k, image.scale, image.hint) for k, image in enumerate(images))
-    keys = _keys(grid, region)
     figure.header.add_child(Element(PAGE_STYLE + WITHOUT_LEAFLET))
     figure.html.add_child(Element(header_html(title)))
-    figure.html.add_child(Element(footer_html(legends, keys, notes or [])))
+    figure.html.add_child(Element(footer_html(legends, _keys(grid, region), notes or [])))
     page.add_child(
         PageScript(
             choices=choices,
@@ -156,7 +146,8 @@ def _view_image(grid: xr.Dataset, view: str) -> LayerImage:
     quantity, scale = quantity_of(grid.attrs["target"]), view_scale(grid, view)
     side = "above" if quantity.bound == "lower" else "below"
     hint = {
-        "level": "Half of new measurements are expected above this, half below.",
+        "median": "Half of new measurements are expected above this, half below.",
+        "mean": "The average of new measurements; high ones pull it above the median.",
         "bound": f"39 of 40 new measurements are expected {side} this.",
         "width": "From lower to upper bound; 1 means the upper is 10 times the lower.",
     }[view]
@@ -194,6 +185,18 @@ def _corners(frame: Frame) -> list[list[float]]:
     return [[south, west], [north, east]]
 
 
+def _add_choice(
+    page: folium.Map, frame: Frame, region: Region, image: LayerImage, shown: bool
+) -> tuple[str, str]:
+    """Add a layer to choose from and return its name and its name in JavaScript."""
+    group = folium.FeatureGroup(name=image.name, overlay=False, show=shown)
+    group.add_child(_overlay(frame, image.indices, image.scale.colours(), 1, OPACITY))
+    if image.point is not None:
+        group.add_child(_reference_point(region, image.point))
+    page.add_child(group)
+    return image.name, group.get_name()
+
+
 def _overlay(
     frame: Frame,
     indices: NDArray[np.uint8],
@@ -226,63 +229,56 @@ def _reference_point(region: Region, one: KernelSlice) -> folium.CircleMarker:
     )
 
 
-def _extra_masks(grid: xr.Dataset) -> list[tuple[str, NDArray[np.bool_], tuple[int, ...], bool]]:
-    """Return name, mask, colour and whether shown at first, of the masks that mark any tile."""
-    far = np.asarray(grid["far"].values == 1)
-    measured = np.asarray(grid["tests"].values > 0)
+@dataclass(frozen=True)
+class _Mask:
+    """Tiles that can be marked in a colour (RGBA) above any layer."""
+
+    name: str
+    where: NDArray[np.bool_]
+    colour: tuple[int, int, int, int]
+    shown: bool
+
+
+def _masks(grid: xr.Dataset) -> list[_Mask]:
+    """Return the masks that mark any tile."""
+    far = far_label(grid)
     masks = [
-        (f"Farther than {grid.attrs['far_km']:g} km from any measurement", far, _FAR_COLOUR, True),
-        ("Measured tiles", measured, _MEASURED_COLOUR, False),
+        _Mask(far[0].upper() + far[1:], grid["far"].values == 1, _FAR_COLOUR, shown=True),
+        _Mask("Measured tiles", grid["tests"].values > 0, _MEASURED_COLOUR, shown=False),
     ]
-    return [one for one in masks if one[1].any()]
+    return [mask for mask in masks if mask.where.any()]
 
 
-def _add_extra(
-    page: folium.Map,
-    frame: Frame,
-    extra: tuple[str, NDArray[np.bool_], tuple[int, ...], bool],
-) -> tuple[str, str]:
-    name, mask, colour, shown = extra
-    colours = np.array([[0, 0, 0, 0], colour], np.uint8)
-    group = folium.FeatureGroup(name=escape_text(name), show=shown)
-    group.add_child(_overlay(frame, mask.astype(np.uint8), colours, 2, 1.0))
+def _add_mask(page: folium.Map, frame: Frame, mask: _Mask) -> tuple[str, str]:
+    """Add a mask to the page and return its name and its name in JavaScript."""
+    colours = np.array([[0, 0, 0, 0], mask.colour], np.uint8)
+    group = folium.FeatureGroup(name=escape_text(mask.name), show=mask.shown)
+    group.add_child(_overlay(frame, mask.where.astype(np.uint8), colours, 2, 1.0))
     page.add_child(group)
-    return escape_text(name), group.get_name()
+    return escape_text(mask.name), group.get_name()
 
 
 def _add_outlines(page: folium.Map, region: Region) -> None:
     west, south, east, north = region.bounds
     tolerance = max(1e-4, max(east - west, north - south) / _OUTLINE_STEPS)
-    lines = [(region.boundary, "#222222", 1.2)]
+    lines = [(region.boundary, "#222222", 1.4)]
     if region.urban_areas is not None:
-        lines.insert(0, (region.urban_areas, URBAN_COLOUR, 0.9))
+        lines.insert(0, (region.urban_areas, URBAN_COLOUR, 1.4))
     for geometry, colour, weight in lines:
-        rings = _rings(geometry, tolerance)
+        # Rings of (latitude, longitude) to 1e-5 degrees.
+        rings = [np.round(r[:, ::-1], 5).tolist() for r in simple_rings(geometry, tolerance)]
         if rings:
             style = {"color": colour, "weight": weight, "interactive": False}
             page.add_child(folium.PolyLine(rings, **style))  # type: ignore[no-untyped-call]
-
-
-def _rings(geometry: MultiPolygon, tolerance: float) -> list[list[list[float]]]:
-    """Return all rings, simplified, as lists of (latitude, longitude) to 1e-5 degrees."""
-    rings = []
-    for part in shapely.get_parts(geometry):
-        for ring in (part.exterior, *part.interiors):
-            line = LineString(ring.coords).simplify(tolerance)
-            points = np.round(np.asarray(line.coords)[:, 1::-1], 5)
-            rings.append(points.tolist())
-    return rings
 
 
 def _keys(grid: xr.Dataset, region: Region) -> list[tuple[str, str]]:
     """Return CSS style and text of the keys that hold for all layers."""
     keys = [("border-top:2px solid #222222", "boundary")]
     if region.urban_areas is not None:
-        vintage = "" if region.urban_vintage is None else f" ({region.urban_vintage} Census)"
-        keys.append((f"border-top:2px solid {URBAN_COLOUR}", f"urban areas{vintage}"))
+        keys.append((f"border-top:2px solid {URBAN_COLOUR}", urban_label(region)))
     if np.any(grid["far"].values == 1):
-        label = f"farther than {grid.attrs['far_km']:g} km from any measurement"
-        keys.append(("height:10px;background:#e6e6e6;border:1px solid #999", label))
+        keys.append(("height:10px;background:#e6e6e6;border:1px solid #999", far_label(grid)))
     return keys
 
 

@@ -9,6 +9,9 @@ from folium.template import Template
 from geogp.maps.frame import Frame
 from geogp.maps.scales import Scale, format_tick
 
+OPACITY = 0.82
+"""Opacity of the layers above the base map, and of their legends."""
+
 WITHOUT_LEAFLET = """
 <script>
 window.addEventListener('load', function () {
@@ -27,7 +30,7 @@ PAGE_STYLE = """
 body { display: flex; flex-direction: column; font: 14px/1.35 system-ui, sans-serif;
   color: #222; background: #fff; }
 .geogp-header { order: 0; padding: 8px 12px; border-bottom: 1px solid #ccc; }
-.geogp-header h1 { font-size: 17px; margin: 0; overflow-wrap: anywhere; }
+.geogp-header h1 { font-size: 17px; line-height: 23px; margin: 0; overflow-wrap: anywhere; }
 .folium-map { order: 1; flex: 1 1 auto; height: auto !important; min-height: 45%; }
 .folium-map, .folium-map.leaflet-container { background: #e4eaef; }
 .leaflet-image-layer { image-rendering: crisp-edges; image-rendering: pixelated; }
@@ -46,8 +49,10 @@ body { display: flex; flex-direction: column; font: 14px/1.35 system-ui, sans-se
   box-sizing: border-box; }
 .geogp-notes { margin: 4px 0 0; padding-left: 18px; }
 .leaflet-container .leaflet-control-layers { max-width: 250px; font-size: 13px; }
+.leaflet-control-layers label > span { display: flex; align-items: baseline; gap: 4px; }
 .leaflet-container .leaflet-popup-content { font-size: 13px; }
 .leaflet-container .leaflet-control-scale { font-size: 11px; }
+.leaflet-container .leaflet-left .leaflet-control-scale { margin-left: 10px; }
 .leaflet-container .leaflet-control-attribution { max-width: 100%; font-size: 10.5px; }
 </style>
 """
@@ -82,8 +87,9 @@ def legend_html(place: int, scale: Scale, hint: str) -> str:
     return (
         f'<div class="geogp-legend" data-layer="{place}"{"" if place == 0 else " hidden"}>'
         f"<b>{escape_text(scale.label)}</b>"
-        f'<div class="geogp-bar" style="background:linear-gradient(to right, {stops}, {last})">'
-        f'</div><div class="geogp-ticks">{ticks}</div>'
+        f'<div class="geogp-bar" style="opacity:{OPACITY};'
+        f'background:linear-gradient(to right, {stops}, {last})"></div>'
+        f'<div class="geogp-ticks">{ticks}</div>'
         f'<div class="geogp-hint">{escape_text(hint)}</div></div>'
     )
 
@@ -180,7 +186,7 @@ class PageScript(MacroElement):
   });
   window.addEventListener('load', function () {
     map.invalidateSize();
-    map.fitBounds(corners, {paddingTopRight: [narrow ? 0 : 250, 0]});
+    map.fitBounds(corners, {paddingBottomRight: [narrow ? 0 : 250, 0], reset: true});
   });
 })();
 {% endmacro %}

@@ -44,7 +44,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     Returns
     -------
     list of Path
-        The files: median, lower and upper bound, width, function and noise sd.
+        The files: median, mean, lower and upper bound, width, function and noise sd.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
         A file cannot be written.
     """
     end = quantity_of(grid.attrs["target"]).suffix
-    names = [f"median_{end}", f"lower_{end}", f"upper_{end}"]
+    names = [f"median_{end}", f"mean_{end}", f"lower_{end}", f"upper_{end}"]
     paths = []
     for name in [*names, "width_log10", "function_sd_log10", "noise_sd_log10"]:
         path = folder / f"{name}.tif"

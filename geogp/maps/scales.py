@@ -1,13 +1,13 @@
 """Colour scales with round numbers, and rasters as small paletted PNG images."""
 
-import struct
-import zlib
+import io
 from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from geogp.errors import DataError
 
@@ -116,10 +116,8 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
     return Scale(label, palette, low, high, logarithmic=True, ticks=ticks)
 
 
-def linear_scale(
-    values: NDArray[np.floating], *, label: str, palette: str, zero: bool = False
-) -> Scale:
-    """Return a linear scale from round number to round number; `zero` makes it start at 0.
+def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
+    """Return a linear scale from round number to round number.
 
     Raises
     ------
@@ -127,12 +125,14 @@ def linear_scale(
         There is no finite value.
     """
     low, high = _range_of(values, label)
-    return _linear(0.0 if zero else low, high, label, palette)
+    return _linear(low, high, label, palette)
 
 
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     """Return one scale for kernel slices, symmetric about 0 where they are clearly negative.
 
+    Else it starts at 0, unless all values are above half the largest: then a scale from 0 would
+    show nearly one colour, and it starts at a round number not above the lowest.
     All values count: the largest, k(x_ref, x_ref), is what the others are compared with.
 
     Raises
@@ -145,7 +145,7 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     if low < -0.02 * max(high, 0.0):
         reach = max(high, -low)
         return _linear(-reach, reach, label, DIVERGING_KERNEL_PALETTE)
-    return _linear(0.0, high, label, SEQUENTIAL_KERNEL_PALETTE)
+    return _linear(low if low > high / 2 else 0.0, high, label, SEQUENTIAL_KERNEL_PALETTE)
 
 
 def format_tick(value: float) -> str:
@@ -156,8 +156,7 @@ def format_tick(value: float) -> str:
     >>> [format_tick(v) for v in (0.30000000000000004, 1000.0, 2.0, -0.5)]
     ['0.3', '1,000', '2', '\u22120.5']
     """
-    text = f"{value:.6g}" if abs(value) < 1000 or abs(value) >= 1e6 else f"{value:,.0f}"
-    return text.replace("-", "\N{MINUS SIGN}")
+    return f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
 
 
 def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
@@ -173,8 +172,7 @@ def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
     Returns
     -------
     bytes
-        The file; rows are stored as they are or as differences from the row above (PNG
-        specification, filters 0 and 2), whichever is smaller.
+        The file.
 
     Raises
     ------
@@ -186,29 +184,11 @@ def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
             f"expected indices below the number of colours, at most 256, found {len(colours)} "
             f"colours and indices up to {int(indices.max(initial=0))}."
         )
-    height, width = indices.shape
-    above = np.vstack([np.zeros((1, width), np.uint8), indices[:-1]])
-    rows = min((_deflated(0, indices), _deflated(2, indices - above)), key=len)
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        [
-            _chunk(b"IHDR", header),
-            _chunk(b"PLTE", np.ascontiguousarray(colours[:, :3]).tobytes()),
-            _chunk(b"tRNS", np.ascontiguousarray(colours[:, 3]).tobytes()),
-            _chunk(b"IDAT", rows),
-            _chunk(b"IEND", b""),
-        ]
-    )
-
-
-def _deflated(kind: int, rows: Bytes) -> bytes:
-    kinds = np.full((len(rows), 1), kind, np.uint8)
-    return zlib.compress(np.hstack([kinds, rows]).tobytes(), 9)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    checksum = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
+    image = Image.fromarray(indices)
+    image.putpalette(colours[:, :3].tobytes())
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True, transparency=colours[:, 3].tobytes())
+    return stream.getvalue()
 
 
 def _range_of(values: NDArray[np.floating], label: str) -> tuple[float, float]:

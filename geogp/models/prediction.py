@@ -97,5 +97,7 @@ class Prediction:
 
 
 def _normal_cdf(z: Floats) -> Floats:
-    found: Floats = torch.special.ndtr(torch.from_numpy(np.ascontiguousarray(z))).numpy()
+    # erfc keeps the digits of the lower tail, where torch's ndtr loses them.
+    tail = torch.special.erfc(torch.from_numpy(np.ascontiguousarray(z)) * -(0.5**0.5))
+    found: Floats = 0.5 * tail.numpy()
     return found

@@ -39,9 +39,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     try:
         with safetensors.safe_open(path, "pt") as opened:
-            described = json.loads((opened.metadata() or {})["description"])
+            described = dict(json.loads((opened.metadata() or {})["description"]))
             return {name: opened.get_tensor(name) for name in opened.keys()}, described  # noqa: SIM118
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{path} is not a whole file of tensors written by geogp ({error})."
         ) from error
@@ -82,6 +82,6 @@ def load_model(path: Path) -> tuple[LowRankGP, dict[str, Any]]:
     try:
         model = build(described["model"], Architecture(**described["architecture"]), None)
         model.load_state_dict(tensors)
+        return model, described["context"]
     except (KeyError, TypeError, RuntimeError) as error:
         raise DataError(f"the tensors in {path} do not fit its model: {error}.") from error
-    return model, described["context"]

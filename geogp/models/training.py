@@ -140,14 +140,13 @@ def fit(
     NumericalError
         The loss or the validation score stops being finite.
     """
-    sd = float(train.y.std())
-    if sd <= 0:
+    if train.y.min() == train.y.max():
         raise DataError(
             f"the target has the same value in all {len(train.y)} training rows; "
             "there is nothing to learn."
         )
     model.y_mean.fill_(float(train.y.mean()))
-    model.y_sd.fill_(sd)
+    model.y_sd.fill_(float(train.y.std()))
     run = _Run(model, train, validation, settings, checkpoint)
     run.resume()
     try:
@@ -225,7 +224,7 @@ class _Run:
             self._keep()
             return
         tensors, described = read_tensors(self.path)
-        if described.pop("identity") != self._identity():
+        if described.pop("identity", None) != self._identity():
             raise DataError(
                 f"the checkpoint {self.path} belongs to another fit (other data, model or "
                 "settings). Start over with --fresh."

@@ -211,7 +211,8 @@ def test_sparse_run_files_are_read(both, run_of):
     assert MISSING in report_markdown(report)
     assert report_html(report, both)
     other = run | {
-        "region": {"code": "PR", "name": "Puerto Rico"},
+        "region": "PR",
+        "region_name": "Puerto Rico",
         "quarters": [8076, 8077],
         "inputs": {"tiles.parquet": {"sha256": "00", "rows": 3}},
         "target": "latency",

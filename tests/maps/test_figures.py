@@ -19,8 +19,8 @@ from geogp.maps.figures import (
     write_map_figures,
 )
 from geogp.maps.frame import Frame, to_mercator
-from geogp.maps.layout import degree_label, view_of
-from geogp.maps.scales import SPEED_PALETTE
+from geogp.maps.layout import Canvas, degree_label, view_of
+from geogp.maps.scales import BOUND_PALETTE, SPEED_PALETTE
 
 
 def pixels_of(png):
@@ -48,7 +48,7 @@ def border_is_white(picture, width=4):
 def test_wide_and_tall_regions_fit_their_figures(across, up):
     world = make_world(stretched(across, up), 12)
     for png in (
-        map_figure(world.grid, world.region, "level", quarter="2023Q4"),
+        map_figure(world.grid, world.region, "median", quarter="2023Q4"),
         kernel_figure(world.region, world.tiles, make_slices(world.tiles)),
     ):
         picture = pixels_of(png)
@@ -59,15 +59,50 @@ def test_wide_and_tall_regions_fit_their_figures(across, up):
         assert height < 2600
 
 
-def test_the_map_is_the_right_way_up_and_in_the_right_colours(world):
+@pytest.mark.parametrize(("across", "up"), [(1.0, 1.0), (2.4, 0.8), (0.25, 1.8)])
+def test_texts_are_whole_and_overlap_nothing(across, up, monkeypatch):
+    drawn = []
+    draw = Canvas.png
+    monkeypatch.setattr(Canvas, "png", lambda self: (drawn.append(self.figure), draw(self))[1])
+    world = make_world(stretched(across, up), 12)
+    long = "the tile farthest from any measured tile of all those in the wilderness " * 3
+    slices = [replace(one, description=long.strip()) for one in make_slices(world.tiles)]
+    for view in VIEWS:
+        map_figure(world.grid, world.region, view, quarter="2023Q4")
+    kernel_figure(world.region, world.tiles, slices)
+    for figure in drawn:
+        # A label at the end of an axis may stand out beside it, but not into a text.
+        boxes = [text.get_window_extent() for text in [*figure.texts, *figure.legends]]
+        panels = [axes.get_window_extent() for axes in figure.axes]
+        for place, one in enumerate(boxes):
+            others = [*boxes[place + 1 :], *(axes.get_tightbbox() for axes in figure.axes)]
+            assert not any(one.overlaps(other) for other in others)
+            assert figure.bbox.x0 <= one.x0 < one.x1 <= figure.bbox.x1
+            assert figure.bbox.y0 <= one.y0 < one.y1 <= figure.bbox.y1
+        for place, one in enumerate(panels):
+            assert not any(one.overlaps(other) for other in panels[place + 1 :])
+    shown = [" ".join(text.get_text().split()) for text in drawn[-1].texts]
+    assert shown.count(long.strip()) == 3
+    assert world.region.name in shown
+
+
+@pytest.mark.parametrize(
+    ("view", "variable", "palette"),
+    [
+        ("median", "median_mbps", SPEED_PALETTE),
+        ("mean", "mean_mbps", SPEED_PALETTE),
+        ("bound", "lower_mbps", BOUND_PALETTE),
+    ],
+)
+def test_the_map_is_the_right_way_up_and_in_the_right_colours(world, view, variable, palette):
     grid = world.grid.copy()
     north = grid["y"].values > grid["y"].values.mean()
     values = np.where(north[:, None], 100.0, 10.0)
-    outside = np.isnan(grid["median_mbps"].values)
-    grid["median_mbps"] = (("y", "x"), np.where(outside, np.nan, values).astype(np.float32))
+    outside = np.isnan(grid[variable].values)
+    grid[variable] = (("y", "x"), np.where(outside, np.nan, values).astype(np.float32))
     grid["far"] = (("y", "x"), np.zeros_like(grid["far"].values))
-    picture = pixels_of(map_figure(grid, world.region, "level"))
-    shades = (mpl.colormaps[SPEED_PALETTE]([0.0, 1.0], bytes=True))[:, :3]
+    picture = pixels_of(map_figure(grid, world.region, view))
+    shades = (mpl.colormaps[palette]([0.0, 1.0], bytes=True))[:, :3]
     body = picture[: int(0.8 * len(picture))]
     low_rows, high_rows = (np.nonzero((body == shade).all(axis=2))[0] for shade in shades)
     assert min(len(low_rows), len(high_rows)) > 20_000
@@ -77,8 +112,8 @@ def test_the_map_is_the_right_way_up_and_in_the_right_colours(world):
 def test_far_tiles_are_greyed(world):
     near = world.grid.copy()
     near["far"] = (("y", "x"), np.zeros_like(near["far"].values))
-    greyed = pixels_of(map_figure(world.grid, world.region, "level")).astype(int)
-    plain = pixels_of(map_figure(near, world.region, "level")).astype(int)
+    greyed = pixels_of(map_figure(world.grid, world.region, "median")).astype(int)
+    plain = pixels_of(map_figure(near, world.region, "median")).astype(int)
     assert greyed.shape == plain.shape
 
     def vivid(picture):
@@ -90,26 +125,45 @@ def test_far_tiles_are_greyed(world):
 
 def test_figures_are_written_and_repeatable(world, tmp_path):
     paths = write_map_figures(world.grid, world.region, tmp_path, quarter="2023Q4")
-    assert [path.name for path in paths] == ["level.png", "bound.png", "width.png"]
+    assert [path.name for path in paths] == ["median.png", "mean.png", "bound.png", "width.png"]
     contents = [path.read_bytes() for path in paths]
-    assert len(set(contents)) == 3
-    assert contents[0] == map_figure(world.grid, world.region, "level", quarter="2023Q4")
+    assert len(set(contents)) == 4
+    for view, content in zip(("median", "mean", "bound", "width"), contents, strict=True):
+        assert content == map_figure(world.grid, world.region, view, quarter="2023Q4")
 
 
 def test_names_are_never_read_as_mathematics(world):
     plain = replace(world.region, name="A $\\frac{1$ B")
-    assert len(map_figure(world.grid, plain, "level")) > 10_000
+    assert len(map_figure(world.grid, plain, "median")) > 10_000
 
 
 def test_the_cautious_bound_is_the_upper_one_for_latency(world, latency_world):
     assert [view_variable(world.grid, view) for view in VIEWS] == [
         "median_mbps",
+        "mean_mbps",
         "lower_mbps",
         "width_log10",
     ]
-    assert view_variable(latency_world.grid, "bound") == "upper_ms"
+    assert [view_variable(latency_world.grid, view) for view in VIEWS] == [
+        "median_ms",
+        "mean_ms",
+        "upper_ms",
+        "width_log10",
+    ]
     assert view_scale(latency_world.grid, "bound").label.endswith(", ms")
-    assert view_scale(world.grid, "level").label == "median download speed, Mbps"
+    assert view_scale(world.grid, "median").label == "median download speed, Mbps"
+    assert view_scale(world.grid, "mean").label == "mean download speed, Mbps"
+    assert view_scale(latency_world.grid, "mean").label == "mean latency, ms"
+
+
+def test_the_mean_has_a_scale_of_its_own(world):
+    p = world.prediction
+    mean = 10**p.mean * np.exp(np.log(10) ** 2 * (p.function_variance + p.noise_variance) / 2)
+    scale = view_scale(world.grid, "mean")
+    low, high = np.percentile(mean, [1, 99])
+    assert scale.low <= low < high <= scale.high
+    assert scale.palette == view_scale(world.grid, "median").palette
+    assert scale.high > view_scale(world.grid, "median").high
 
 
 def longest_run(row):
@@ -140,8 +194,8 @@ def test_longitudes_beyond_the_antimeridian_are_labelled_as_people_write_them():
 
 
 def test_refusals(world, slices):
-    with pytest.raises(RequestError, match="level, bound, width, found 'mean'"):
-        map_figure(world.grid, world.region, "mean")
+    with pytest.raises(RequestError, match="median, mean, bound, width, found 'level'"):
+        map_figure(world.grid, world.region, "level")
     short = replace(slices[0], values=slices[0].values[1:])
     with pytest.raises(DataError, match=rf"expected {len(world.tiles)} kernel values"):
         kernel_figure(world.region, world.tiles, [short])

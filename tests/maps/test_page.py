@@ -1,6 +1,9 @@
 import base64
+import html
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
@@ -14,7 +17,7 @@ from shapely.geometry import box
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
 from geogp.geodata.region import Region
-from geogp.maps.figures import view_scale
+from geogp.maps.figures import VIEWS, view_scale
 from geogp.maps.frame import Frame
 from geogp.maps.page import map_page
 from geogp.maps.scales import kernel_scale
@@ -48,7 +51,7 @@ def test_every_overlay_spans_the_outer_edges_of_the_tiles(world, page):
     edges = quadkeys.tile_bounds(world.tiles.column, world.tiles.row, 14)
     corners = [[edges.south.min(), edges.west.min()], [edges.north.max(), edges.east.max()]]
     found = overlays_of(page)
-    assert len(found) == 8  # three views, three slices, far and measured tiles
+    assert len(found) == 9  # four views, three slices, far and measured tiles
     frame = Frame.of_tiles(world.tiles)
     for picture, bounds in found:
         assert picture.shape == (frame.height, frame.width, 4)
@@ -59,8 +62,15 @@ def test_every_tiles_colour_is_that_of_its_value(world, page):
     p, found = world.prediction, overlays_of(page)
     lower, upper = p.interval()
     down, across = Frame.of_tiles(world.tiles).pixels(world.tiles)
-    expected = [(10**p.mean, "level"), (10**lower, "bound"), (upper - lower, "width")]
-    for (picture, _), (values, view) in zip(found, expected, strict=False):
+    variance = p.function_variance + p.noise_variance
+    expected = {
+        "median": 10**p.mean,
+        "mean": 10**p.mean * np.exp(np.log(10) ** 2 * variance / 2),
+        "bound": 10**lower,
+        "width": upper - lower,
+    }
+    assert tuple(expected) == VIEWS
+    for (picture, _), (view, values) in zip(found[:4], expected.items(), strict=True):
         scale = view_scale(world.grid, view)
         palette = scale.colours()[1:].astype(int)
         shades = picture[down, across].astype(int)
@@ -78,12 +88,12 @@ def test_kernel_slices_share_one_scale_and_masks_mark_their_tiles(world, page, s
     found = overlays_of(page)
     down, across = Frame.of_tiles(world.tiles).pixels(world.tiles)
     scale = kernel_scale(np.stack([one.values for one in slices]), label="")
-    for (picture, _), one in zip(found[3:6], slices, strict=True):
+    for (picture, _), one in zip(found[4:7], slices, strict=True):
         expected = scale.colours()[scale.indices(one.values)]
         np.testing.assert_array_equal(picture[down, across], expected)
-    np.testing.assert_array_equal(found[6][0][down, across, 3] > 0, world.distance_km > 5)
-    assert 0 < found[6][0][..., 3].max() < 255  # what lies below shows through
-    np.testing.assert_array_equal(found[7][0][down, across, 3] > 0, world.measured > 0)
+    np.testing.assert_array_equal(found[7][0][down, across, 3] > 0, world.distance_km > 5)
+    assert 0 < found[7][0][..., 3].max() < 255  # what lies below shows through
+    np.testing.assert_array_equal(found[8][0][down, across, 3] > 0, world.measured > 0)
 
 
 def test_reference_points_have_tooltips(page, slices):
@@ -154,13 +164,73 @@ def test_hostile_texts_are_shown_as_they_are(world, slices):
     assert "onerror=alert(1)&gt;" in page
 
 
+SCRIPTY = "a`${alert(1)}`b {{7*7}} </script><img src=x onerror=alert(1)> {% raw %} \\"
+
+
+def scripty_page(world, slices, name):
+    named = [replace(one, name=name, description=name) for one in slices]
+    return map_page(
+        world.grid,
+        replace(world.region, name=name),
+        world.tiles,
+        title=f"{name}: download speed",
+        kernel_slices=named,
+        attribution=name,
+        notes=[name],
+    )
+
+
+def scripts_of(page):
+    return re.findall(r"<script(?![^>]*src)[^>]*>(.*?)</script>", page, re.DOTALL)
+
+
+def test_a_regions_name_cannot_leave_its_string_in_a_script(world, slices):
+    page, plain = (scripty_page(world, slices, name) for name in (SCRIPTY, "Isla"))
+    assert SCRIPTY not in page
+    assert page.count("</script") == plain.count("</script")
+    assert page.count("`") == plain.count("`")
+    assert "${" not in page
+    tooltips = re.findall(r"bindTooltip\(\s*`(.*?)`", page, re.DOTALL)
+    assert len(tooltips) == 3
+    for tooltip in tooltips:
+        assert not set(tooltip) & set("`$\\{}")
+        assert html.unescape(tooltip).count(SCRIPTY) == 2  # name and description, as they are
+    assert html.unescape(page).count(f"<h1>{SCRIPTY}: download speed</h1>") == 1
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node, which parses scripts")
+def test_every_script_parses_whatever_the_region_is_called(world, slices, tmp_path):
+    scripts = scripts_of(scripty_page(world, slices, SCRIPTY))
+    assert len(scripts) == len(scripts_of(scripty_page(world, slices, "Isla"))) >= 2
+    for script in scripts:
+        path = tmp_path / "script.js"
+        path.write_text(script)
+        subprocess.run(["node", "--check", path], check=True)
+
+
+def test_a_click_names_median_mean_bound_and_width(world, page):
+    readings, _ = json.JSONDecoder().raw_decode(page.split("var readings = ")[1])
+    names = ["Median", "Mean", "Lower bound of", "Uncertainty of"]
+    assert [one["name"] for one in readings] == [f"{name} download speed" for name in names]
+    assert [one["layer"] for one in readings] == [0, 1, 2, 3]
+    assert [one["unit"] for one in readings] == ["Mbps", "Mbps", "Mbps", "log10 Mbps"]
+    for view, one in zip(VIEWS, readings, strict=True):
+        scale = view_scale(world.grid, view)
+        red, green, blue = scale.colours()[1:, :3].astype(int).T
+        assert one["colours"] == (red * 65536 + green * 256 + blue).tolist()
+        values = [float(value.replace(",", "")) for value in one["values"]]
+        np.testing.assert_allclose(values, scale.values(), rtol=0.05)
+
+
 def test_legends_name_units_and_round_numbers(world, page):
     legends = re.findall(r'<div class="geogp-legend".*?</div></div>', page, re.DOTALL)
-    assert len(legends) == 6
-    assert [" hidden>" in legend for legend in legends] == [False] + [True] * 5
+    assert len(legends) == 7
+    assert [" hidden>" in legend for legend in legends] == [False] + [True] * 6
     assert "median download speed, Mbps" in legends[0]
-    ticks = [float(t) for t in re.findall(r'%">([\d.]+)</span>', legends[0])]
-    assert ticks == list(view_scale(world.grid, "level").ticks)
+    assert "mean download speed, Mbps" in legends[1]
+    for view, legend in zip(VIEWS, legends[:4], strict=True):
+        ticks = [float(t) for t in re.findall(r'%">([\d.]+)</span>', legend)]
+        assert ticks == list(view_scale(world.grid, view).ticks)
     shown = parsed(page).shown
     assert "farther than 5 km from any measurement" in shown
     assert "urban areas (2000 Census)" in shown
@@ -176,7 +246,9 @@ def test_a_page_without_towns_slices_or_far_tiles(latency_world):
     near = latency_world.grid.copy()
     near["far"] = (("y", "x"), np.zeros_like(near["far"].values))
     page = map_page(near, latency_world.region, latency_world.tiles, title="Latency")
-    assert len(overlays_of(page)) == 4
+    assert len(overlays_of(page)) == 5  # four views and measured tiles
+    assert "Mean latency" in page
+    assert "mean latency, ms" in page
     assert "Upper bound of latency" in page
     assert "39 of 40 new measurements are expected below this." in page
     assert "urban areas" not in page
@@ -195,7 +267,7 @@ def test_a_million_tiles_stay_below_six_megabytes():
     assert world.grid.sizes["x"] * world.grid.sizes["y"] > 1_000_000
     page = page_of(world)
     assert len(page.encode()) < 6_000_000
-    assert len(overlays_of(page)) >= 7
+    assert len(overlays_of(page)) >= 8
 
 
 def test_a_slice_of_another_length_is_refused(world, slices):

@@ -68,6 +68,7 @@ def test_netcdf_opens_in_gdal_at_the_right_place(world, netcdf):
 def test_geotiffs_are_valid_and_named(geotiffs):
     assert [path.name for path in geotiffs] == [
         "median_mbps.tif",
+        "mean_mbps.tif",
         "lower_mbps.tif",
         "upper_mbps.tif",
         "width_log10.tif",

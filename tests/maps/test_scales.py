@@ -1,8 +1,7 @@
-from io import BytesIO
-
 import numpy as np
 import pytest
-from PIL import Image
+from rasterio.enums import ColorInterp
+from rasterio.io import MemoryFile
 
 from geogp.errors import DataError
 from geogp.maps.scales import (
@@ -76,25 +75,50 @@ def test_kernel_scale_diverges_about_zero_only_for_negative_values():
     assert scale.low == 0.0
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.371, 0.418), (0.0051, 0.0099), (210.0, 290.0)])
+def test_kernel_scale_starts_below_values_that_are_all_in_the_upper_half(low, high):
+    values = np.linspace(low, high, 50)
+    scale = kernel_scale(values, label="k")
+    assert 0 < scale.low <= low < high <= scale.high
+    assert np.ptp(scale.fraction(values)) > 0.6  # the values use most of the colours
+    for tick in scale.ticks:
+        assert float(f"{tick:.3g}") == pytest.approx(tick)
+    assert scale.palette == kernel_scale(np.array([0.0, high]), label="k").palette
+
+
+@pytest.mark.parametrize("low", [0.0, 0.01, 0.15, 0.2])
+def test_kernel_scale_starts_at_zero_where_a_value_is_in_the_lower_half(low):
+    scale = kernel_scale(np.array([[low, 0.3], [0.4, np.nan]]), label="k")
+    assert scale.low == scale.ticks[0] == 0.0
+    assert scale.high == 0.4
+
+
 def test_ticks_read_well():
-    assert [format_tick(v) for v in (0.1 + 0.2, 2.0, 12000.0, -0.5)] == [
+    assert [format_tick(v) for v in (0.1 + 0.2, 2.0, 12000.0, -0.5, -1500.0)] == [
         "0.3",
         "2",
         "12,000",
         "\N{MINUS SIGN}0.5",
+        "\N{MINUS SIGN}1,500",
     ]
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.parametrize("count", [2, 3, 16, 17, 97, 256])
 @pytest.mark.parametrize("smooth", [True, False])
-def test_png_reads_back_in_another_library(smooth):
-    random = np.random.default_rng(0).integers(0, 97, (40, 57)).astype(np.uint8)
-    ramp = np.add.outer(np.arange(40), np.arange(57)).astype(np.uint8)
+def test_png_reads_back_in_another_library(smooth, count):
+    random = np.random.default_rng(0).integers(0, count, (40, 57)).astype(np.uint8)
+    ramp = (np.add.outer(np.arange(40), np.arange(57)) % count).astype(np.uint8)
     indices = ramp if smooth else random
-    colours = np.random.default_rng(1).integers(0, 256, (97, 4)).astype(np.uint8)
-    with Image.open(BytesIO(paletted_png(indices, colours))) as image:
-        image.load()
-        assert image.mode == "P"
-        np.testing.assert_array_equal(np.asarray(image.convert("RGBA")), colours[indices])
+    colours = np.random.default_rng(1).integers(0, 256, (count, 4)).astype(np.uint8)
+    with MemoryFile(paletted_png(indices, colours)) as memory, memory.open() as image:
+        assert image.driver == "PNG"
+        assert image.count == 1
+        assert image.colorinterp == (ColorInterp.palette,)
+        palette = image.colormap(1)
+        found = image.read(1)
+    np.testing.assert_array_equal(found, indices)
+    np.testing.assert_array_equal([palette[k] for k in range(count)], colours)
 
 
 def test_refusals():

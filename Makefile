@@ -1,0 +1,32 @@
+# `make demo` and `make test` do all the set-up on a fresh machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint types environment clean
+
+demo: environment
+	$(BIN)/geogp demo
+
+test: environment lint types
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+lint: environment
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: environment
+	$(BIN)/mypy
+
+environment: $(VENV)/.done
+
+# The versions in constraints.txt are those the project is tested with.
+$(VENV)/.done: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("geogp needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,42 @@
+"""Requests and presets."""
+
+import pytest
+
+from geogp.errors import RequestError
+from geogp.settings import PRESETS, MapRequest
+
+
+def test_few_rows_take_smaller_batches():
+    quick = PRESETS["quick"]
+    assert quick.batch_for(107_000) == 1024
+    assert quick.batch_for(10_000) == 64
+    assert quick.batch_for(50) == 32
+    for n in (4_000, 13_600, 28_800):
+        assert quick.least_steps <= n / quick.batch_for(n) < 2 * quick.least_steps
+    assert PRESETS["paper"].batch_for(5_000) == 1024
+
+
+def test_the_papers_preset_is_the_papers():
+    paper = PRESETS["paper"]
+    assert (paper.h, paper.r, paper.batch, paper.epochs) == (256, 1024, 1024, 400)
+    assert (paper.learning_rate, paper.decay, paper.placement) == (1e-3, "constant", "uniform")
+    assert (paper.weights.alpha, paper.weights.beta) == (0.1, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("split", "preset", "expected"),
+    [
+        (None, "quick", ("random",)),
+        (None, "standard", ("random", "blocks")),
+        ("blocks", "quick", ("blocks",)),
+        ("both", "quick", ("random", "blocks")),
+    ],
+)
+def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):
+    request = MapRequest("PR", "tiles", "borders", split=split, preset=preset)
+    assert request.splits == expected
+
+
+def test_models_are_checked_before_anything_is_read():
+    with pytest.raises(RequestError, match="unknown model 'field2'"):
+        MapRequest("PR", "nowhere", "nowhere", model="field2")

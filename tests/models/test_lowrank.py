@@ -1,0 +1,162 @@
+"""Predictions, features and kernels of the one model class."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from geogp.errors import DataError
+from geogp.models import lowrank
+from geogp.models.catalogue import CATALOGUE, build
+from geogp.models.lowrank import Architecture
+from geogp.models.training import Data, fit
+
+DTYPES = ["float32", "float64"]
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(11).uniform(-1.3, 1.3, (23, 2))
+
+
+@pytest.fixture(params=sorted(CATALOGUE))
+def name(request) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_chunked_is_whole(
+    *, name, dtype, x, device, make_model, randomised, tolerance, monkeypatch: pytest.MonkeyPatch
+):
+    model = randomised(make_model(name, dtype=dtype)).to(device)
+    whole, features, kernel = model.predict(x), model.features(x), model.kernel(x, x[:9])
+    monkeypatch.setattr(lowrank, "CHUNK", 5)
+    assert len(model._chunks(x)) == 5
+    close = tolerance(dtype)
+    parts = model.predict(x)
+    np.testing.assert_allclose(parts.mean, whole.mean, **close)
+    np.testing.assert_allclose(parts.function_variance, whole.function_variance, **close)
+    np.testing.assert_allclose(parts.noise_variance, whole.noise_variance, **close)
+    np.testing.assert_allclose(model.features(x), features, **close)
+    np.testing.assert_allclose(model.kernel(x, x[:9]), kernel, **close)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kernel_is_the_product_of_the_features(
+    *, name, dtype, x, device, make_model, randomised, tolerance
+):
+    model = randomised(make_model(name, dtype=dtype)).to(device)
+    features = model.features(x)
+    assert features.shape == (23, 8)
+    assert features.dtype == np.float64
+    expected = features @ features[:4].T
+    np.testing.assert_allclose(model.kernel(x, x[:4]), expected, **tolerance(dtype))
+
+
+def test_kernel_in_the_unit_of_the_target_against_scikit_learn(x, make_sparse_gp, nystroem):
+    Z = np.random.default_rng(0).uniform(-1, 1, (6, 2))
+    hyper = {"lengthscale": np.array([0.5, 0.8]), "variance": 1.4, "jitter": 1e-6}
+    model = make_sparse_gp(Z, noise_var=0.1, **hyper)
+    model.y_sd.fill_(3.0)
+    expected = 9 * nystroem(x, x[:5], Z, **hyper)
+    np.testing.assert_allclose(model.kernel(x, x[:5]), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_prediction_by_hand(*, name, dtype, x, make_model, randomised, tolerance):
+    model = randomised(make_model(name, dtype=dtype))
+    found = model.predict(x)
+    with torch.no_grad():
+        features = model.basis(torch.from_numpy(x).to(model.architecture.torch_dtype))
+        phi, residual = features.phi.double().numpy(), features.residual.double().numpy()
+        m = model.posterior.m.double().numpy()
+        L = np.tril(model.posterior.lower.double().numpy(), -1)
+        L += np.diag(np.exp(model.posterior.log_diagonal.double().numpy()))
+        noise = 1e-6 + np.exp(model.noise.log_excess.item())
+        constant = model.mean_constant.item()
+    variance = np.diag(phi @ L @ L.T @ phi.T)
+    if name.startswith("sv-"):
+        variance = variance + residual
+    close = tolerance(dtype)
+    np.testing.assert_allclose(found.mean, 7 + 2.5 * (constant + phi @ m), **close)
+    np.testing.assert_allclose(found.function_variance, 2.5**2 * variance, **close)
+    np.testing.assert_allclose(found.noise_variance, 2.5**2 * noise, **close)
+    assert found.mean.dtype == found.function_variance.dtype == np.float64
+    assert found.noise_variance.shape == (23,)
+    assert residual.max() > 1e-3
+
+
+def test_far_away_the_sparse_gp_returns_to_its_prior(make_model):
+    model = make_model("sv-rbf", dtype="float64")
+    with torch.no_grad():
+        model.basis.log_variance.fill_(np.log(1.7))
+        model.posterior.m.normal_(generator=torch.Generator().manual_seed(0))
+    model.y_mean.fill_(4.0)
+    model.y_sd.fill_(3.0)
+    far = model.predict(np.array([[60.0, -60.0]]))
+    assert far.mean[0] == pytest.approx(4.0)
+    assert far.function_variance[0] == pytest.approx(9 * 1.7)
+    assert far.noise_variance[0] == pytest.approx(9 * 1e-2)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(40.0, 1000.0), (-0.03, 5.0)])
+def test_another_unit_of_the_target_changes_nothing_else(
+    *, name, scale, shift, x, train, validation, make_model, quick
+):
+    settings = replace(quick, epochs=3)
+    plain, other = make_model(name, dtype="float64"), make_model(name, dtype="float64")
+    mirror = np.sign(scale)
+    first = Data(train.x, mirror * train.y), Data(validation.x, mirror * validation.y)
+    second = tuple(Data(data.x, scale * data.y + shift) for data in (train, validation))
+    state, moved_state = fit(plain, *first, settings), fit(other, *second, settings)
+    size = abs(scale)
+    expected, found = plain.predict(x), other.predict(x)
+    np.testing.assert_allclose(found.mean, shift + size * expected.mean, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.function_variance, size**2 * expected.function_variance, rtol=1e-6
+    )
+    np.testing.assert_allclose(found.noise_variance, size**2 * expected.noise_variance, rtol=1e-6)
+    assert moved_state.best_nll == pytest.approx(state.best_nll + np.log(size), abs=1e-6)
+    assert moved_state.losses == pytest.approx(state.losses, abs=1e-6)
+
+
+@pytest.mark.parametrize("verb", ["predict", "features"])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((4, 3)), r"shape \(n, 2\) with n >= 1, found \(4, 3\)"),
+        (np.zeros(4), r"found \(4,\)"),
+        (np.zeros((0, 2)), r"found \(0, 2\)"),
+        (np.array([[0, np.nan]]), "finite inputs"),
+        (np.array([[0, 0], [np.inf, 0]]), "finite inputs"),
+    ],
+)
+def test_refused_inputs(verb, x, message, make_model):
+    with pytest.raises(DataError, match=message):
+        getattr(make_model(), verb)(x)
+
+
+def test_kernel_refuses_either_side(make_model):
+    good, bad = np.zeros((2, 2)), np.zeros((2, 1))
+    for pair in ((good, bad), (bad, good)):
+        with pytest.raises(DataError, match=r"found \(2, 1\)"):
+            make_model().kernel(*pair)
+
+
+def test_prediction_leaves_inputs_and_gradients_alone(make_model, x):
+    model, before = make_model(), x.copy()
+    model.predict(x)
+    np.testing.assert_array_equal(x, before)
+    assert all(value.grad is None for value in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sizes_fix_the_tensors(name, dtype):
+    sizes = Architecture(d=3, h=5, r=4, blocks=1, dtype=dtype)
+    model = build(name, sizes, None)
+    assert {value.dtype for value in model.parameters()} == {sizes.torch_dtype}
+    assert model.basis.anchors.shape == (4, 3 if name == "sv-rbf" else 5)
+    assert model.posterior.lower.shape == (4, 4)
+    assert model.mean_constant.item() == 0
+    assert Architecture(**sizes.as_dict()) == sizes

@@ -1,0 +1,157 @@
+"""Saved models: bit-equal round trips, and refusals of damaged files."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.torch
+import torch
+
+import geogp.models
+from geogp.errors import DataError, OutputError
+from geogp.models.catalogue import CATALOGUE
+from geogp.models.storage import load_model, read_tensors, save_model, write_tensors
+
+
+@pytest.fixture
+def saved(tmp_path, make_model, randomised) -> Path:
+    path = tmp_path / "model.safetensors"
+    save_model(randomised(make_model("sv-dkl")), path, {"unit": "log10 Mbps"})
+    return path
+
+
+def _rewrite(path: Path, *, tensors=None, **described) -> None:
+    """Change the description or the tensors of a file, without geogp."""
+    with safetensors.safe_open(path, "pt") as opened:
+        old = json.loads(opened.metadata()["description"])
+    kept = safetensors.torch.load_file(path) if tensors is None else tensors
+    text = json.dumps({**old, **described})
+    safetensors.torch.save_file(kept, path, {"description": text})
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_round_trip_is_bit_equal(*, name, dtype, tmp_path, device, make_model, randomised):
+    model = randomised(make_model(name, dtype=dtype)).to(device)
+    context = {"bounds": [1.5, -2.25], "inputs": {"quarter": True}, "note": None}
+    path = tmp_path / "new folder" / "model.safetensors"
+    save_model(model, path, context)
+    loaded, found = load_model(path)
+    assert found == context
+    assert loaded.name == name
+    assert loaded.architecture == model.architecture
+    x = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    expected, prediction = model.cpu().predict(x), loaded.predict(x)
+    np.testing.assert_array_equal(prediction.mean, expected.mean)
+    np.testing.assert_array_equal(prediction.function_variance, expected.function_variance)
+    np.testing.assert_array_equal(prediction.noise_variance, expected.noise_variance)
+    state = model.state_dict()
+    assert all(torch.equal(value, state[key]) for key, value in loaded.state_dict().items())
+
+
+def test_without_context(tmp_path, make_model):
+    save_model(make_model(), tmp_path / "m")
+    assert load_model(tmp_path / "m")[1] == {}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
+def test_cut_short(saved, share):
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(DataError, match="not a whole file of tensors"):
+        load_model(saved)
+
+
+def test_absent(tmp_path):
+    with pytest.raises(DataError, match=r"absent\.safetensors is not a whole file"):
+        load_model(tmp_path / "absent.safetensors")
+
+
+def test_a_pickle_is_no_model(tmp_path, make_model):
+    torch.save(make_model().state_dict(), tmp_path / "m")
+    with pytest.raises(DataError, match="not a whole file of tensors"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("metadata", [None, {"description": "{"}, {"description": "[1]"}])
+def test_tensors_without_a_description(tmp_path, metadata):
+    safetensors.torch.save_file({"a": torch.zeros(2)}, tmp_path / "m", metadata)
+    with pytest.raises(DataError, match="not a whole file of tensors"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ({"format": "geogp-model-2"}, "expected a model of format geogp-model-1 .* found format"),
+        ({"format": None}, "expected a model of format"),
+        ({"model": "gpt"}, "found format 'geogp-model-1', model 'gpt'"),
+        ({"architecture": {"d": 2}}, "do not fit its model"),
+        ({"architecture": {"d": 2, "wide": 3}}, "do not fit its model: .*wide"),
+        ({"architecture": None}, "do not fit its model"),
+    ],
+)
+def test_an_edited_description(saved, described, message):
+    _rewrite(saved, **described)
+    with pytest.raises(DataError, match=message):
+        load_model(saved)
+
+
+def test_a_tensor_of_another_shape(saved):
+    tensors = safetensors.torch.load_file(saved)
+    tensors["posterior.m"] = tensors["posterior.m"][:-1].clone()
+    _rewrite(saved, tensors=tensors)
+    with pytest.raises(DataError, match=r"do not fit its model: (?s:.*)posterior\.m"):
+        load_model(saved)
+
+
+def test_a_missing_tensor(saved):
+    tensors = safetensors.torch.load_file(saved)
+    del tensors["noise.log_excess"]
+    _rewrite(saved, tensors=tensors)
+    with pytest.raises(DataError, match=r"(?s)do not fit .*Missing .*noise\.log_excess"):
+        load_model(saved)
+
+
+def test_an_extra_tensor(saved):
+    tensors = {**safetensors.torch.load_file(saved), "surplus": torch.zeros(1)}
+    _rewrite(saved, tensors=tensors)
+    with pytest.raises(DataError, match=r"(?s)do not fit .*Unexpected .*surplus"):
+        load_model(saved)
+
+
+def test_the_context_is_part_of_a_model(saved):
+    with safetensors.safe_open(saved, "pt") as opened:
+        described = json.loads(opened.metadata()["description"])
+    del described["context"]
+    write_tensors(saved, safetensors.torch.load_file(saved), described)
+    with pytest.raises(DataError, match="do not fit its model: 'context'"):
+        load_model(saved)
+
+
+def test_tensors_of_any_layout_come_back_as_they_were(tmp_path):
+    grid = torch.arange(12.0).reshape(3, 4)
+    tensors = {"turned": grid.T, "part": grid[:, ::2], "one": torch.tensor(2, dtype=torch.int64)}
+    described = {"epoch": 3, "best": float("inf"), "ümlaut": "ß"}
+    write_tensors(tmp_path / "t", tensors, described)
+    found, words = read_tensors(tmp_path / "t")
+    assert words == described
+    assert found.keys() == tensors.keys()
+    for key, value in tensors.items():
+        assert torch.equal(found[key], value)
+        assert found[key].dtype == value.dtype
+
+
+def test_a_path_under_a_file_is_refused(saved, make_model):
+    with pytest.raises(OutputError, match="cannot write"):
+        save_model(make_model(), saved / "model")
+
+
+def test_nothing_is_ever_unpickled():
+    sources = list(Path(geogp.models.__path__[0]).glob("*.py"))
+    assert len(sources) > 5
+    for source in sources:
+        assert not re.search(r"torch\.load\b|import pickle|joblib", source.read_text("utf-8"))

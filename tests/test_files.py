@@ -1,0 +1,141 @@
+"""Files are whole or untouched."""
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from geogp.errors import OutputError
+from geogp.files import sha256_of, write_bytes, write_text
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_writes_and_replaces(tmp_path):
+    path = tmp_path / "a.bin"
+    for content in (b"first \x00\xff", b"", b"x" * 300_000):
+        write_bytes(path, content)
+        assert path.read_bytes() == content
+    assert _names(tmp_path) == ["a.bin"]
+
+
+def test_makes_the_folders_it_needs(tmp_path):
+    path = tmp_path / "one" / "two" / "a.txt"
+    write_text(path, "São Tomé €\n")
+    assert path.read_bytes() == "São Tomé €\n".encode()
+
+
+def test_others_may_read_it(tmp_path):
+    write_bytes(tmp_path / "a", b"1")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (errno.ENOSPC, "the disk is full or a file-size limit is reached. .* --out"),
+        (errno.EDQUOT, "the disk is full"),
+        (errno.EIO, "cannot write .*report.html: Input/output error. .* --out"),
+    ],
+)
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, code, message, step):
+    path = tmp_path / "report.html"
+    write_bytes(path, b"old")
+
+    def fail(*_args: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, step, fail)
+    if step == "replace":
+        monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OutputError, match=message) as caught:
+        write_bytes(path, b"new and longer")
+    assert caught.value.__cause__.errno == code
+    assert path.read_bytes() == b"old"
+    assert _names(tmp_path) == ["report.html"]
+
+
+def test_an_interruption_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    write_bytes(path, b"old")
+
+    def interrupt(_handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert _names(tmp_path) == ["a"]
+
+
+def test_content_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch):
+    """At the time of fsync, the whole content stands beside and the old file is in place."""
+    path = tmp_path / "a"
+    write_bytes(path, b"old")
+    seen = []
+
+    def look(handle: int) -> None:
+        seen.append((os.fstat(handle).st_size, path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", look)
+    write_bytes(path, b"newer")
+    assert seen == [(5, b"old")]
+
+
+def test_a_path_under_a_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"1")
+    for path in (tmp_path / "file" / "a", tmp_path / "file" / "folder" / "a"):
+        with pytest.raises(OutputError, match=r"cannot write .*: .*(directory|exists)") as caught:
+            write_bytes(path, b"2")
+        assert caught.value.exit_code == 2
+    assert (tmp_path / "file").read_bytes() == b"1"
+
+
+def test_a_folder_in_the_way_leaves_nothing_behind(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OutputError, match="cannot write"):
+        write_bytes(tmp_path / "a", b"1")
+    assert _names(tmp_path) == ["a"]
+    assert _names(tmp_path / "a") == []
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from geogp.errors import OutputError
+from geogp.files import write_bytes
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+path = Path(sys.argv[1])
+write_bytes(path, b"a" * 900)
+try:
+    write_bytes(path, b"b" * 5000)
+except OutputError as error:
+    print(error)
+"""
+
+
+def test_a_real_limit_on_the_size_of_files(tmp_path):
+    path = tmp_path / "a"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True
+    )
+    assert f"cannot write {path}: the disk is full or a file-size limit" in done.stdout
+    assert path.read_bytes() == b"a" * 900
+    assert _names(tmp_path) == ["a"]
+
+
+def test_sha256(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    assert sha256_of(path) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    content = bytes(range(256)) * 5000
+    path.write_bytes(content)
+    assert sha256_of(path) == hashlib.sha256(content).hexdigest()
