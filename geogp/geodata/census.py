@@ -117,10 +117,10 @@ def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
     except _DAMAGE as error:
         raise DataError(
-            f"{path} cannot be read as boundaries ({error}). Expected whole GeoParquet with "
+            f"{path} cannot be read as boundaries ({_line(error)}). Expected whole GeoParquet with "
             "polygons, or the Census Bureau's zip file; fetch it again."
         ) from error
-    if not isinstance(table, gpd.GeoDataFrame) or "geometry" not in table:
+    if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} holds no geometry. Expected polygons.")
     if table.crs is None:
         raise DataError(
@@ -130,7 +130,18 @@ def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     table = table[~(table.geometry.is_empty | table.geometry.isna())]
     if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
         raise DataError(f"{path} must hold polygons and nothing else.")
-    return table.to_crs(4326)
+    if table.active_geometry_name != "geometry":
+        table = table.rename_geometry("geometry")
+    try:
+        return table.to_crs(4326)
+    except _DAMAGE as error:
+        raise DataError(
+            f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _require(table: gpd.GeoDataFrame, columns: tuple[str, ...], source: Source) -> None:

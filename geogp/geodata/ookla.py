@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -177,15 +175,17 @@ class _Rows:
 
 def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     """Read the region's rows of one file."""
-    table, metadata = _read_table(path, region, column)
-    faults = _value_faults(table, column)
+    table, in_file = _read_table(path, region, column)
     try:
         codes = quadkeys.parse_quadkeys(_texts(table["quadkey"]))
-        _check_statistics(metadata)
     except DataError as error:
-        raise _faulty(path, [str(error), *faults]) from error
-    order = np.argsort(codes, kind="stable")
-    codes = codes[order]
+        raise _faulty(path, [str(error), *_value_faults(table, column)]) from error
+    inside = np.flatnonzero(
+        region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
+    )
+    kept = inside[np.argsort(codes[inside], kind="stable")]
+    codes, table = codes[kept], table.take(kept)
+    faults = _value_faults(table, column)
     repeated = codes[1:][codes[1:] == codes[:-1]]
     if len(repeated):
         first = quadkeys.format_quadkeys(repeated[:1])[0]
@@ -195,63 +195,61 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
         )
     if faults:
         raise _faulty(path, faults)
-    inside = region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
-    kept = order[inside]
-    numbers = {name: table[name].to_numpy()[kept] for name in ("tests", "devices")}
-    value = table[column.column].to_numpy()[kept].astype(np.float64) / column.divisor
     return _Rows(
-        metadata.num_rows,
-        codes[inside],
+        in_file,
+        codes,
         np.zeros(len(kept), np.int64),
-        value,
-        numbers["tests"].astype(np.int64),
-        numbers["devices"].astype(np.int64),
+        table[column.column].to_numpy().astype(np.float64) / column.divisor,
+        table["tests"].to_numpy().astype(np.int64),
+        table["devices"].to_numpy().astype(np.int64),
     )
 
 
-def _read_table(
-    path: Path, region: Region, column: TargetColumn
-) -> tuple[pa.Table, pq.FileMetaData]:
-    """Read four columns of the row groups that touch the region's box, and the file's footer."""
+def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Table, int]:
+    """Read four columns of the row groups that can touch the region; count the file's rows.
+
+    All quadkeys of these row groups are checked, not only those near the region: a damaged
+    one could be any tile's.
+    """
     names = ["quadkey", column.column, "tests", "devices"]
     try:
         with pq.ParquetFile(path) as opened:
-            metadata = opened.metadata
-        schema = metadata.schema.to_arrow_schema()
-        faults = _schema_faults(schema, names)
-        if faults:
-            raise _faulty(path, faults)
-        _require_text(metadata, schema.get_field_index("quadkey"))
-        table = ds.dataset(path, format="parquet").to_table(names, filter=_box_filter(region))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            faults = _schema_faults(opened.schema_arrow, names)
+            if faults:
+                raise _faulty(path, faults)
+            groups = _groups_touching(opened.metadata, region)
+            return opened.read_row_groups(groups, names), opened.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} is not a whole Parquet file ({error}). Download it again."
         ) from error
-    return table, metadata
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise _faulty(path, [str(error)]) from error
 
 
-def _require_text(metadata: pq.FileMetaData, column: int) -> None:
-    """Refuse a footer whose row groups contradict its schema: pyarrow would end the process."""
+def _groups_touching(metadata: pq.FileMetaData, region: Region) -> list[int]:
+    """Choose row groups by the least and greatest quadkey; one without statistics is chosen."""
+    ranges = np.asarray(quadkeys.code_ranges(*region.bounds), np.int64)
+    column = metadata.schema.to_arrow_schema().get_field_index("quadkey")
+    chosen = []
     for group in range(metadata.num_row_groups):
-        kind = metadata.row_group(group).column(column).physical_type
-        if kind != "BYTE_ARRAY":
-            raise pa.ArrowInvalid(f"quadkeys of type {kind} in row group {group}")
-
-
-def _box_filter(region: Region) -> pc.Expression:
-    """Ranges of quadkeys that cover the region's box, as a filter on row groups and rows."""
-    ranges = quadkeys.code_ranges(*region.bounds, most=16)
-    ends = [quadkeys.format_quadkeys(np.asarray(pair, np.uint64)) for pair in ranges]
-    # A quadkey of the wrong length inside a range must be seen, hence the open end "~"; so
-    # must an empty one.
-    pieces = [
-        (pc.field("quadkey") >= str(first)) & (pc.field("quadkey") <= f"{last}~")
-        for first, last in ends
-    ]
-    whole = pieces[0]
-    for piece in pieces[1:]:
-        whole |= piece
-    return whole | pc.field("quadkey").is_null()
+        chunk = metadata.row_group(group).column(column)
+        if chunk.physical_type != "BYTE_ARRAY":  # pyarrow aborts on such a chunk's statistics
+            raise DataError(f"expected quadkeys stored as text, found {chunk.physical_type}.")
+        found = chunk.statistics
+        if found is None or not found.has_min_max:
+            chosen.append(group)
+            continue
+        try:
+            ends = [found.min, found.max]
+        except UnicodeDecodeError as error:
+            raise _not_text(error) from error
+        least, greatest = quadkeys.parse_quadkeys(ends).astype(np.int64)
+        if ((ranges[:, 0] <= greatest) & (ranges[:, 1] >= least)).any():
+            chosen.append(group)
+    return chosen
 
 
 def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
@@ -267,20 +265,6 @@ def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             faults.append(f"expected numbers in column {name}, found {kind}.")
     return faults
-
-
-def _check_statistics(metadata: pq.FileMetaData) -> None:
-    """Find bad quadkeys anywhere in the file from the row groups' least and greatest values."""
-    column = metadata.schema.to_arrow_schema().get_field_index("quadkey")
-    ends: list[str] = []
-    for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(column).statistics
-        if statistics is not None and statistics.has_min_max:
-            try:
-                ends += [statistics.min, statistics.max]
-            except UnicodeDecodeError as error:
-                raise _not_text(error) from error
-    quadkeys.parse_quadkeys(ends)
 
 
 def _texts(column: pa.ChunkedArray) -> NDArray[np.object_]:

@@ -1,5 +1,6 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -97,7 +98,10 @@ class Web:
         NetworkError
             The download failed.
         """
-        folder = cache_folder() / "downloads" / re.sub(r"[^\w.-]+", "_", self.url)
+        # The digest keeps apart addresses that read alike once they are file names.
+        digest = hashlib.sha256(self.url.encode()).hexdigest()[:8]
+        readable = re.sub(r"[^\w.-]+", "_", self.url)
+        folder = cache_folder() / "downloads" / f"{readable}-{digest}"
         try:
             found = pooch.retrieve(
                 self._address(name),

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.models.bases import Features
 from geogp.models.noise import ConstantNoise
 from geogp.models.objectives import BatchTerms
@@ -15,6 +15,8 @@ from geogp.models.posteriors import VariationalPosterior
 from geogp.models.prediction import Prediction
 
 Floats = NDArray[np.float64]
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 CHUNK = 8192
 """Rows per chunk of a prediction: memory is CHUNK times r, whatever the number of points."""
@@ -34,6 +36,11 @@ class Architecture:
         Relative jitter of k~_ZZ; None takes the basis's default.
     dtype
         ``float32`` or ``float64``.
+
+    Raises
+    ------
+    RequestError
+        Another dtype.
     """
 
     d: int
@@ -43,10 +50,14 @@ class Architecture:
     jitter: float | None = None
     dtype: str = "float32"
 
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
+
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of the parameters."""
-        return torch.float64 if self.dtype == "float64" else torch.float32
+        return _DTYPES[self.dtype]
 
     def as_dict(self) -> dict[str, int | float | str | None]:
         """Return the sizes as a dictionary that JSON can hold."""

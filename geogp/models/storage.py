@@ -83,5 +83,5 @@ def load_model(path: Path) -> tuple[LowRankGP, dict[str, Any]]:
         model = build(described["model"], Architecture(**described["architecture"]), None)
         model.load_state_dict(tensors)
         return model, described["context"]
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"the tensors in {path} do not fit its model: {error}.") from error

@@ -181,6 +181,7 @@ class _Run:
         self.y = standardised.to(dtype)
         self.train, self.validation = train, validation
         self.optimiser = _optimiser(model, settings)
+        self.identity = self._identify()
         self.state = FitState()
         self.best = _clone(model.state_dict())
         self.kept: dict[str, Tensor] = {}
@@ -224,7 +225,7 @@ class _Run:
             self._keep()
             return
         tensors, described = read_tensors(self.path)
-        if described.pop("identity", None) != self._identity():
+        if described.pop("identity", None) != self.identity:
             raise DataError(
                 f"the checkpoint {self.path} belongs to another fit (other data, model or "
                 "settings). Start over with --fresh."
@@ -238,7 +239,7 @@ class _Run:
     def save(self) -> None:
         """Write the state after the last whole epoch."""
         if self.path is not None:
-            described = {**asdict(self.kept_state), "identity": self._identity()}
+            described = {**asdict(self.kept_state), "identity": self.identity}
             write_tensors(self.path, self.kept, described)
             self.saved_at = monotonic()
 
@@ -258,11 +259,15 @@ class _Run:
         if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()
 
-    def _identity(self) -> str:
-        parts = (self.model.name, self.model.architecture, self.settings)
+    def _identify(self) -> str:
+        """Return what tells this fit from others: model, settings and data.
+
+        Not the initial parameters: a model may be handed over again half trained.
+        """
         digest = hashlib.sha256()
         for values in (self.train.x, self.train.y, self.validation.x, self.validation.y):
-            digest.update(values.tobytes())
+            digest.update(repr(values.shape).encode() + values.tobytes())
+        parts = (self.model.name, self.model.architecture, self.settings)
         return f"{parts!r} {digest.hexdigest()}"
 
     def _restore_optimiser(self, flat: dict[str, Tensor]) -> None:

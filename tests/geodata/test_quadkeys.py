@@ -1,5 +1,7 @@
 """Quadkeys against mercantile, an independent implementation, and against Ookla's geometry."""
 
+import itertools
+
 import mercantile
 import numpy as np
 import pyarrow.parquet as pq
@@ -30,9 +32,7 @@ def test_quadkeys_are_those_of_mercantile(zoom):
     column, row = _tiles(zoom)
     codes = quadkeys.tiles_to_codes(column, row, zoom)
     texts = quadkeys.format_quadkeys(codes, zoom)
-    expected = [
-        mercantile.quadkey(int(x), int(y), zoom) for x, y in zip(column, row, strict=True)
-    ]
+    expected = [mercantile.quadkey(int(x), int(y), zoom) for x, y in zip(column, row, strict=True)]
     assert texts.tolist() == expected
     np.testing.assert_array_equal(quadkeys.parse_quadkeys(expected, zoom), codes)
     for found, wanted in zip(quadkeys.codes_to_tiles(codes), (column, row), strict=True):
@@ -178,7 +178,7 @@ def test_ranges_cover_every_tile_that_touches_the_box(name, most):
     assert covered == sorted(set(covered))
     assert set(covered) <= set(range(4**zoom))
     assert _touching(BOXES[name], zoom) <= set(covered)
-    for (_, last), (first, _) in zip(ranges, ranges[1:], strict=False):
+    for (_, last), (first, _) in itertools.pairwise(ranges):
         assert first > last + 1  # neighbours are one range
 
 
@@ -192,3 +192,13 @@ def test_with_enough_pieces_the_cover_is_exact(name):
 def test_ranges_of_a_small_box_are_small():
     ranges = quadkeys.code_ranges(*BOXES["puerto rico"], most=16)
     assert sum(last - first + 1 for first, last in ranges) < 4**16 / 1000
+
+
+def test_ranges_are_never_more_than_asked_for():
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        west, south = random.uniform(-200, 150), random.uniform(-80, 40)
+        wide, high = 10 ** random.uniform(-2, 1.5, 2)
+        most = int(random.integers(1, 20))
+        ranges = quadkeys.code_ranges(west, south, west + wide, south + high, most=most)
+        assert 1 <= len(ranges) <= most

@@ -1,6 +1,6 @@
 """Small worlds, models with known parameters, and dense references made without geogp."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,15 @@ from geogp.models.training import Data, FitSettings
 Floats = NDArray[np.float64]
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Matrices here are tiny: on a busy machine, threads cost ten times what they save."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=DEVICES)

@@ -117,14 +117,14 @@ class TestProgress:
         self, train, validation, with_settings, make_model, monkeypatch
     ):
         def objective(terms, y, _n, _weights):
-            return 0 * terms.mean.sum() + y.mean()
+            return 0 * terms.mean.sum() + y.mean() + 3
 
         monkeypatch.setattr(training, "find_spec", lambda _: _Spec(objective))
         data = Data(train.x, train.y + np.linspace(0, 5, 190))
         model = make_model(dtype="float64")
         state = fit(model, data, validation, with_settings(epochs=3))
         # The standardised target has mean 0 over the rows.
-        assert state.losses == pytest.approx([0, 0, 0], abs=1e-12)
+        assert state.losses == pytest.approx([3, 3, 3], abs=1e-12)
 
 
 class _Spec:
@@ -272,6 +272,29 @@ class TestInterruption:
         monkeypatch.setattr(model, "terms", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fit(model, train, validation, quick, checkpoint=path)
+        assert training.read_tensors(path)[1]["epoch"] == 2
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_between_the_end_of_an_epoch_and_its_copy(
+        self, *, whole, train, validation, quick, make_model, path, monkeypatch
+    ):
+        """The state counts the epoch already, the copy of the tensors does not hold it yet."""
+        told, clock = [], training.monotonic
+
+        def interrupted() -> float:
+            if len(told) == 2 and len(states[0].losses) == 3:
+                raise KeyboardInterrupt
+            return clock()
+
+        def tell(state: FitState, _total: int) -> None:
+            told.append(state.epoch)
+            states.append(state)
+
+        states: list[FitState] = []
+        monkeypatch.setattr(training, "monotonic", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(make_model(), train, validation, quick, checkpoint=path, progress=tell)
+        monkeypatch.undo()
         assert training.read_tensors(path)[1]["epoch"] == 2
         self._continue(whole, (train, validation, quick), make_model(seed=9), path)
 

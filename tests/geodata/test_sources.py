@@ -1,0 +1,210 @@
+"""Folders and web addresses as sources of files; the web is a server on this machine."""
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from geogp.errors import DataError, NetworkError
+from geogp.geodata.ookla import read_observations
+from geogp.geodata.sources import Folder, Web, cache_folder, open_source
+
+
+class _Server(ThreadingHTTPServer):
+    """Serves a folder; `behaviour` says how to answer for some names."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.folder = folder
+        self.behaviour: dict[str, int | str] = {}
+        self.requests: list[tuple[str, str]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/files"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, *, body: bool) -> None:
+        name = self.path.removeprefix("/files/")
+        self.server.requests.append((self.command, name))
+        behaviour = self.server.behaviour.get(name)
+        path = self.server.folder / name
+        if isinstance(behaviour, int) or not path.is_file():
+            self.send_response(behaviour if isinstance(behaviour, int) else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        content = path.read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if body:
+            self.wfile.write(content[: len(content) // 2] if behaviour == "short" else content)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def server(tmp_path, cache, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    folder = tmp_path / "served"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "file.bin").write_bytes(bytes(range(256)) * 40)
+    with _Server(folder) as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_a_folder_gives_its_own_files(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.txt").write_text("b")
+    folder = Folder(tmp_path)
+    assert folder.where == str(tmp_path)
+    assert (folder.has("a/b.txt"), folder.has("a"), folder.has("c")) == (True, False, False)
+    assert folder.fetch("a/b.txt") == tmp_path / "a" / "b.txt"
+
+
+def test_a_file_missing_from_a_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match=f"no file a/b.txt in {tmp_path}"):
+        Folder(tmp_path).fetch("a/b.txt")
+
+
+def test_places_are_opened_by_how_they_are_written(tmp_path, monkeypatch):
+    assert open_source(str(tmp_path)) == Folder(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert open_source("~") == Folder(tmp_path)
+    assert open_source("https://example.org/x") == Web("https://example.org/x")
+    assert open_source("http://example.org/x") == Web("http://example.org/x")
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("s3://ookla-open-data", "https://ookla-open-data.s3.amazonaws.com"),
+        ("s3://ookla-open-data/", "https://ookla-open-data.s3.amazonaws.com"),
+        ("s3://bucket/some/prefix/", "https://bucket.s3.amazonaws.com/some/prefix"),
+    ],
+)
+def test_a_bucket_is_read_over_https(written, address):
+    assert open_source(written) == Web(address)
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"no folder .*nowhere. Give a folder, or an address"):
+        open_source(str(tmp_path / "nowhere"))
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"no folder"):
+        open_source(str(tmp_path / "file"))
+
+
+def test_the_cache_is_where_the_user_says(cache, monkeypatch):
+    assert cache_folder() == cache
+    monkeypatch.delenv("GEOGP_CACHE")
+    assert cache_folder().name == "geogp"
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_file_comes_over_the_web_into_the_cache(server, cache, slash):
+    web = Web(server.url + slash)
+    assert web.has("a/file.bin")
+    path = web.fetch("a/file.bin")
+    assert path.read_bytes() == (server.folder / "a" / "file.bin").read_bytes()
+    assert _files(cache) == [path]
+    assert web.where == server.url + slash
+
+
+def test_the_second_time_a_file_comes_from_the_cache(server):
+    web = Web(server.url)
+    first = web.fetch("a/file.bin")
+    server.behaviour["a/file.bin"] = 500
+    assert web.fetch("a/file.bin") == first
+    assert server.requests.count(("GET", "a/file.bin")) == 1
+
+
+def test_two_addresses_do_not_share_files(server):
+    for folder in ("x_y", "x/y"):
+        (server.folder / folder).mkdir(parents=True)
+        (server.folder / folder / "f").write_text(folder)
+    found = [Web(f"{server.url}/{folder}").fetch("f").read_text() for folder in ("x_y", "x/y")]
+    assert found == ["x_y", "x/y"]
+
+
+def test_a_file_that_is_not_there_is_no_error_but_cannot_be_fetched(server, cache):
+    web = Web(server.url)
+    assert not web.has("a/none.bin")
+    with pytest.raises(NetworkError, match=r"could not read .*a/none.bin.*404"):
+        web.fetch("a/none.bin")
+    assert _files(cache) == []
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_a_server_that_refuses_is_a_network_error(server, cache, status):
+    server.behaviour["a/file.bin"] = status
+    web = Web(server.url)
+    with pytest.raises(NetworkError, match=f"a/file.bin answered {status} .*try again"):
+        web.has("a/file.bin")
+    with pytest.raises(NetworkError, match=f"could not read .*a/file.bin: {status} .*connection"):
+        web.fetch("a/file.bin")
+    assert _files(cache) == []
+
+
+def test_a_server_that_is_not_there_is_a_network_error(cache):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        web = Web(f"http://127.0.0.1:{free.getsockname()[1]}")
+        with pytest.raises(NetworkError, match=r"could not read http://127.0.0.1:\d+: .*refused"):
+            web.has("a")
+        with pytest.raises(NetworkError, match=r"could not read http://127.0.0.1:\d+/a: .*refused"):
+            web.fetch("a")
+    assert _files(cache) == []
+
+
+def test_half_a_download_is_an_error_and_is_not_kept(server, cache):
+    server.behaviour["a/file.bin"] = "short"
+    web = Web(server.url)
+    with pytest.raises(NetworkError, match=r"could not read .*a/file.bin"):
+        web.fetch("a/file.bin")
+    assert _files(cache) == []
+    del server.behaviour["a/file.bin"]
+    assert len(web.fetch("a/file.bin").read_bytes()) == 256 * 40
+
+
+def test_observations_over_the_web_are_those_of_the_folder(server, bucket, testland):
+    server.folder = bucket
+    local = read_observations(Folder(bucket), testland)
+    remote = read_observations(open_source(server.url), testland)
+    assert remote.files == local.files
+    assert remote.attribution == local.attribution
+    for name in ("quadkey", "quarter", "y", "tests", "longitude", "stratum"):
+        np.testing.assert_array_equal(
+            getattr(remote.observations, name), getattr(local.observations, name)
+        )
