@@ -65,6 +65,10 @@ class Preset:
         most = max(32, n // max(self.least_steps, 1))
         return min(self.batch, 1 << (most.bit_length() - 1))
 
+    def learning_rate_for(self, batch: int) -> float:
+        """Return the learning rate for a batch: smaller ones are noisier, so as its square root."""
+        return float(self.learning_rate * (batch / self.batch) ** 0.5)
+
 
 PRESETS = {
     "quick": Preset(

@@ -300,6 +300,7 @@ def _identity(job: _Job) -> dict[str, Any]:
         **preset,
         "epochs": _epochs(job),
         "batch": _batch(job),
+        "learning_rate": job.preset.learning_rate_for(_batch(job)),
         "splits": list(request.splits),
         "inputs": "place" if job.scale.quarters is None else "place-quarter",
         "zoom": request.zoom,
@@ -399,7 +400,7 @@ def _fit(job: _Job, name: str, train: NDArray[np.bool_], validation: NDArray[np.
     settings = FitSettings(
         epochs=_epochs(job),
         batch=_batch(job),
-        learning_rate=preset.learning_rate,
+        learning_rate=preset.learning_rate_for(_batch(job)),
         decay=preset.decay,
         weights=preset.weights,
         seed=request.seed,

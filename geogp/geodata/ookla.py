@@ -179,7 +179,8 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     try:
         codes = quadkeys.parse_quadkeys(_texts(table["quadkey"]))
     except DataError as error:
-        raise _faulty(path, [str(error), *_value_faults(table, column)]) from error
+        faults = [str(error), *_value_faults(table, column)]
+        raise _faulty(path, list(dict.fromkeys(faults))) from error
     inside = np.flatnonzero(
         region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
     )
@@ -219,7 +220,7 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
                 raise _faulty(path, faults)
             groups = _groups_touching(opened.metadata, region)
             return opened.read_row_groups(groups, names), opened.metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is not a whole Parquet file ({error}). Download it again."
         ) from error
@@ -236,8 +237,8 @@ def _groups_touching(metadata: pq.FileMetaData, region: Region) -> list[int]:
     chosen = []
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
-        if chunk.physical_type != "BYTE_ARRAY":  # pyarrow aborts on such a chunk's statistics
-            raise DataError(f"expected quadkeys stored as text, found {chunk.physical_type}.")
+        if chunk.physical_type != "BYTE_ARRAY":  # its statistics would abort the process
+            raise pa.ArrowInvalid(f"a chunk of strings has the type {chunk.physical_type}")
         found = chunk.statistics
         if found is None or not found.has_min_max:
             chosen.append(group)
@@ -268,10 +269,16 @@ def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
 
 
 def _texts(column: pa.ChunkedArray) -> NDArray[np.object_]:
+    if column.null_count:
+        raise DataError(_empty_values("quadkey", column.null_count))
     try:
-        return np.asarray(column.drop_null().to_numpy())
+        return np.asarray(column.to_numpy())
     except pa.ArrowException as error:
         raise _not_text(error) from error
+
+
+def _empty_values(name: str, count: int) -> str:
+    return f"expected no empty values in {name}, found {count}."
 
 
 def _not_text(error: Exception) -> DataError:
@@ -282,7 +289,7 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     """List what is wrong with the numbers, naming the first tile of each fault."""
     tiles = table["quadkey"]
     faults = [
-        f"expected no empty values in {name}, found {table[name].null_count}."
+        _empty_values(name, table[name].null_count)
         for name in table.column_names
         if table[name].null_count
     ]

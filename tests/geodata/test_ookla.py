@@ -128,18 +128,20 @@ def test_the_geometry_text_is_never_read(bucket, testland):
 
 
 def test_row_groups_far_from_the_region_are_never_decoded(tmp_path, testland):
-    far = quadkeys.format_quadkeys(np.arange(10**6, 10**6 + 400, dtype=np.uint64)).tolist()
-    columns = tile_columns([*far, *tiles_around()])
+    codes = np.arange(200, dtype=np.uint64)
+    before, after = (quadkeys.format_quadkeys(codes + np.uint64(at)) for at in (10**6, 4**16 - 200))
+    near = tiles_around()[: len(tiles_around()) // 200 * 200]
+    columns = tile_columns([*before, *near, *after])
     path = write_quarter(tmp_path, "2020Q1", columns)
-    before = _read(tmp_path, testland, "2020Q1")
-    for group in (0, 1):
+    whole = _read(tmp_path, testland, "2020Q1")
+    for group in (0, pq.read_metadata(path).num_row_groups - 1):
         for name in OLD:
             spoil_chunk(path, group, name)
     with pytest.raises((OSError, pa.ArrowException)):
         pq.read_table(path, columns=["quadkey"])
-    after = _read(tmp_path, testland, "2020Q1")
-    pd.testing.assert_frame_equal(_frame(before.observations), _frame(after.observations))
-    assert after.files[0].rows == len(columns["quadkey"])
+    spoilt = _read(tmp_path, testland, "2020Q1")
+    pd.testing.assert_frame_equal(_frame(whole.observations), _frame(spoilt.observations))
+    assert spoilt.files[0].rows == len(columns["quadkey"])
 
 
 def test_a_damaged_row_group_of_the_region_is_refused(bucket, testland):
@@ -343,6 +345,19 @@ def test_empty_values_are_refused(tmp_path, testland, name):
     values[place] = None
     message = _refused(tmp_path, testland, columns | {name: values})
     assert f"expected no empty values in {name}, found 1" in message
+
+
+def test_an_empty_quadkey_outside_the_region_is_refused_too(tmp_path, testland):
+    """It could be any tile's; and dropped in silence it would shift all other columns."""
+    tiles = tiles_around()
+    place = _expected(tiles, testland, 0).index[0] - 5
+    message = _refused(
+        tmp_path,
+        testland,
+        tile_columns(tiles) | {"quadkey": [*tiles[:place], None, *tiles[place + 1 :]]},
+    )
+    assert message.count("expected no empty values in quadkey, found 1") == 1
+    assert "another length" not in message
 
 
 def test_faults_are_reported_together(tmp_path, testland):

@@ -55,5 +55,7 @@ def test_other_regions_need_no_change(region, rows, strata, real_data, tmp_path)
     scores = run["metrics"]["random"]
     assert bool(scores["urban"]["n"]) == bool(scores["rural"]["n"]) == strata
     assert any("no urban areas" in text for text in run["warnings"]) != strata
-    assert scores["all"]["nll"] < run["baseline"]["random"]["all"]["nll"] + 0.02
+    # A few hundred test rows with far outliers: the log score would hang on two or three.
+    assert scores["all"]["crps"] < 1.05 * run["baseline"]["random"]["all"]["crps"]
+    assert 0.9 < scores["all"]["coverage_95"] < 0.99
     assert run["settings"]["inputs"] == ("place" if region == "MO" else "place-quarter")

@@ -14,6 +14,8 @@ def test_few_rows_take_smaller_batches():
     for n in (4_000, 13_600, 28_800):
         assert quick.least_steps <= n / quick.batch_for(n) < 2 * quick.least_steps
     assert PRESETS["paper"].batch_for(5_000) == 1024
+    assert quick.learning_rate_for(1024) == quick.learning_rate
+    assert quick.learning_rate_for(256) == quick.learning_rate / 2
 
 
 def test_the_papers_preset_is_the_papers():
