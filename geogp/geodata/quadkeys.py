@@ -25,6 +25,9 @@ EARTH_RADIUS_M = 6378137.0
 HALF_WORLD_M = np.pi * EARTH_RADIUS_M
 """Half the width of the EPSG:3857 world in metres."""
 
+NORTHMOST = float(np.rad2deg(np.arctan(np.sinh(np.pi))))
+"""Latitude in degrees at which the square of tiles ends, about 85.05."""
+
 Codes = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -153,7 +156,7 @@ def code_ranges(
     zoom
         Zoom of the codes.
     most
-        The quarters of the world are divided until the next division would need more pieces.
+        The quarters of the world are divided while that makes no more than so many pieces.
 
     Returns
     -------

@@ -76,11 +76,17 @@ class Region:
         Raises
         ------
         DataError
-            `boundary` holds no area.
+            `boundary` holds no area, or is not in degrees within the reach of the tiles.
         """
         parts = _polygons(boundary)
         if not parts:
             raise DataError(f"the boundary of {name} holds no polygon; a region needs an area.")
+        west, south, east, north = boundary.bounds
+        if max(-south, north) > quadkeys.NORTHMOST or max(-west, east) > 360:
+            raise DataError(
+                f"expected the boundary of {name} in degrees between {-quadkeys.NORTHMOST:.2f} and "
+                f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
+            )
         cut = _antimeridian_cut(parts)
         whole = MultiPolygon([_unwrapped(part, cut) for part in parts])
         if urban_areas is None:

@@ -1,6 +1,8 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
+import datetime as dt
 import hashlib
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -11,6 +13,9 @@ import pooch
 import requests
 
 from geogp.errors import DataError, NetworkError
+from geogp.files import sha256_of, write_text
+
+pooch.get_logger().setLevel("WARNING")  # its advice on hashes is not for our users
 
 TIMEOUT_S = 60
 """Seconds without an answer after which a request has failed."""
@@ -70,13 +75,15 @@ class Web:
         return self.url
 
     def has(self, name: str) -> bool:
-        """Ask the server for the file's header.
+        """Tell whether the file is in the cache; if not, ask the server for its header.
 
         Raises
         ------
         NetworkError
             The server cannot be reached, or answers neither 2xx nor 404.
         """
+        if self._note(name).exists():
+            return True
         try:
             answer = requests.head(self._address(name), timeout=TIMEOUT_S, allow_redirects=True)
         except requests.RequestException as error:
@@ -91,28 +98,48 @@ class Web:
         return True
 
     def fetch(self, name: str) -> Path:
-        """Download the file into the cache, beside its place first, and return its path.
+        """Return the file from the cache, where it is downloaded first if it must be.
+
+        A note beside the file holds its source, date, size and SHA-256. A file without a note,
+        or that no longer agrees with it, is downloaded again.
 
         Raises
         ------
         NetworkError
             The download failed.
         """
-        # The digest keeps apart addresses that read alike once they are file names.
-        digest = hashlib.sha256(self.url.encode()).hexdigest()[:8]
-        readable = re.sub(r"[^\w.-]+", "_", self.url)
-        folder = cache_folder() / "downloads" / f"{readable}-{digest}"
+        note = self._note(name)
+        path = note.with_suffix("")
+        known = _noted_hash(note)
+        if known is None:
+            path.unlink(missing_ok=True)
         try:
-            found = pooch.retrieve(
+            pooch.retrieve(
                 self._address(name),
-                known_hash=None,
-                fname=name.replace("/", "__"),
-                path=folder,
+                known_hash=known,
+                fname=path.name,
+                path=path.parent,
                 downloader=pooch.HTTPDownloader(timeout=TIMEOUT_S),
             )
         except (requests.RequestException, OSError, ValueError) as error:
             raise _unreachable(self._address(name), error) from error
-        return Path(found)
+        if known is None:
+            content = {
+                "source": self._address(name),
+                "date": dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
+                "size": path.stat().st_size,
+                "sha256": sha256_of(path),
+            }
+            write_text(note, json.dumps(content, indent=1) + "\n")
+        return path
+
+    def _note(self, name: str) -> Path:
+        """Return where the note on a cached file stands."""
+        # The digest keeps apart addresses that read alike once they are file names.
+        digest = hashlib.sha256(self.url.encode()).hexdigest()[:8]
+        readable = re.sub(r"[^\w.-]+", "_", self.url)
+        file = name.replace("/", "__") + ".json"
+        return cache_folder() / "downloads" / f"{readable}-{digest}" / file
 
     def _address(self, name: str) -> str:
         return f"{self.url.rstrip('/')}/{name}"
@@ -144,6 +171,15 @@ def open_source(where: str) -> Source:
 def cache_folder() -> Path:
     """Return the cache: ``GEOGP_CACHE``, or the user's cache folder."""
     return Path(os.environ.get("GEOGP_CACHE") or pooch.os_cache("geogp"))
+
+
+def _noted_hash(note: Path) -> str | None:
+    """Return the hash that a note gives, or None where there is no note that can be read."""
+    try:
+        found = json.loads(note.read_text())["sha256"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 def _unreachable(address: str, error: Exception) -> NetworkError:

@@ -212,3 +212,9 @@ def test_many_points_of_a_real_region_are_tested_as_by_shapely(puerto_rico):
 
 def test_strata_are_named_once():
     assert region.STRATA == (URBAN, RURAL)
+
+
+def test_a_boundary_beyond_the_tiles_is_refused():
+    for bounds in ((0, 0, 500_000, 4_000_000), (0, 80, 10, 89), (-500, 0, 10, 10)):
+        with pytest.raises(DataError, match="Is it in metres"):
+            Region.from_geometry("XX", "Nowhere", shapely.box(*bounds))

@@ -1,5 +1,7 @@
 """Folders and web addresses as sources of files; the web is a server on this machine."""
 
+import hashlib
+import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -138,7 +140,12 @@ def test_a_file_comes_over_the_web_into_the_cache(server, cache, slash):
     assert web.has("a/file.bin")
     path = web.fetch("a/file.bin")
     assert path.read_bytes() == (server.folder / "a" / "file.bin").read_bytes()
-    assert _files(cache) == [path]
+    note = path.with_name(path.name + ".json")
+    assert _files(cache) == sorted([path, note])
+    noted = json.loads(note.read_text())
+    assert noted["source"].endswith("a/file.bin")
+    assert noted["size"] == path.stat().st_size
+    assert noted["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert web.where == server.url + slash
 
 
@@ -148,6 +155,19 @@ def test_the_second_time_a_file_comes_from_the_cache(server):
     server.behaviour["a/file.bin"] = 500
     assert web.fetch("a/file.bin") == first
     assert server.requests.count(("GET", "a/file.bin")) == 1
+
+
+@pytest.mark.parametrize("damage", ["file", "note"])
+def test_a_cached_file_that_no_longer_agrees_with_its_note_is_fetched_again(server, damage):
+    web = Web(server.url)
+    path = web.fetch("a/file.bin")
+    whole = path.read_bytes()
+    if damage == "file":
+        path.write_bytes(whole[:-1])
+    else:
+        path.with_name(path.name + ".json").write_text("{")
+        path.write_bytes(b"left by somebody")
+    assert web.fetch("a/file.bin").read_bytes() == whole
 
 
 def test_two_addresses_do_not_share_files(server):
