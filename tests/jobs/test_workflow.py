@@ -17,10 +17,11 @@ from geogp.geodata.census import read_region
 from geogp.geodata.ookla import read_observations
 from geogp.geodata.quadkeys import parse_quadkeys
 from geogp.geodata.sources import open_source
+from geogp.job import InputScale, pick_device
 from geogp.models.prediction import Prediction
 from geogp.models.storage import load_model
 from geogp.watcher import Watcher
-from geogp.workflow import InputScale, make_map, pick_device, remake_report
+from geogp.workflow import make_map, remake_report
 
 KEYS = {
     *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),

@@ -1,0 +1,243 @@
+"""One run in preparation: everything read, checked and named before any work is done."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import geogp
+from geogp.errors import RequestError
+from geogp.geodata.census import Boundaries, read_region
+from geogp.geodata.observations import Observations
+from geogp.geodata.ookla import Ingested, read_observations
+from geogp.geodata.quarters import parse_quarters, quarter_label
+from geogp.geodata.region import Region
+from geogp.geodata.sources import open_source
+from geogp.runs import RunFolder
+from geogp.settings import PRESETS, MapRequest, Preset
+from geogp.watcher import Watcher
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class InputScale:
+    """How places and quarters become inputs in [-1, 1]^d.
+
+    Attributes
+    ----------
+    region
+        Scales longitude and latitude by its bounding box.
+    quarters
+        First and last quarter index, scaled to -1 and 1; None for inputs of place alone.
+    """
+
+    region: Region
+    quarters: tuple[int, int] | None
+
+    @property
+    def d(self) -> int:
+        """Number of inputs."""
+        return 2 if self.quarters is None else 3
+
+    def inputs(self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]) -> Floats:
+        """Return inputs of shape (n, d), float64."""
+        place = self.region.scale(longitude, latitude)
+        if self.quarters is None:
+            return place
+        first, last = self.quarters
+        return np.column_stack([place, (2.0 * quarter - first - last) / (last - first)])
+
+    def described(self) -> dict[str, Any]:
+        """Return what a saved model needs to be used again."""
+        return {"bounds": self.region.bounds, "quarters": self.quarters}
+
+
+@dataclass
+class Job:
+    """One run in progress.
+
+    Attributes
+    ----------
+    request, preset, watcher
+        What was asked for, and who hears of it.
+    folder
+        Where the run is made.
+    boundaries, ingested
+        What was read.
+    scale
+        How rows become inputs.
+    device
+        Where to compute.
+    seconds
+        Time spent in each stage.
+    warnings
+        What the user should know; `warn` adds to them.
+    """
+
+    request: MapRequest
+    preset: Preset
+    watcher: Watcher
+    folder: RunFolder
+    boundaries: Boundaries
+    ingested: Ingested
+    scale: InputScale
+    device: torch.device
+    seconds: dict[str, float]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def observations(self) -> Observations:
+        """All rows of the region."""
+        return self.ingested.observations
+
+    @property
+    def region(self) -> Region:
+        """What is mapped."""
+        return self.boundaries.region
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the training rows: the request's, or the preset's."""
+        return self.request.epochs or self.preset.epochs
+
+    @property
+    def batch(self) -> int:
+        """Rows per step, for the eight tenths of the rows that train."""
+        return self.preset.batch_for(8 * len(self.observations) // 10)
+
+    def inputs(self, rows: NDArray[np.bool_]) -> Floats:
+        """Return the inputs of some of the observations, shape (n, d)."""
+        seen = self.observations
+        return self.scale.inputs(seen.longitude[rows], seen.latitude[rows], seen.quarter[rows])
+
+    def warn(self, text: str) -> None:
+        """Pass a warning on, and keep it for run.json."""
+        self.warnings.append(text)
+        self.watcher.warn(text)
+
+
+def prepare(request: MapRequest, watcher: Watcher) -> Job:
+    """Read everything, and refuse before any work what cannot be done.
+
+    Raises
+    ------
+    RequestError, DataError, NetworkError
+        As `geogp.workflow.make_map` says.
+    """
+    torch.set_flush_denormal(True)
+    device = pick_device(request.device)
+    if request.out is not None:
+        RunFolder(request.out).check()
+    seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
+    with timed(seconds, "read"):
+        watcher.stage("reading boundaries and tiles")
+        quarters = parse_quarters(request.quarters) if request.quarters else None
+        source, borders = open_source(request.source), open_source(request.boundaries)
+        boundaries = read_region(borders, request.region)
+        ingested = read_observations(
+            source,
+            boundaries.region,
+            service=request.service,
+            target=request.target,
+            quarters=quarters,
+        )
+    region = boundaries.region
+    name = f"{region.code}-{request.service}-{request.target}-{request.model}-{request.preset}"
+    job = Job(
+        request,
+        PRESETS[request.preset],
+        watcher,
+        RunFolder(request.out or Path("runs") / name),
+        boundaries,
+        ingested,
+        _input_scale(request, region, ingested.observations),
+        device,
+        seconds,
+    )
+    job.folder.check()
+    for text in (*boundaries.warnings, *ingested.warnings):
+        job.warn(text)
+    return job
+
+
+def _input_scale(request: MapRequest, region: Region, observations: Observations) -> InputScale:
+    quarters = observations.quarters
+    if request.inputs == "place-quarter" and len(quarters) == 1:
+        raise RequestError(
+            f"the only quarter with data is {quarter_label(quarters[0])}; "
+            "--inputs place-quarter needs two or more."
+        )
+    if request.inputs == "place" or len(quarters) == 1:
+        return InputScale(region, None)
+    return InputScale(region, (quarters[0], quarters[-1]))
+
+
+def identity_of(job: Job) -> dict[str, Any]:
+    """Return the part of run.json that decides the outcome."""
+    request, preset = job.request, asdict(job.preset)
+    settings = {
+        **preset,
+        "epochs": job.epochs,
+        "batch": job.batch,
+        "learning_rate": job.preset.learning_rate_for(job.batch),
+        "splits": list(request.splits),
+        "inputs": "place" if job.scale.quarters is None else "place-quarter",
+        "zoom": request.zoom,
+        "far_km": request.far_km,
+        "source": request.source,
+        "boundaries": request.boundaries,
+        "urban_vintage": job.region.urban_vintage,
+        "dtype": "float32",
+    }
+    del settings["split"], settings["least_steps"]
+    return {
+        "geogp": geogp.__version__,
+        "region": job.region.code,
+        "service": request.service,
+        "target": request.target,
+        "quarters": [quarter_label(q) for q in job.observations.quarters],
+        "model": request.model,
+        "preset": request.preset,
+        "seed": request.seed,
+        "settings": settings,
+        "inputs": [asdict(file) for file in (*job.boundaries.files, *job.ingested.files)],
+    }
+
+
+def flat_settings(identity: dict[str, Any]) -> dict[str, str | int | float]:
+    """Return the settings of a run as attributes of a raster."""
+    merged = {k: v for k, v in identity.items() if k not in {"settings", "inputs"}}
+    flat = {**merged, **identity["settings"]}
+    return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of a name; ``auto`` takes the GPU where there is one.
+
+    Raises
+    ------
+    RequestError
+        ``cuda`` was asked for and there is none.
+    """
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise RequestError("no CUDA device is available; use --device cpu or auto.")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the time spent inside to one of several counts."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[name] += time.monotonic() - start
