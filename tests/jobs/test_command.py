@@ -214,6 +214,8 @@ def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Started in the background, a test run ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     seen = ""
     while "fit (random): " not in seen:
