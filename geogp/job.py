@@ -200,6 +200,8 @@ def identity_of(job: Job) -> dict[str, Any]:
     del settings["split"], settings["least_steps"]
     return {
         "geogp": geogp.__version__,
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "device": str(job.device),
         "region": job.region.code,
         "service": request.service,
         "target": request.target,
@@ -214,7 +216,7 @@ def identity_of(job: Job) -> dict[str, Any]:
 
 def flat_settings(identity: dict[str, Any]) -> dict[str, str | int | float]:
     """Return the settings of a run as attributes of a raster."""
-    merged = {k: v for k, v in identity.items() if k not in {"settings", "inputs"}}
+    merged = {k: v for k, v in identity.items() if k not in {"settings", "inputs", "versions"}}
     flat = {**merged, **identity["settings"]}
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
 

@@ -18,6 +18,8 @@ MODEL_FILE = "model.safetensors"
 
 IDENTITY_KEYS = (
     "geogp",
+    "versions",
+    "device",
     "region",
     "service",
     "target",
@@ -28,7 +30,7 @@ IDENTITY_KEYS = (
     "settings",
     "inputs",
 )
-"""Keys of run.json that decide the outcome: two runs that agree in them agree in all numbers."""
+"""Keys of run.json that decide the outcome: runs that agree in them agree in all numbers."""
 
 
 @dataclass(frozen=True)
@@ -47,41 +49,57 @@ class RunFolder:
         return self.path / ".unfinished"
 
     def check(self) -> None:
-        """Refuse a path that cannot become a run folder.
+        """Refuse a path that cannot become a run folder, or that holds something else.
 
         Raises
         ------
         RequestError
-            The path, or a folder above it, is a file.
+            The path, or a folder above it, is a file, or the folder holds files of no run.
         """
         for place in (self.path, *self.path.parents):
             if place.is_dir():
-                return
+                break
             if place.exists():
                 raise RequestError(f"{place} is a file; --out needs a folder.")
+        if not self.path.is_dir() or self._begun.is_file() or not any(self.path.iterdir()):
+            return
+        if not set(IDENTITY_KEYS) <= set(self._held()):
+            names = ", ".join(sorted(path.name for path in self.path.iterdir())[:3])
+            raise RequestError(
+                f"{self.path} holds something other than a run ({names}); choose another folder "
+                "with --out."
+            )
 
     def finished(self, identity: dict[str, Any]) -> dict[str, Any] | None:
         """Return the content of run.json where this very run is already complete.
+
+        A run that was begun here counts before one that was finished before.
 
         Raises
         ------
         RequestError
             The folder holds another run, finished or not.
         """
-        begun = self.unfinished / "identity.json"
-        for file in (self.path / RUN_FILE, begun):
-            if not file.exists():
-                continue
-            held = _read_json(file)
-            different = [key for key in IDENTITY_KEYS if held.get(key) != identity.get(key)]
-            if different:
-                raise RequestError(
-                    f"{self.path} holds a run with other {', '.join(different)}. "
-                    "Start over with --fresh, or choose another folder with --out."
-                )
-            if file != begun:
-                return held
-        return None
+        begun = self._begun.is_file()
+        held = _read_json(self._begun) if begun else self._held()
+        if not held:
+            return None
+        different = [key for key in IDENTITY_KEYS if held.get(key) != identity.get(key)]
+        if different:
+            raise RequestError(
+                f"{self.path} holds a run with other {', '.join(different)}. "
+                "Start over with --fresh, or choose another folder with --out."
+            )
+        return None if begun else held
+
+    @property
+    def _begun(self) -> Path:
+        return self.unfinished / "identity.json"
+
+    def _held(self) -> dict[str, Any]:
+        """Return the content of run.json, empty where there is none."""
+        path = self.path / RUN_FILE
+        return _read_json(path) if path.is_file() else {}
 
     def begin(self, identity: dict[str, Any]) -> None:
         """Note which run is being made here, so that it can be continued.
@@ -91,26 +109,23 @@ class RunFolder:
         OutputError
             The folder cannot be written.
         """
-        write_text(self.unfinished / "identity.json", json.dumps(identity))
+        write_text(self._begun, json.dumps(identity))
 
     def clear(self) -> None:
         """Forget an unfinished run."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
 
-    def drop_if_empty(self) -> None:
-        """Remove the folder where it holds nothing."""
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
-
     def complete(self, write: Callable[[Path], None], run: dict[str, Any]) -> None:
         """Write all files beside, then move them into place, ``run.json`` last.
+
+        The files of a run that was here before go first, its ``run.json`` before all others.
 
         Parameters
         ----------
         write
             Writes every file of the run but run.json into the folder it is given.
         run
-            The content of run.json.
+            The content of run.json; the names of all files are added as `files`.
 
         Raises
         ------
@@ -122,7 +137,10 @@ class RunFolder:
         try:
             staged.mkdir(parents=True)
             write(staged)
+            run["files"] = sorted(file.name for file in staged.iterdir())
             write_text(staged / RUN_FILE, json.dumps(run, indent=1, allow_nan=False) + "\n")
+            for name in (RUN_FILE, *self._held().get("files", [])):
+                (self.path / Path(name).name).unlink(missing_ok=True)
             for file in sorted(staged.iterdir(), key=lambda file: file.name == RUN_FILE):
                 file.replace(self.path / file.name)
         except OSError as error:

@@ -12,7 +12,7 @@ from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.census import PUBLIC_BOUNDARIES, read_region
 from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
-from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.quarters import parse_quarters, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.simulate import Simulation, simple_region, simulate
 from geogp.geodata.simulation_files import compact_table, write_simulation
@@ -83,10 +83,9 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     out = request.out
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; --out needs a folder.")
-    if out.is_dir() and any(out.iterdir()) and not (out / "simulation.json").is_file():
-        raise RequestError(f"{out} holds something other than a simulation; choose another --out.")
     quarters = parse_quarters(request.quarters).all
     region = _region(request, watcher)
+    _check_folder(request, quarters, region)
     watcher.stage(f"simulating {request.rows:,} rows in {region.name}")
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
@@ -109,6 +108,28 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
         "quarters": request.quarters,
         "oracles": scores,
     }
+
+
+def _check_folder(request: SimulationRequest, quarters: tuple[int, ...], region: Region) -> None:
+    """Refuse a folder that holds anything but this very simulation."""
+    out = request.out
+    if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
+        return
+    try:
+        held = json.loads((out / "simulation.json").read_text())
+        same = (
+            (held["seed"], held["rows"], held["service"]),
+            (held["quarters"], held["region"]["code"]),
+        ) == (
+            (request.seed, request.rows, request.service),
+            ([quarter_label(q) for q in quarters], region.code),
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        same = False
+    if not same:
+        raise RequestError(
+            f"{out} holds something other than this simulation; choose another folder with --out."
+        )
 
 
 def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:

@@ -102,7 +102,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
             job.scale.inputs,
             zoom=request.zoom,
             far_km=request.far_km,
-            settings=flat_settings(identity),
+            settings={**flat_settings(identity), "attribution": job.ingested.attribution},
         )
     for text in drawing.warnings:
         job.warn(text)
@@ -112,7 +112,6 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
         "n": {name: outcome.n for name, outcome in outcomes.items()},
         "seconds": job.seconds,
-        "device": str(job.device),
         "warnings": job.warnings,
         "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
@@ -192,12 +191,19 @@ def _run_split(job: Job, name: str, parts: Parts) -> _Outcome:
             f"{reference.rows_pooled} test rows ({name} split) lie in quarters with too few "
             "training rows; their baseline is that of all quarters."
         )
+    metrics = _scores(prediction, y, stratum)
+    yardstick = _scores(reference.prediction, y, stratum)
+    for group in losing_groups(metrics, yardstick):
+        job.warn(
+            f"the model's log score is worse than the baseline's ({name} split, {group}): the "
+            "mean of each quarter tells more there than the map."
+        )
     return _Outcome(
         fitted,
         parts,
         n={part: int((parts == part).sum()) for part in ("train", "validation", "test")},
-        metrics=_scores(prediction, y, stratum),
-        baseline=_scores(reference.prediction, y, stratum),
+        metrics=metrics,
+        baseline=yardstick,
         table=_prediction_table(name, observations, test, prediction),
     )
 
@@ -253,6 +259,18 @@ def _scores(
 ) -> dict[str, dict[str, float | None]]:
     found = score_by_stratum(prediction, y, stratum)
     return {name: asdict(scores) for name, scores in found.items()}
+
+
+def losing_groups(
+    metrics: dict[str, dict[str, float | None]], baseline: dict[str, dict[str, float | None]]
+) -> list[str]:
+    """Return the strata in which the log score is worse than the baseline's."""
+    pairs = {name: (found["nll"], baseline[name]["nll"]) for name, found in metrics.items()}
+    return [
+        name
+        for name, (own, other) in pairs.items()
+        if own is not None and other is not None and own > other
+    ]
 
 
 def _prediction_table(

@@ -14,6 +14,7 @@ from rich.table import Table
 from geogp.watcher import Watcher
 
 if TYPE_CHECKING:
+    from geogp.models.catalogue import ModelSpec
     from geogp.workflow import RunResult
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
@@ -100,7 +101,7 @@ def show(result: "RunResult", *, as_json: bool) -> None:
     if result.already_there:
         console.print("This run is complete already; --fresh starts over.")
     for split, metrics in result.run["metrics"].items():
-        console.print(_table(split, metrics, result.run["baseline"][split]))
+        console.print(_table(split, metrics, result.run.get("baseline", {}).get(split, {})))
     console.print(f"map:    {result.path / 'map.html'}", markup=False)
     console.print(f"report: {result.path / 'report.html'}", markup=False)
 
@@ -117,6 +118,11 @@ def show_simulation(out: Path, described: dict[str, Any], *, as_json: bool) -> N
         console.print(f"log score on the test rows ({split} split): {told}", markup=False)
 
 
+def show_models(catalogue: "dict[str, ModelSpec]") -> None:
+    """Print the models with what they are, as JSON."""
+    print(json.dumps({"models": {name: row.summary for name, row in catalogue.items()}}))
+
+
 def _table(split: str, metrics: dict[str, Any], baseline: dict[str, Any]) -> Table:
     table = Table(title=f"test rows, {split} split", title_justify="left")
     for heading in ("stratum", "n", "log score", "baseline", "MAE", "CRPS", "95 % holds", "width"):
@@ -129,7 +135,7 @@ def _table(split: str, metrics: dict[str, Any], baseline: dict[str, Any]) -> Tab
             stratum,
             f"{found['n']:,}",
             f"{found['nll']:.3f}",
-            f"{baseline[stratum]['nll']:.3f}",
+            f"{baseline[stratum]['nll']:.3f}" if stratum in baseline else "-",
             f"{found['mae']:.3f}",
             f"{found['crps']:.3f}",
             f"{found['coverage_95']:.1%}",

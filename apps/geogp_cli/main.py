@@ -145,10 +145,13 @@ def simulate(
 
 
 @app.command()
-def models() -> None:
+def models(as_json: Json = False) -> None:
     """List the models, one name a line."""
     from geogp.models.catalogue import CATALOGUE
 
+    if as_json:
+        console.show_models(CATALOGUE)
+        return
     for name in CATALOGUE:
         print(name)
 

@@ -95,8 +95,9 @@ def read_region(source: Source, name: str) -> Boundaries:
     files += used
     vintage = _vintage(urban, source)
     near = urban.geometry[urban.intersects(row.geometry)]
+    warnings = () if len(near) else (f"no urban area of {files[-1].name} touches {full}.",)
     region = Region.from_geometry(code, full, row.geometry, near.union_all(), vintage)
-    return Boundaries(region, tuple(files), ())
+    return Boundaries(region, tuple(files), warnings)
 
 
 def _read_first(
@@ -116,6 +117,10 @@ def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     try:
         table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
     except _DAMAGE as error:
+        if "Missing geo metadata" in str(error):
+            raise DataError(
+                f"{path} holds no geometry. Expected GeoParquet with polygons."
+            ) from error
         raise DataError(
             f"{path} cannot be read as boundaries ({_line(error)}). Expected whole GeoParquet with "
             "polygons, or the Census Bureau's zip file; fetch it again."
@@ -135,6 +140,10 @@ def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     try:
         return table.to_crs(4326)
     except _DAMAGE as error:
+        if "Missing geo metadata" in str(error):
+            raise DataError(
+                f"{path} holds no geometry. Expected GeoParquet with polygons."
+            ) from error
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error

@@ -113,8 +113,8 @@ def read_observations(
     Raises
     ------
     DataError
-        A quarter named singly is missing, a range holds none, or a file is damaged: all its
-        faults are listed together.
+        A quarter named singly is missing, a range holds none, or a file is damaged: all faults
+        among the region's rows are listed together.
     NetworkError
         The source could not be read.
     RequestError
@@ -299,10 +299,10 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     tests, devices = table["tests"].to_numpy(), table["devices"].to_numpy()
     rules = [
         (f"expected finite {column.column} above 0", ~(np.isfinite(value) & (value > 0)), value),
-        ("expected tests of 1 or more", ~(np.isfinite(tests) & (tests >= 1)), tests),
+        ("expected whole tests of 1 or more", ~_counts(tests), tests),
         (
-            "expected devices between 1 and tests",
-            ~((devices >= 1) & (devices <= tests)),
+            "expected whole devices between 1 and tests",
+            ~(_counts(devices) & (devices <= tests)),
             devices,
         ),
     ]
@@ -310,10 +310,17 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
         if wrong.any():
             first = int(np.argmax(wrong))
             faults.append(
-                f"{expected}, found {int(wrong.sum())} other rows, the first {values[first]} "
+                f"{expected}, found {int(wrong.sum())} that are not, the first {values[first]} "
                 f"in tile {tiles[first].as_buffer().to_pybytes().decode(errors='replace')}."
             )
     return faults
+
+
+def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Tell which values are whole numbers of 1 or more."""
+    numbers = values.astype(np.float64)
+    whole = np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))
+    return np.asarray(whole, np.bool_)
 
 
 def _faulty(path: Path, faults: Sequence[str]) -> DataError:

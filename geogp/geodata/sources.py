@@ -110,7 +110,7 @@ class Web:
         """
         note = self._note(name)
         path = note.with_suffix("")
-        known = _noted_hash(note)
+        known = _noted_hash(note) if path.is_file() else None
         if known is None:
             path.unlink(missing_ok=True)
         try:
@@ -121,7 +121,12 @@ class Web:
                 path=path.parent,
                 downloader=pooch.HTTPDownloader(timeout=TIMEOUT_S),
             )
-        except (requests.RequestException, OSError, ValueError) as error:
+        except ValueError as error:
+            raise NetworkError(
+                f"{self._address(name)} is no longer what {note} says and the copy beside it is "
+                "damaged. Delete both to take the new file."
+            ) from error
+        except (requests.RequestException, OSError) as error:
             raise _unreachable(self._address(name), error) from error
         if known is None:
             content = {

@@ -158,7 +158,7 @@ def test_files_without_crs_are_refused(folder, name):
 @pytest.mark.parametrize("name", ["states.parquet", "urban_areas_PR.parquet"])
 def test_tables_without_geometry_are_refused(folder, name):
     pd.DataFrame({"STUSPS": ["PR"], "UACE10": ["1"]}).to_parquet(folder / name)
-    with pytest.raises(DataError, match=f"{name} cannot be read as boundaries.*polygons"):
+    with pytest.raises(DataError, match=f"{name} holds no geometry.*polygons"):
         read_region(Folder(folder), "PR")
 
 

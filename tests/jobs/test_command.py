@@ -66,10 +66,10 @@ BAD_TILES = {
     "bad quadkey": (with_first("quadkey", "0231x11331021101"), r"digits 0 to 3"),
     "mixed zoom": (with_first("quadkey", "023121133102"), r"16 digits .zoom 16."),
     "duplicates": (repeated, r"once in a quarter, found 1 duplicates"),
-    "zero speed": (with_first("avg_d_kbps", 0), r"avg_d_kbps above 0, found 1 other rows"),
+    "zero speed": (with_first("avg_d_kbps", 0), r"avg_d_kbps above 0, found 1 that are not"),
     "negative speed": (with_first("avg_d_kbps", -5), r"avg_d_kbps above 0.*first -5"),
     "infinite speed": (with_first("avg_d_kbps", float("inf")), r"finite avg_d_kbps"),
-    "no tests": (with_first("tests", 0), r"tests of 1 or more"),
+    "no tests": (with_first("tests", 0), r"whole tests of 1 or more"),
 }
 
 
@@ -176,6 +176,7 @@ def test_people_are_shown_a_table_and_where_to_look(finished, geogp):
 
 
 def test_models_and_version(geogp):
+    assert set(json.loads(geogp("models", "--json")[1])["models"]) == set(CATALOGUE)
     assert geogp("models")[:2] == (0, "\n".join(CATALOGUE) + "\n")
     assert geogp("--version")[:2] == (0, f"{__version__}\n")
 
@@ -196,7 +197,11 @@ def test_simulate_makes_a_source_that_can_be_mapped(tmp_path, geogp):
     assert code == 0, told
     code, _, told = geogp("simulate", "--out", tmp_path / "run")
     assert code == 2
-    assert "something other than a simulation" in told
+    assert "something other than this simulation" in told
+    code, _, told = geogp("simulate", *options, "--seed", 5)
+    assert code == 2
+    assert "something other than this simulation" in told
+    assert geogp("simulate", *options)[0] == 0
     code, _, told = geogp("simulate", "--out", made / "oracles.json")
     assert code == 2
     assert "is a file" in told

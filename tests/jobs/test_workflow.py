@@ -21,9 +21,10 @@ from geogp.job import InputScale, pick_device
 from geogp.models.prediction import Prediction
 from geogp.models.storage import load_model
 from geogp.watcher import Watcher
-from geogp.workflow import make_map, remake_report
+from geogp.workflow import losing_groups, make_map, remake_report
 
 KEYS = {
+    *("versions", "files"),
     *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),
     *("seed", "settings", "inputs", "n", "seconds", "device", "warnings", "metrics", "baseline"),
 }
@@ -99,6 +100,7 @@ def test_every_file_opens_in_standard_tools(finished):
     with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
         assert [name for name in GRID if name not in grid] == []
         assert grid.attrs["region"] == "DEMO"
+        assert grid.attrs["attribution"].startswith("Simulated")
         median = grid["median_mbps"].to_numpy()
     with netCDF4.Dataset(finished.path / "grid.nc") as grid:
         np.testing.assert_array_equal(np.ma.filled(grid["median_mbps"][:], np.nan), median)
@@ -168,6 +170,46 @@ def test_another_request_does_not_overwrite_a_run(small, tmp_path):
         make_map(small.request(out, seed=3))
     fresh = make_map(small.request(out, seed=3, fresh=True))
     assert json.loads((out / "run.json").read_text())["seed"] == fresh.run["seed"] == 3
+
+
+def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path):
+    out = tmp_path / "run"
+    first = make_map(small.request(out))
+    with pytest.raises(KeyboardInterrupt):
+        make_map(small.request(out, epochs=3, fresh=True), Stopper(2))
+    continued = make_map(small.request(out, epochs=3))
+    assert continued.run["settings"]["epochs"] == 3
+    assert continued.run["metrics"] != first.run["metrics"]
+    assert not (out / ".unfinished").exists()
+
+
+def test_a_fresh_run_leaves_no_file_of_the_old_one(small, tmp_path):
+    out = tmp_path / "run"
+    make_map(small.request(out))
+    (out / "notes.txt").write_text("mine")
+    make_map(small.request(out, target="latency", fresh=True))
+    assert (out / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in out.glob("*_mbps.tif")) == []
+    files = json.loads((out / "run.json").read_text())["files"]
+    assert sorted([*files, "run.json", "notes.txt"]) == sorted(p.name for p in out.iterdir())
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_of_the_users_own_is_refused_and_kept(small, tmp_path, fresh):
+    for name, content in (("report.md", "my report"), ("run.json", '{"a": 1}')):
+        own = tmp_path / name.partition(".")[0]
+        own.mkdir()
+        (own / name).write_text(content)
+        with pytest.raises(RequestError, match="holds something other than a run"):
+            make_map(small.request(own, fresh=fresh))
+        assert [path.name for path in own.iterdir()] == [name]
+        assert (own / name).read_text() == content
+
+
+def test_a_model_that_loses_to_the_baseline_says_so():
+    own = {"all": {"nll": 1.0}, "urban": {"nll": 0.8}, "rural": {"nll": None}}
+    other = {"all": {"nll": 0.9}, "urban": {"nll": 0.9}, "rural": {"nll": None}}
+    assert losing_groups(own, other) == ["all"]
 
 
 def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
