@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import geogp
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
 from geogp.geodata.census import Boundaries, read_region
 from geogp.geodata.observations import Observations
 from geogp.geodata.ookla import Ingested, read_observations
@@ -149,7 +149,12 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
             target=request.target,
             quarters=quarters,
         )
-    region = boundaries.region
+    region, y = boundaries.region, ingested.observations.y
+    if y.min() == y.max():
+        raise DataError(
+            f"the {request.target} has the same value in all {len(y)} rows of {region.name}; "
+            "there is nothing to learn."
+        )
     name = f"{region.code}-{request.service}-{request.target}-{request.model}-{request.preset}"
     job = Job(
         request,

@@ -111,7 +111,8 @@ def map_page(
             bounds=_corners(frame),
         )
     )
-    return str(figure.render())
+    # The template of folium's page names no language, which readers of screens need.
+    return str(figure.render()).replace("<html>", '<html lang="en">', 1)
 
 
 @dataclass(frozen=True)

@@ -287,6 +287,15 @@ def test_a_bad_source_leaves_nothing(own_small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_constant_target_is_refused(own_small, tmp_path):
+    for path in (own_small.tiles(0), own_small.tiles(1)):
+        table = pd.read_parquet(path)
+        table.assign(avg_d_kbps=5000).to_parquet(path, index=False)
+    with pytest.raises(DataError, match="same value in all 1500 rows of Demo"):
+        make_map(own_small.request(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path, monkeypatch):
     out = tmp_path / "run"
 

@@ -58,6 +58,10 @@ def test_every_overlay_spans_the_outer_edges_of_the_tiles(world, page):
         np.testing.assert_allclose(bounds, corners, rtol=0, atol=1e-12)
 
 
+def test_the_page_names_its_language(page):
+    assert page.startswith('<!DOCTYPE html>\n<html lang="en">')
+
+
 def test_every_tiles_colour_is_that_of_its_value(world, page):
     p, found = world.prediction, overlays_of(page)
     lower, upper = p.interval()
