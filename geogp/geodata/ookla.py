@@ -219,7 +219,10 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
             if faults:
                 raise _faulty(path, faults)
             groups = _groups_touching(opened.metadata, region)
-            return opened.read_row_groups(groups, names), opened.metadata.num_rows
+            table = opened.read_row_groups(groups, names)
+            place = table.column_names.index("quadkey")
+            plain = table.set_column(place, "quadkey", table["quadkey"].cast(pa.string()))
+            return plain, opened.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is not a whole Parquet file ({error}). Download it again."
@@ -261,6 +264,7 @@ def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
             continue
         kind = schema.field(name).type
         if name == "quadkey":
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                 faults.append(f"expected strings in column quadkey, found {kind}.")
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

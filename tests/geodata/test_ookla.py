@@ -93,7 +93,9 @@ def _frame(observations) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-@pytest.mark.parametrize("kind", [pa.large_string(), pa.string()])
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_the_order_of_rows_in_a_file_does_not_matter(tmp_path, bucket, testland, kind):
     columns = tile_columns(tiles_around(), 0)
     shuffled = np.random.default_rng(1).permutation(len(tiles_around()))
