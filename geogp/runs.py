@@ -177,7 +177,11 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}). Start over with --fresh.") from error
+        raise DataError(
+            f"{path} is damaged ({error}). Delete it, or choose another --out."
+        ) from error
     if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged: expected a JSON object. Start over with --fresh.")
+        raise DataError(
+            f"{path} is damaged: expected a JSON object. Delete it, or choose another --out."
+        )
     return content

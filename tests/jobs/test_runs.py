@@ -47,5 +47,5 @@ def test_damaged_notes_are_refused(tmp_path):
     folder = RunFolder(tmp_path)
     for content in ("{", "[]"):
         (tmp_path / "run.json").write_text(content)
-        with pytest.raises(DataError, match=r"damaged.*--fresh"):
+        with pytest.raises(DataError, match=r"damaged.*--out"):
             folder.finished(IDENTITY)
