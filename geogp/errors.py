@@ -39,7 +39,3 @@ class NetworkError(GeogpError, RuntimeError):
     """A remote source could not be reached or answered with an error."""
 
     exit_code = 4
-
-
-class GeogpWarning(UserWarning):
-    """Something the user should know that does not stop the job."""

@@ -79,7 +79,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     OutputError
         The results could not be written; the fit is kept and the same call continues.
     KeyboardInterrupt
-        Stopped; the same call continues.
+        Stopped; the same call continues, with `fresh` unset.
     """
     job = prepare(request, watcher or Watcher())
     identity = identity_of(job)

@@ -67,7 +67,7 @@ def working() -> Iterator[Watcher]:
         with _watching() as watcher:
             yield watcher
     except KeyboardInterrupt:
-        fail("interrupted; the same command continues where it stopped.")
+        fail("interrupted; the same command continues where it stopped (without --fresh).")
         raise
 
 

@@ -1,15 +1,11 @@
 """Observations: what the models learn from, one row a tile and quarter."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-
-Service = Literal["mobile", "fixed"]
-Target = Literal["download", "upload", "latency"]
 
 
 @dataclass(frozen=True)

@@ -254,8 +254,8 @@ class _Run:
         }
         model = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         best = {f"best.{k}": v for k, v in self.best.items()}
-        self.kept = _clone({**model, **best, **moments})
-        self.kept_state = FitState(**asdict(self.state))
+        kept = _clone({**model, **best, **moments})
+        self.kept, self.kept_state = kept, FitState(**asdict(self.state))
         if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()
 
