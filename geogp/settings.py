@@ -9,7 +9,7 @@ from typing import Literal
 from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
-from geogp.models.bases import Placement
+from geogp.models.placement import Placement
 from geogp.models.catalogue import find_spec
 from geogp.models.objectives import Weights
 

@@ -6,7 +6,7 @@ Symbols follow Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processe
 import logging
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,15 @@ class Features:
     ----------
     phi
         Basis functions, shape (b, r).
+    norm
+        ||phi(x)||² = k(x, x), the prior variance, shape (b,).
     residual
         k~(x, x) - ||phi(x)||², the prior variance that the basis misses, shape (b,);
         0 for bases that are not an approximation of another kernel.
     """
 
     phi: Tensor
+    norm: Tensor
     residual: Tensor
 
 
@@ -126,8 +129,9 @@ class InducingBasis(nn.Module):
         variance = self.log_variance.double().exp()
         Lz, _ = jittered_cholesky(_rbf(Z, Z, variance), self.jitter)
         phi = torch.linalg.solve_triangular(Lz, _rbf(Z, X, variance), upper=False).T
-        residual = variance - phi.square().sum(1)
-        return Features(phi.to(x.dtype), self._checked(residual, variance).to(x.dtype))
+        norm = squared_norms(phi)
+        residual = self._checked(variance - norm, variance)
+        return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
 
     def _checked(self, residual: Tensor, variance: Tensor) -> Tensor:
         below = residual.detach() < 0
@@ -142,63 +146,87 @@ class InducingBasis(nn.Module):
         return residual.clamp(min=0)
 
 
-def _rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
-    """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b)."""
-    squared = A.square().sum(1)[:, None] + B.square().sum(1)[None, :] - 2 * A @ B.T
-    return variance * torch.exp(-0.5 * squared.clamp(min=0))
+class DenseBasis(nn.Module):
+    """A dense SiLU layer on a network: phi(x) = s ∘ silu(W g(x) + b) (DBK equation 13).
 
-
-Placement = Literal["kmeans", "farthest", "uniform"]
-
-
-def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Generator) -> Tensor:
-    """Choose r points among or between the inputs, over space and never by row order.
+    The scale s is learned and starts at ±1/sqrt(r) with random signs (DBK appendix B).
 
     Parameters
     ----------
-    x
-        Inputs, shape (n, d). Repeated rows count once for ``farthest``.
-    r
-        Number of points.
-    placement
-        ``kmeans``: centres of Lloyd's algorithm; ``farthest``: each next point is the input
-        farthest from those chosen; ``uniform``: the papers' draw from [-1, 1]^d.
-    generator
-        Source of randomness.
-
-    Returns
-    -------
-    Tensor, shape (r, d), dtype of x
+    backbone
+        The network g.
+    h, r
+        Its width, and the number of basis functions.
     """
-    if placement == "uniform":
-        return torch.rand(r, x.shape[1], generator=generator, dtype=x.dtype) * 2 - 1
-    distinct = torch.unique(x, dim=0)
-    distinct = distinct[torch.randperm(len(distinct), generator=generator)]
-    if len(distinct) <= r:
-        extra = torch.rand(r - len(distinct), x.shape[1], generator=generator, dtype=x.dtype)
-        return torch.cat([distinct, extra * 2 - 1])
-    if placement == "farthest":
-        return _farthest(distinct, r)
-    return _lloyd(x, distinct[:r].clone(), generator)
+
+    def __init__(self, backbone: nn.Module, h: int, r: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.expand = nn.Linear(h, r)
+        self.scale = nn.Parameter((2.0 * torch.randint(0, 2, (r,)) - 1.0) / math.sqrt(r))
+
+    @property
+    def rank(self) -> int:
+        """Number r of basis functions."""
+        return self.scale.shape[0]
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        phi = self.scale * nn.functional.silu(self.expand(self.backbone(x)))
+        norm = squared_norms(phi)
+        return Features(phi, norm, torch.zeros_like(norm))
 
 
-def _farthest(points: Tensor, r: int) -> Tensor:
-    chosen = [0]
-    distance = (points - points[0]).square().sum(1)
-    for _ in range(r - 1):
-        chosen.append(int(distance.argmax()))
-        distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
-    return points[chosen]
+class NetworkBasis(nn.Module):
+    """The network itself: phi(x) = g(x), for a plain network with a linear last layer.
+
+    Parameters
+    ----------
+    backbone
+        The network g.
+    h
+        Its width, which is the rank.
+    """
+
+    def __init__(self, backbone: nn.Module, h: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.rank = h
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        phi = self.backbone(x)
+        norm = squared_norms(phi)
+        return Features(phi, norm, torch.zeros_like(norm))
 
 
-def _lloyd(
-    x: Tensor, centres: Tensor, generator: torch.Generator, *, rounds: int = 10, most: int = 20_000
-) -> Tensor:
-    """Improve centres by k-means on at most `most` rows; an empty cell keeps its centre."""
-    rows = x[torch.randperm(len(x), generator=generator)[:most]]
-    for _ in range(rounds):
-        nearest = torch.cat([torch.cdist(part, centres).argmin(1) for part in rows.split(4096)])
-        count = torch.bincount(nearest, minlength=len(centres)).to(x.dtype)
-        total = torch.zeros_like(centres).index_add_(0, nearest, rows)
-        centres = torch.where(count[:, None] > 0, total / count.clamp(min=1)[:, None], centres)
-    return centres
+class _SquaredNorms(torch.autograd.Function):
+    """Squared norms of rows, whose gradient takes one pass over the matrix."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        return torch.linalg.vecdot(rows, rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (rows,) = ctx.saved_tensors
+        return rows * (2 * gradients[0])[:, None]
+
+
+def squared_norms(rows: Tensor) -> Tensor:
+    """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
+    found: Tensor = _SquaredNorms.apply(rows)
+    return found
+
+
+def _rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
+    """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
+
+    The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
+    columns each; in float64 it is as exact as a difference of squares.
+    """
+    one_a, one_b = A.new_ones(len(A), 1), B.new_ones(len(B), 1)
+    left = torch.cat([A, variance.log() - 0.5 * squared_norms(A)[:, None], one_a], 1)
+    right = torch.cat([B, one_b, -0.5 * squared_norms(B)[:, None]], 1)
+    return torch.exp(left @ right.T)

@@ -1,20 +1,44 @@
 """The models by name: each row is a basis, a posterior and an objective."""
 
 import difflib
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from geogp.errors import RequestError
-from geogp.models.bases import Backbone, InducingBasis, Placement, place_anchors
-from geogp.models.lowrank import Architecture, LowRankGP
-from geogp.models.noise import ConstantNoise
-from geogp.models.objectives import Objective, dppgp, elbo
-from geogp.models.posteriors import VariationalPosterior
+from geogp.errors import DataError, RequestError
+from geogp.models.arrays import as_floats
+from geogp.models.bases import Backbone, DenseBasis, InducingBasis, NetworkBasis
+from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.lowrank import Architecture, Floats, LowRankGP
+from geogp.models.noise import ConstantNoise, Noise, ValidationNoise
+from geogp.models.objectives import (
+    corrected_elbo,
+    corrected_log_marginal_likelihood,
+    dppgp,
+    elbo,
+    log_marginal_likelihood,
+    ppgp,
+    squared_error,
+)
+from geogp.models.placement import Placement, place_anchors
+from geogp.models.posteriors import (
+    ClosedFormPosterior,
+    PointPosterior,
+    Posterior,
+    VariationalPosterior,
+)
+from geogp.models.steps import PerBatch, Step, WholeData
 
 MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], nn.Module]
+MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
+MakeNoise = Callable[[torch.dtype], Noise]
+
+Scaling = Literal["none", "minmax"]
 
 
 @dataclass(frozen=True)
@@ -26,32 +50,42 @@ class ModelSpec:
     name
         As on the command line.
     basis
-        Makes the basis from sizes, training inputs (None when a saved model is restored) and
-        the placement of inducing points.
-    objective
-        What training minimises.
+        Makes the basis from sizes, scaled training inputs (None when a saved model is restored)
+        and the placement of inducing points.
+    posterior
+        Makes the posterior over the weights.
+    step
+        What training minimises, and how its gradient is taken.
     diagonal
-        Whether k~(x, x) - ||phi||² (DBK equation 4) counts in the predictive variance.
+        What is added to the predictive variance at single points.
     summary
         One line.
+    noise
+        Makes the noise law.
     """
 
     name: str
     basis: MakeBasis
-    objective: Objective
-    diagonal: bool
+    posterior: MakePosterior
+    step: Step
+    diagonal: Callable[[], Diagonal]
     summary: str
+    noise: MakeNoise = ConstantNoise
 
 
 def build(
     name: str,
     architecture: Architecture,
-    x: Tensor | None,
+    x: Floats | Tensor | None,
     *,
     placement: Placement = "kmeans",
+    scaling: Scaling = "none",
     seed: int = 0,
 ) -> LowRankGP:
     """Make an untrained model.
+
+    A column of `x` with one value in all rows is dropped with a warning; the model names it in
+    `architecture.dropped`.
 
     Parameters
     ----------
@@ -64,6 +98,8 @@ def build(
         random, for a model whose tensors are loaded next.
     placement
         How inducing points are chosen; see `place_anchors`.
+    scaling
+        ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
     seed
         Fixes all initial values.
 
@@ -71,21 +107,25 @@ def build(
     ------
     RequestError
         No such name; the nearest ones are given.
+    DataError
+        `x` is not finite, has another number of columns than the architecture, or all its
+        columns are constant.
+
+    Warns
+    -----
+    UserWarning
+        A column was dropped, or there are fewer rows than weights.
     """
     spec = find_spec(name)
     generator = torch.Generator().manual_seed(seed)
+    values = None
+    if x is not None:
+        values = _checked(x, architecture)
+        architecture = _without_constants(values, architecture)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        basis = spec.basis(architecture, x, placement, generator)
-    dtype = architecture.torch_dtype
-    return LowRankGP(
-        name,
-        architecture,
-        basis=basis,
-        posterior=VariationalPosterior(architecture.r, generator, dtype),
-        noise=ConstantNoise(dtype),
-        diagonal=spec.diagonal,
-    )
+        model = _assemble(spec, architecture, values, placement, scaling, generator)
+    return model
 
 
 def find_spec(name: str) -> ModelSpec:
@@ -104,50 +144,212 @@ def find_spec(name: str) -> ModelSpec:
     return CATALOGUE[name]
 
 
+def _checked(x: Floats | Tensor, architecture: Architecture) -> Floats:
+    values = as_floats(x, "inputs")
+    if values.ndim != 2 or values.shape[1] != architecture.d or len(values) < 2:
+        raise DataError(
+            f"expected training inputs of shape (n, {architecture.d}) with n >= 2, "
+            f"found {values.shape}."
+        )
+    if len(values) < architecture.r:
+        warnings.warn(
+            f"{len(values)} training rows for {architecture.r} weights (r): the model can be "
+            "fitted, but a smaller r says as much.",
+            stacklevel=4,
+        )
+    return values
+
+
+def _without_constants(values: Floats, architecture: Architecture) -> Architecture:
+    constant = values.min(0) == values.max(0)
+    names = tuple(n for n, same in zip(architecture.columns, constant, strict=True) if same)
+    if constant.all():
+        raise DataError(
+            f"every column of the inputs ({', '.join(names)}) has one value in all "
+            f"{len(values)} training rows; there is nothing to tell rows apart."
+        )
+    if names:
+        warnings.warn(
+            f"columns with one value in all {len(values)} training rows are not used: "
+            f"{', '.join(names)}.",
+            stacklevel=4,
+        )
+    return replace(architecture, dropped=names)
+
+
+def _assemble(
+    spec: ModelSpec,
+    architecture: Architecture,
+    values: Floats | None,
+    placement: Placement,
+    scaling: Scaling,
+    generator: torch.Generator,
+) -> LowRankGP:
+    used, dtype = list(architecture.used), architecture.torch_dtype
+    low, high = torch.full((len(used),), -1.0), torch.ones(len(used))
+    scaled = None
+    if values is not None:
+        rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
+        if scaling == "minmax":
+            low, high = rows.min(0).values, rows.max(0).values
+        scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
+    basis = spec.basis(architecture, scaled, placement, generator)
+    model = LowRankGP(
+        spec.name,
+        architecture,
+        basis=basis,
+        posterior=spec.posterior(int(basis.rank), generator, dtype),
+        noise=spec.noise(dtype),
+        diagonal=spec.diagonal(),
+    )
+    model.x_low.copy_(low)
+    model.x_high.copy_(high)
+    return model
+
+
+def _backbone(sizes: Architecture) -> Backbone:
+    return Backbone(len(sizes.used), sizes.h, sizes.blocks).to(sizes.torch_dtype)
+
+
 def _plain_basis(
     sizes: Architecture, x: Tensor | None, placement: Placement, generator: torch.Generator
 ) -> InducingBasis:
-    x = x if x is not None else torch.zeros(1, sizes.d, dtype=sizes.torch_dtype)
-    anchors = place_anchors(x.to(sizes.torch_dtype), sizes.r, placement, generator)
-    return InducingBasis(anchors, jitter=sizes.jitter)
+    x = x if x is not None else torch.zeros(1, len(sizes.used), dtype=sizes.torch_dtype)
+    return InducingBasis(place_anchors(x, sizes.r, placement, generator), jitter=sizes.jitter)
 
 
 def _deep_basis(
     sizes: Architecture, x: Tensor | None, placement: Placement, generator: torch.Generator
 ) -> InducingBasis:
-    backbone = Backbone(sizes.d, sizes.h, sizes.blocks).to(sizes.torch_dtype)
+    backbone = _backbone(sizes)
     if x is None or placement == "uniform":
         empty = torch.zeros(1, sizes.h, dtype=sizes.torch_dtype)
         anchors = place_anchors(empty, sizes.r, "uniform", generator)
     else:
         # Points spread over the inputs, seen through the untrained network.
-        places = place_anchors(x.to(sizes.torch_dtype), sizes.r, placement, generator)
+        places = place_anchors(x, sizes.r, placement, generator)
         with torch.no_grad():
             anchors = backbone(places)
     return InducingBasis(anchors, backbone, jitter=sizes.jitter)
 
 
+def _dense_basis(
+    sizes: Architecture, _x: Tensor | None, _placement: Placement, _generator: torch.Generator
+) -> DenseBasis:
+    return DenseBasis(_backbone(sizes), sizes.h, sizes.r).to(sizes.torch_dtype)
+
+
+def _network_basis(
+    sizes: Architecture, _x: Tensor | None, _placement: Placement, _generator: torch.Generator
+) -> NetworkBasis:
+    return NetworkBasis(_backbone(sizes), sizes.h)
+
+
+def _closed_form(r: int, _generator: torch.Generator, _dtype: torch.dtype) -> ClosedFormPosterior:
+    return ClosedFormPosterior(r)
+
+
+def _point(r: int, _generator: torch.Generator, dtype: torch.dtype) -> PointPosterior:
+    return PointPosterior(r, dtype)
+
+
+_DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
+_PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
+_ELBO = PerBatch(elbo)
+_CORRECTED_ELBO = PerBatch(corrected_elbo)
+_CORRECTED_MLL = WholeData(corrected_log_marginal_likelihood)
+_MLL = WholeData(log_marginal_likelihood)
+_MSE = PerBatch(squared_error)
+
 _ROWS = (
     ModelSpec(
         "dbk-rbf",
         _deep_basis,
-        dppgp,
-        diagonal=False,
-        summary="deep basis kernel: inducing points under an RBF on a network, dPPGP",
+        VariationalPosterior,
+        _DPPGP,
+        Diagonal,
+        "deep basis kernel: inducing points under an RBF on a network, dPPGP",
     ),
     ModelSpec(
-        "sv-rbf",
-        _plain_basis,
-        elbo,
-        diagonal=True,
-        summary="sparse variational GP: inducing points under an RBF on the inputs, ELBO",
+        "dbk-silu",
+        _dense_basis,
+        VariationalPosterior,
+        _DPPGP,
+        Diagonal,
+        "deep basis kernel: a dense SiLU layer on a network, dPPGP",
+    ),
+    ModelSpec(
+        "pp-dkl",
+        _deep_basis,
+        VariationalPosterior,
+        _PPGP,
+        NystromDiagonal,
+        "parametric predictive deep kernel learning: inducing points on a network, PPGP",
     ),
     ModelSpec(
         "sv-dkl",
         _deep_basis,
-        elbo,
-        diagonal=True,
-        summary="sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
+        VariationalPosterior,
+        _ELBO,
+        NystromDiagonal,
+        "sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
+    ),
+    ModelSpec(
+        "sv-rbf",
+        _plain_basis,
+        VariationalPosterior,
+        _ELBO,
+        NystromDiagonal,
+        "sparse variational GP: inducing points under an RBF on the inputs, ELBO",
+    ),
+    ModelSpec(
+        "sv-dbk",
+        _dense_basis,
+        VariationalPosterior,
+        _CORRECTED_ELBO,
+        VarianceCorrection,
+        "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
+    ),
+    ModelSpec(
+        "vbll",
+        _dense_basis,
+        VariationalPosterior,
+        _ELBO,
+        Diagonal,
+        "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
+    ),
+    ModelSpec(
+        "dbk-exact",
+        _dense_basis,
+        _closed_form,
+        _CORRECTED_MLL,
+        VarianceCorrection,
+        "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
+    ),
+    ModelSpec(
+        "dbk-exact-rbf",
+        _deep_basis,
+        _closed_form,
+        _CORRECTED_MLL,
+        VarianceCorrection,
+        "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
+    ),
+    ModelSpec(
+        "dbk-mml",
+        _dense_basis,
+        _closed_form,
+        _MLL,
+        Diagonal,
+        "as dbk-exact without the correction, which collapses; for study",
+    ),
+    ModelSpec(
+        "dnn",
+        _network_basis,
+        _point,
+        _MSE,
+        Diagonal,
+        "a plain network, squared error; one noise variance from the validation rows",
+        noise=ValidationNoise,
     ),
 )
 

@@ -1,6 +1,8 @@
 """The one model behind every row of the catalogue: a basis, a posterior, a noise law."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,19 +10,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geogp.errors import DataError, RequestError
+from geogp.models.arrays import as_floats
 from geogp.models.bases import Features
-from geogp.models.noise import ConstantNoise
+from geogp.models.diagonals import Diagonal
+from geogp.models.noise import Noise
 from geogp.models.objectives import BatchTerms
-from geogp.models.posteriors import VariationalPosterior
+from geogp.models.posteriors import Posterior, WeightedRows
 from geogp.models.prediction import Prediction
+from geogp.models.steps import CHUNK
 
 Floats = NDArray[np.float64]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-CHUNK = 8192
-"""Rows per chunk of a prediction: memory is CHUNK times r, whatever the number of points."""
-
 
 @dataclass(frozen=True)
 class Architecture:
@@ -29,18 +30,22 @@ class Architecture:
     Attributes
     ----------
     d, h, r
-        Input dimension, width of the network, rank.
+        Columns of the inputs, width of the network, rank.
     blocks
         Residual blocks of the network.
     jitter
         Relative jitter of k~_ZZ; None takes the basis's default.
     dtype
         ``float32`` or ``float64``.
+    columns
+        Names of the columns of the inputs; none given, they are x0, x1, ...
+    dropped
+        Names of those that held one value among the training rows and are not used.
 
     Raises
     ------
     RequestError
-        Another dtype.
+        Another dtype, a size below 1, or another number of names than of columns.
     """
 
     d: int
@@ -49,17 +54,37 @@ class Architecture:
     blocks: int = 2
     jitter: float | None = None
     dtype: str = "float32"
+    columns: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
+        if min(self.d, self.h, self.r) < 1 or self.blocks < 0:
+            raise RequestError(
+                "expected sizes d, h and r of 1 or more and blocks of 0 or more, found "
+                f"d {self.d}, h {self.h}, r {self.r}, blocks {self.blocks}."
+            )
+        names = tuple(self.columns) or tuple(f"x{index}" for index in range(self.d))
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "dropped", tuple(self.dropped))
+        if len(set(names)) != self.d or not set(self.dropped) < set(names):
+            raise RequestError(
+                f"expected {self.d} different names of columns, some of them dropped but not "
+                f"all, found {list(names)}, dropped {list(self.dropped)}."
+            )
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Positions of the columns that are used."""
+        return tuple(i for i, name in enumerate(self.columns) if name not in self.dropped)
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype of the parameters."""
         return _DTYPES[self.dtype]
 
-    def as_dict(self) -> dict[str, int | float | str | None]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the sizes as a dictionary that JSON can hold."""
         return asdict(self)
 
@@ -67,8 +92,9 @@ class Architecture:
 class LowRankGP(nn.Module):
     """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, so that k(x, x') = <phi(x), phi(x')>.
 
-    Targets are standardised inside: `y_mean` and `y_sd` are those of the training rows.
-    `predict` and `kernel` speak in the unit of the target.
+    Inputs and targets are scaled inside: `x_low` and `x_high` are mapped to -1 and 1, and
+    `y_mean` and `y_sd` are those of the training rows. `predict`, `features` and `kernel` take
+    inputs as they were given for the fit and speak in the unit of the target.
 
     Parameters
     ----------
@@ -76,12 +102,12 @@ class LowRankGP(nn.Module):
         The row of the catalogue.
     architecture
         Sizes.
-    basis, posterior, noise
-        The parts.
-    diagonal
-        Whether the residual k~(x, x) - ||phi||² belongs to the predictive variance.
+    basis, posterior, noise, diagonal
+        The parts; `diagonal` is what is added to the variance at single points.
     """
 
+    x_low: Tensor
+    x_high: Tensor
     y_mean: Tensor
     y_sd: Tensor
 
@@ -91,19 +117,21 @@ class LowRankGP(nn.Module):
         architecture: Architecture,
         *,
         basis: nn.Module,
-        posterior: VariationalPosterior,
-        noise: ConstantNoise,
-        diagonal: bool,
+        posterior: Posterior,
+        noise: Noise,
+        diagonal: Diagonal,
     ) -> None:
         super().__init__()
         self.name = name
         self.architecture = architecture
-        self.diagonal = diagonal
         self.basis = basis
         self.posterior = posterior
         self.noise = noise
-        dtype = architecture.torch_dtype
-        self.mean_constant = nn.Parameter(torch.zeros((), dtype=dtype))
+        self.diagonal = diagonal
+        used = len(architecture.used)
+        self.mean_constant = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
+        self.register_buffer("x_low", torch.full((used,), -1.0, dtype=torch.float64))
+        self.register_buffer("x_high", torch.ones(used, dtype=torch.float64))
         self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
 
@@ -112,18 +140,78 @@ class LowRankGP(nn.Module):
         """Where the parameters are."""
         return self.mean_constant.device
 
+    def check(self) -> None:
+        """Refuse a model whose tensors are not all on one device and of its dtype.
+
+        Raises
+        ------
+        RequestError
+            Parameters differ in device, or in dtype from the architecture's.
+        """
+        expected = self.architecture.torch_dtype
+        for name, value in self.named_parameters():
+            if value.device != self.device or value.dtype != expected:
+                raise RequestError(
+                    f"expected all parameters on {self.device} with {expected}, found {name} on "
+                    f"{value.device} with {value.dtype}. Move the whole model with .to(device), "
+                    "and choose the dtype with Architecture(dtype=...)."
+                )
+
+    def scaled(self, x: Floats | Tensor) -> Tensor:
+        """Return inputs (n, d) as the basis takes them: used columns only, scaled, on device.
+
+        Raises
+        ------
+        DataError
+            `x` has another dimension than the training inputs or is not finite.
+        """
+        values = as_floats(x, "inputs")
+        d = self.architecture.d
+        if values.ndim != 2 or values.shape[1] != d or not len(values):
+            raise DataError(
+                f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}."
+            )
+        used = values if len(self.x_low) == d else values[:, list(self.architecture.used)]
+        tensor = torch.from_numpy(np.ascontiguousarray(used)).to(self.device)
+        share = (tensor - self.x_low) / (self.x_high - self.x_low)
+        return (2 * share - 1).to(self.architecture.torch_dtype)
+
     def terms(self, x: Tensor) -> BatchTerms:
-        """Return what the objectives use of a batch (b, d), on the standardised scale."""
-        found: Features = self.basis(x)
-        moments = self.posterior.moments(found.phi)
-        return BatchTerms(
-            mean=self.mean_constant + moments.mean,
-            function_variance=moments.variance,
-            residual=found.residual,
-            feature_norm=found.phi.square().sum(1),
-            noise_var=self.noise(),
-            kl=self.posterior.kl(),
-        )
+        """Return what the objectives use of scaled inputs (b, d), for a standardised target."""
+        return self._terms(self.basis(x))
+
+    def settle(self, x: Tensor, y: Tensor, x_validation: Tensor, y_validation: Tensor) -> None:
+        """Let the parts take what they need beside the gradient; see their `settle`.
+
+        Parameters
+        ----------
+        x, y, x_validation, y_validation
+            Scaled inputs and standardised targets of training and validation rows.
+        """
+        with torch.no_grad():
+            self.diagonal.settle(self.basis(part) for part in x.split(CHUNK))
+            self.posterior.settle(self.weighted_rows(x, y, spread_is_noise=False))
+            errors = (
+                (self.terms(xs).mean - ys).square()
+                for xs, ys in zip(x_validation.split(CHUNK), y_validation.split(CHUNK), strict=True)
+            )
+            self.noise.settle(errors)
+
+    def weighted_rows(
+        self, x: Tensor, y: Tensor, *, spread_is_noise: bool
+    ) -> Iterator[WeightedRows]:
+        """Yield features, residuals and variances of rows in chunks, for `condition`.
+
+        The variance of a row around <w, phi> is noise_var plus what the diagonal adds, and the
+        function variance too where the objective has made it carry noise.
+        """
+        for xs, ys in zip(x.split(CHUNK), y.split(CHUNK), strict=True):
+            found: Features = self.basis(xs)
+            terms = self._terms(found)
+            variance = terms.noise_var.double() + self.diagonal(found).double()
+            if spread_is_noise:
+                variance = variance + terms.function_variance.double()
+            yield WeightedRows(found.phi, ys - self.mean_constant, variance)
 
     def predict(self, x: Floats) -> Prediction:
         """Predict at inputs of shape (n, d), in chunks.
@@ -131,7 +219,8 @@ class LowRankGP(nn.Module):
         Returns
         -------
         Prediction
-            Mean, function variance and noise variance, each (n,), in the target's unit.
+            Mean, function variance and noise variance, each (n,), in the target's unit. The
+            function variance includes what the diagonal adds.
 
         Raises
         ------
@@ -140,45 +229,50 @@ class LowRankGP(nn.Module):
         NumericalError
             A predictive variance is not positive.
         """
-        parts = [self._predict_chunk(part) for part in self._chunks(x)]
+        return self.predict_scaled(self.scaled(x))
+
+    def predict_scaled(self, x: Tensor) -> Prediction:
+        """Predict at inputs that `scaled` has returned; see `predict`."""
+        parts = [self._predict_chunk(part) for part in x.split(CHUNK)]
         mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return Prediction(mean, variance, noise)
 
     def features(self, x: Floats) -> Floats:
         """Return phi(x) in the target's unit, so that k = phi phi', shape (n, r)."""
-        with torch.no_grad():
-            phi = torch.cat([self.basis(part).phi.double() for part in self._chunks(x)])
-        return (phi * self.y_sd).cpu().numpy()
+        return torch.cat(list(self.feature_chunks(x))).cpu().numpy()
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                phi = self.basis(part).phi.double() * self.y_sd
+            yield phi
 
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
 
         In the squared unit of the target. Meant for slices: n times n2 values are returned.
         """
-        with torch.no_grad():
-            second = torch.cat([self.basis(part).phi.double() for part in self._chunks(x2)])
-            rows = [self.basis(part).phi.double() @ second.T for part in self._chunks(x)]
-            return (torch.cat(rows) * self.y_sd.square()).cpu().numpy()
+        second = torch.cat(list(self.feature_chunks(x2)))
+        return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
+
+    def _terms(self, found: Features) -> BatchTerms:
+        moments = self.posterior.moments(found.phi)
+        return BatchTerms(
+            mean=self.mean_constant + moments.mean,
+            function_variance=moments.variance,
+            residual=found.residual,
+            feature_norm=found.norm,
+            noise_var=self.noise(),
+            kl=self.posterior.kl(),
+        )
 
     def _predict_chunk(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with torch.no_grad():
-            terms = self.terms(x)
-            variance = terms.function_variance.double()
-            if self.diagonal:
-                variance = variance + terms.residual.double()
-            noise = terms.noise_var.double().expand_as(variance)
+            found: Features = self.basis(x)
+            moments = self.posterior.moments(found.phi)
+            variance = moments.variance.double() + self.diagonal(found).double()
+            noise = self.noise().double().expand_as(variance)
             scale = self.y_sd.square()
-            mean = self.y_mean + self.y_sd * terms.mean.double()
-            return mean, variance * scale, noise * scale
-
-    def _chunks(self, x: Floats) -> tuple[Tensor, ...]:
-        values = np.asarray(x, np.float64)
-        if values.ndim != 2 or values.shape[1] != self.architecture.d or not len(values):
-            raise DataError(
-                f"expected inputs of shape (n, {self.architecture.d}) with n >= 1, "
-                f"found {values.shape}."
-            )
-        if not np.isfinite(values).all():
-            raise DataError("expected finite inputs, found NaN or infinite values.")
-        tensor = torch.from_numpy(values).to(self.device, self.architecture.torch_dtype)
-        return torch.split(tensor, CHUNK)
+            mean = self.mean_constant.double() + moments.mean.double()
+            return self.y_mean + self.y_sd * mean, variance * scale, noise * scale

@@ -1,6 +1,7 @@
 """Noise laws: the variance of a measurement around the function."""
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -19,3 +20,30 @@ class ConstantNoise(nn.Module):
     def forward(self) -> Tensor:
         """Return the noise variance, a scalar."""
         return NOISE_FLOOR + self.log_excess.exp()
+
+    def settle(self, squared_errors: Iterable[Tensor]) -> None:
+        """Take the squared errors of the validation rows in chunks; not needed here."""
+
+
+class ValidationNoise(nn.Module):
+    """The mean squared error of the validation rows, at least 1e-6; 1 until it is known.
+
+    For models whose objective says nothing about noise.
+    """
+
+    variance: Tensor
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.register_buffer("variance", torch.ones((), dtype=dtype))
+
+    def forward(self) -> Tensor:
+        """Return the noise variance, a scalar."""
+        return self.variance
+
+    def settle(self, squared_errors: Iterable[Tensor]) -> None:
+        """Take the squared errors of the validation rows in chunks."""
+        self.variance.copy_(torch.cat(list(squared_errors)).mean().clamp(min=NOISE_FLOOR))
+
+
+Noise = ConstantNoise | ValidationNoise

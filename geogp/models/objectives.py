@@ -1,7 +1,8 @@
-"""Objectives to minimise, each a plain function of a batch's terms (DBK section 3).
+"""Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
 
-All are per datum: means over the batch plus the KL term divided by the number n of training
-rows. `m` is the batch's mean vector, s² the variance ||L' phi||² of the function.
+Those of a batch are per datum: means over the batch plus the KL term divided by the number n
+of training rows, with mu the mean m0 + <m, phi> and s² = ||L' phi||². Those of all rows are
+functions of the sums that `Statistics` holds.
 """
 
 import math
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.linalg import jittered_cholesky
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,51 @@ class BatchTerms:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the regularisers: `alpha` of the trace, `beta` of the KL term in dPPGP."""
+    """Weights of the regularisers.
+
+    `alpha` is that of the trace in dPPGP, `beta` that of the KL term in PPGP and dPPGP.
+
+    Raises
+    ------
+    RequestError
+        A weight is negative or not finite.
+    """
 
     alpha: float = 0.1
     beta: float = 0.01
 
+    def __post_init__(self) -> None:
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not (math.isfinite(value) and value >= 0):
+                raise RequestError(f"expected a weight {name} of 0 or more, found {value}.")
 
-Objective = Callable[[BatchTerms, Tensor, int, Weights], Tensor]
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over all n training rows, float64; e is the target less the mean constant.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    gram, moment
+        Phi'Phi (r, r) and Phi'e (r,).
+    square
+        ||e||², a scalar.
+    norm_sum, largest_norm
+        Sum and maximum of ||phi(x_i)||², scalars.
+    """
+
+    n: int
+    gram: Tensor
+    moment: Tensor
+    square: Tensor
+    norm_sum: Tensor
+    largest_norm: Tensor
+
+
+BatchObjective = Callable[[BatchTerms, Tensor, int, Weights], Tensor]
+WholeObjective = Callable[[Statistics, Tensor], Tensor]
 
 
 def gaussian_nll(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -57,9 +99,24 @@ def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
 
     mean_b[-log N(y; mu, noise_var) + (s² + residual) / (2 noise_var)] + KL / n.
     """
-    fit = gaussian_nll(y, terms.mean, terms.noise_var)
-    spread = (terms.function_variance + terms.residual) / (2 * terms.noise_var)
-    return (fit + spread).mean() + terms.kl / n
+    return _expected_nll(terms, y, terms.residual) + terms.kl / n
+
+
+def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
+    """Negative evidence lower bound under the variance correction of DBK-1 (equation 11).
+
+    As `elbo`, with max_b ||phi||² - ||phi||² in place of the residual.
+    """
+    return _expected_nll(terms, y, _correction(terms)) + terms.kl / n
+
+
+def ppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
+    """Parametric predictive objective (DBK equation 6; Jankowiak et al. 2020).
+
+    mean_b[-log N(y; mu, s² + residual + noise_var)] + (beta / n) KL.
+    """
+    variance = terms.function_variance + terms.residual + terms.noise_var
+    return gaussian_nll(y, terms.mean, variance).mean() + weights.beta / n * terms.kl
 
 
 def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
@@ -69,6 +126,51 @@ def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
     + alpha mean_b[(max_b ||phi||² - ||phi||²) / (2 noise_var)] + (beta / n) KL.
     """
     fit = gaussian_nll(y, terms.mean, terms.function_variance + terms.noise_var)
-    norm = terms.feature_norm
-    trace = (torch.max(norm) - norm).mean() / (2 * terms.noise_var)
+    trace = _correction(terms).mean() / (2 * terms.noise_var)
     return fit.mean() + weights.alpha * trace + weights.beta / n * terms.kl
+
+
+def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> Tensor:
+    """Mean squared error of the batch: mean_b[(y - mu)²]."""
+    return (y - terms.mean).square().mean()
+
+
+def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """log N(y; m0, Phi Phi' + noise_var I) from sums over the rows (DBK equation 11).
+
+    -n/2 log 2π - (n - r)/2 log noise_var - ½ log|Λ| - ||e||²/(2 noise_var)
+    + ||Λ^(-1/2) Phi'e||²/(2 noise_var), with Λ = Phi'Phi + noise_var I. A scalar, float64.
+
+    Raises
+    ------
+    NumericalError
+        Λ is not finite or does not factorise.
+    """
+    r = len(sums.moment)
+    noise = noise_var.double()
+    Lambda = sums.gram + noise * torch.eye(r, dtype=torch.float64, device=sums.gram.device)
+    C, _ = jittered_cholesky(Lambda, 0.0)
+    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
+    determinant = (sums.n - r) / 2 * noise.log() + C.diagonal().log().sum()
+    distance = (sums.square - explained.square().sum()) / (2 * noise)
+    return -sums.n / 2 * math.log(2 * math.pi) - determinant - distance
+
+
+def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """Log marginal likelihood less tr(C) / (2 noise_var) (DBK-1 equation 11).
+
+    C holds c(x_i, x_i) = max_j ||phi(x_j)||² - ||phi(x_i)||². A scalar, float64.
+    """
+    trace = sums.n * sums.largest_norm - sums.norm_sum
+    return log_marginal_likelihood(sums, noise_var) - trace / (2 * noise_var.double())
+
+
+def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
+    """mean_b of E_q[-log N(y; f, noise_var)] with `missed` variance beside s²."""
+    fit = gaussian_nll(y, terms.mean, terms.noise_var)
+    return (fit + (terms.function_variance + missed) / (2 * terms.noise_var)).mean()
+
+
+def _correction(terms: BatchTerms) -> Tensor:
+    """max_b ||phi||² - ||phi||², (b,): the correction of DBK-1 with the maximum of the batch."""
+    return torch.max(terms.feature_norm) - terms.feature_norm

@@ -1,10 +1,14 @@
 """Posteriors over the weights w of f(x) = m0 + <w, phi(x)>, with prior w ~ N(0, I)."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from geogp.models.bases import squared_norms
+from geogp.models.linalg import jittered_cholesky
 
 
 class Moments(NamedTuple):
@@ -14,7 +18,34 @@ class Moments(NamedTuple):
     variance: Tensor
 
 
-class VariationalPosterior(nn.Module):
+class WeightedRows(NamedTuple):
+    """Training rows as a posterior in closed form sees them.
+
+    Features `phi` (c, r), targets less the mean constant `residual` (c,), and the variance of
+    each row around the function `variance` (c,).
+    """
+
+    phi: Tensor
+    residual: Tensor
+    variance: Tensor
+
+
+class Posterior(nn.Module):
+    """What the model asks of a posterior; `settle` learns from the rows outside the gradient."""
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return mean and variance of <w, phi> for features (b, r)."""
+        raise NotImplementedError
+
+    def kl(self) -> Tensor:
+        """Return KL(q(w) || N(0, I)), a scalar."""
+        raise NotImplementedError
+
+    def settle(self, rows: Iterable[WeightedRows]) -> None:
+        """Take what is known of the training rows in chunks; most posteriors need none of it."""
+
+
+class VariationalPosterior(Posterior):
     """q(w) = N(m, L L') with L lower triangular, its diagonal positive (DBK appendix B).
 
     m starts at 0, log diag L at -½ log r, the rest of L at standard normals divided by r.
@@ -25,6 +56,8 @@ class VariationalPosterior(nn.Module):
         Number of weights.
     generator
         Source of the initial off-diagonal values.
+    dtype
+        Of the parameters.
     """
 
     def __init__(self, r: int, generator: torch.Generator, dtype: torch.dtype) -> None:
@@ -39,10 +72,103 @@ class VariationalPosterior(nn.Module):
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r)."""
-        return Moments(phi @ self.m, (phi @ self.cholesky()).square().sum(1))
+        return Moments(phi @ self.m, squared_norms(phi @ self.cholesky()))
 
     def kl(self) -> Tensor:
         """KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
         r = len(self.m)
         squares = self.cholesky().square().sum() + self.m.square().sum()
         return 0.5 * (squares - r) - self.log_diagonal.sum()
+
+
+class PointPosterior(Posterior):
+    """One value m for the weights: function variance 0, no KL term. It starts at 0.
+
+    Parameters
+    ----------
+    r
+        Number of weights.
+    dtype
+        Of the parameters.
+    """
+
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return <m, phi> and 0 for features (b, r)."""
+        mean = phi @ self.m
+        return Moments(mean, torch.zeros_like(mean))
+
+    def kl(self) -> Tensor:
+        """Return 0: there is no distribution to compare with the prior."""
+        return self.m.new_zeros(())
+
+
+class ClosedFormPosterior(Posterior):
+    """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
+
+    It is the prior until `settle` has seen the training rows; see `condition`. Float64.
+
+    Parameters
+    ----------
+    r
+        Number of weights.
+    """
+
+    m: Tensor
+    L: Tensor
+
+    def __init__(self, r: int) -> None:
+        super().__init__()
+        self.register_buffer("m", torch.zeros(r, dtype=torch.float64))
+        self.register_buffer("L", torch.eye(r, dtype=torch.float64))
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return mean and variance of <w, phi> for features (b, r), float64."""
+        exact = phi.double()
+        return Moments(exact @ self.m, squared_norms(exact @ self.L))
+
+    def kl(self) -> Tensor:
+        """KL(N(m, LL') || N(0, I)), a scalar, as for the variational posterior."""
+        squares = self.L.square().sum() + self.m.square().sum()
+        return 0.5 * (squares - len(self.m)) - torch.linalg.slogdet(self.L).logabsdet
+
+    def settle(self, rows: Iterable[WeightedRows]) -> None:
+        """Condition on the training rows."""
+        m, L = condition(rows, self.m)
+        self.m.copy_(m)
+        self.L.copy_(L)
+
+
+def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and factor of p(w | y) = N(m, L L') for w ~ N(0, I), by chunks.
+
+    With V the diagonal matrix of the rows' variances: P = I + Phi' V^(-1) Phi,
+    m = P^(-1) Phi' V^(-1) (y - m0), L L' = P^(-1). With V = noise_var D this is
+    noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I, DBK-1 equation 12.
+
+    Parameters
+    ----------
+    rows
+        Features, residuals and variances of the training rows in chunks.
+    like
+        A tensor of shape (r,) on the device to work on.
+
+    Returns
+    -------
+    m, L
+        Shapes (r,) and (r, r), float64; L is upper triangular.
+    """
+    r = len(like)
+    P = torch.eye(r, dtype=torch.float64, device=like.device)
+    b = torch.zeros(r, dtype=torch.float64, device=like.device)
+    for phi, residual, variance in rows:
+        weighted = phi.double() / variance.double()[:, None]
+        P += weighted.T @ phi.double()
+        b += weighted.T @ residual.double()
+    C, _ = jittered_cholesky(P, 0.0)
+    identity = torch.eye(r, dtype=torch.float64, device=like.device)
+    L = torch.linalg.solve_triangular(C, identity, upper=False).T
+    return L @ (L.T @ b), L

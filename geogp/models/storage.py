@@ -1,10 +1,12 @@
 """Tensors and their description in one safetensors file; nothing is ever unpickled."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import safetensors
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from geogp.files import write_bytes
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP
 
-FORMAT = "geogp-model-1"
+FORMAT = "geogp-model-2"
 """Version of the layout; a file of another one is refused."""
 
 
@@ -26,7 +28,9 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, A
         The file cannot be written.
     """
     on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_bytes(path, save(on_cpu, {"description": json.dumps(described)}))
+    text = json.dumps(described)
+    metadata = {"description": text, "sha256": _digest(on_cpu, text)}
+    write_bytes(path, save(on_cpu, metadata))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -35,16 +39,30 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises
     ------
     DataError
-        The file is absent, cut short, or holds no description.
+        The file is absent, cut short, holds no description, or was changed after it was written.
     """
     try:
         with safetensors.safe_open(path, "pt") as opened:
-            described = dict(json.loads((opened.metadata() or {})["description"]))
-            return {name: opened.get_tensor(name) for name in opened.keys()}, described  # noqa: SIM118
+            metadata = opened.metadata() or {}
+            described = dict(json.loads(metadata["description"]))
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"{path} is not a whole file of tensors written by geogp ({error})."
         ) from error
+    if metadata.get("sha256") != _digest(tensors, metadata["description"]):
+        raise DataError(f"{path} was changed after geogp wrote it; use an unchanged copy.")
+    return tensors, described
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    """Return the hash of a file's content, whatever the order of its tensors."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def save_model(model: LowRankGP, path: Path, context: dict[str, Any] | None = None) -> None:
@@ -70,8 +88,8 @@ def load_model(path: Path) -> tuple[LowRankGP, dict[str, Any]]:
     Raises
     ------
     DataError
-        The file is damaged, of another version, of an unknown model, or its tensors are not
-        those of its model.
+        The file is damaged or edited, of another version, of an unknown model, or its tensors
+        are not those of its model or not finite.
     """
     tensors, described = read_tensors(path)
     if described.get("format") != FORMAT or described.get("model") not in CATALOGUE:
@@ -82,6 +100,10 @@ def load_model(path: Path) -> tuple[LowRankGP, dict[str, Any]]:
     try:
         model = build(described["model"], Architecture(**described["architecture"]), None)
         model.load_state_dict(tensors)
-        return model, described["context"]
+        context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"the tensors in {path} do not fit its model: {error}.") from error
+    for name, value in tensors.items():
+        if not bool(torch.isfinite(value).all()):
+            raise DataError(f"the tensor {name} in {path} is not finite.")
+    return model, context

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import DataError, NumericalError
+from geogp.models.arrays import as_floats
 from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
@@ -37,6 +38,11 @@ class FitSettings:
         Of AdamW, at the start.
     decay
         ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
+    head_rate
+        Learning rate of posterior, kernel and noise parameters, as a multiple of that of the
+        network: several of them are logarithms, which must travel far.
+    clip
+        Largest norm of a step's gradient; None leaves it alone.
     weight_decay
         On the network's parameters only.
     weights
@@ -51,6 +57,8 @@ class FitSettings:
     batch: int = 1024
     learning_rate: float = 1e-3
     decay: Literal["cosine", "constant"] = "cosine"
+    head_rate: float = 1.0
+    clip: float | None = None
     weight_decay: float = 1e-2
     weights: Weights = field(default_factory=Weights)
     patience: int | None = None
@@ -59,25 +67,25 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class Data:
-    """Inputs of shape (n, d) and targets of shape (n,), float64.
+    """Inputs of shape (n, d) and targets of shape (n,); real numbers, kept as float64.
 
     Raises
     ------
     DataError
-        Shapes do not agree, there are no rows, or a value is not finite.
+        Shapes do not agree, there are no rows, or a value is not a finite real number.
     """
 
     x: Floats
     y: Floats
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_floats(self.x, "inputs"))
+        object.__setattr__(self, "y", as_floats(self.y, "targets"))
         if self.x.ndim != 2 or self.y.shape != (len(self.x),) or not len(self.y):
             raise DataError(
                 "expected inputs (n, d) and targets (n,) with n >= 1, "
                 f"found {self.x.shape} and {self.y.shape}."
             )
-        if not (np.isfinite(self.x).all() and np.isfinite(self.y).all()):
-            raise DataError("expected finite inputs and targets, found NaN or infinite values.")
 
 
 @dataclass
@@ -135,11 +143,16 @@ def fit(
 
     Raises
     ------
+    RequestError
+        The model's tensors differ in device or dtype.
     DataError
-        A constant target, or a checkpoint that belongs to another fit.
+        Fewer than 2 rows, a constant target, or a checkpoint that belongs to another fit.
     NumericalError
         The loss or the validation score stops being finite.
     """
+    model.check()
+    if len(train.y) < 2:
+        raise DataError("expected at least 2 training rows, found 1.")
     if train.y.min() == train.y.max():
         raise DataError(
             f"the target has the same value in all {len(train.y)} training rows; "
@@ -174,11 +187,9 @@ class _Run:
         checkpoint: Path | None,
     ) -> None:
         self.model, self.settings, self.path = model, settings, checkpoint
-        self.objective = find_spec(model.name).objective
-        dtype = model.architecture.torch_dtype
-        self.x = torch.from_numpy(train.x).to(model.device, dtype)
-        standardised = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
-        self.y = standardised.to(dtype)
+        self.step = find_spec(model.name).step
+        self.x, self.y = self._on_device(train)
+        self.x_validation, self.y_validation = self._on_device(validation)
         self.train, self.validation = train, validation
         self.optimiser = _optimiser(model, settings)
         self.identity = self._identify()
@@ -193,11 +204,11 @@ class _Run:
         settings, state = self.settings, self.state
         started = monotonic()
         order = np.random.default_rng([settings.seed, state.epoch]).permutation(len(self.y))
-        batches = torch.from_numpy(order).to(self.x.device).split(settings.batch)
+        batches = torch.from_numpy(order).to(self.x.device).split(self.step.rows(settings.batch, len(order)))
         total = torch.zeros((), dtype=torch.float64, device=self.x.device)
         for step, rows in enumerate(batches):
             self._set_rate((state.epoch + step / len(batches)) / settings.epochs)
-            total += self._step(rows) * len(rows)
+            total += self._update(rows) * len(rows)
         score = self._validate()
         loss = float(total) / len(self.y)
         if not (math.isfinite(loss) and math.isfinite(score)):
@@ -278,33 +289,44 @@ class _Run:
         whole = self.optimiser.state_dict()
         self.optimiser.load_state_dict({**whole, "state": state})
 
-    def _step(self, rows: Tensor) -> Tensor:
+    def _on_device(self, data: Data) -> tuple[Tensor, Tensor]:
+        """Return scaled inputs and standardised targets where the model is."""
+        model = self.model
+        standardised = (torch.from_numpy(data.y).to(model.device) - model.y_mean) / model.y_sd
+        return model.scaled(data.x), standardised.to(model.architecture.torch_dtype)
+
+    def _update(self, rows: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
-        terms = self.model.terms(self.x[rows])
-        loss = self.objective(terms, self.y[rows], len(self.y), self.settings.weights)
-        loss.backward()
+        loss = self.step.backward(
+            self.model, self.x[rows], self.y[rows], len(self.y), self.settings.weights
+        )
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimiser.step()
-        return loss.detach().double()
+        return loss
 
     def _validate(self) -> float:
-        prediction = self.model.predict(self.validation.x)
+        self.model.settle(self.x, self.y, self.x_validation, self.y_validation)
+        prediction = self.model.predict_scaled(self.x_validation)
         return float(prediction.log_score(self.validation.y).mean())
 
     def _set_rate(self, share: float) -> None:
         settings = self.settings
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
-            group["lr"] = settings.learning_rate * factor
+            group["lr"] = settings.learning_rate * factor * group["rate"]
 
 
 def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:
     network = [p for name, p in model.named_parameters() if ".backbone." in f".{name}"]
     others = [p for name, p in model.named_parameters() if ".backbone." not in f".{name}"]
     groups = [
-        {"params": others, "weight_decay": 0.0},
-        {"params": network, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0, "rate": settings.head_rate},
+        {"params": network, "weight_decay": settings.weight_decay, "rate": 1.0},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.learning_rate)
+    # Fused: one pass over each parameter instead of a dozen small operations.
+    filled = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -9,7 +9,8 @@ from sklearn.cluster import KMeans
 from torch.func import functional_call
 
 from geogp.errors import NumericalError
-from geogp.models.bases import Backbone, InducingBasis, place_anchors
+from geogp.models.bases import Backbone, InducingBasis
+from geogp.models.placement import place_anchors
 
 HYPER = {"lengthscale": np.array([0.4, 1.3]), "variance": 1.7, "jitter": 1e-5}
 PLACEMENTS = ["kmeans", "farthest", "uniform"]

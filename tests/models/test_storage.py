@@ -86,9 +86,9 @@ def test_tensors_without_a_description(tmp_path, metadata):
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        ({"format": "geogp-model-2"}, "expected a model of format geogp-model-1 .* found format"),
+        ({"format": "geogp-model-2"}, "expected a model of format geogp-model-2 .* found format"),
         ({"format": None}, "expected a model of format"),
-        ({"model": "gpt"}, "found format 'geogp-model-1', model 'gpt'"),
+        ({"model": "gpt"}, "found format 'geogp-model-2', model 'gpt'"),
         ({"architecture": {"d": 2}}, "do not fit its model"),
         ({"architecture": {"d": 2, "wide": 3}}, "do not fit its model: .*wide"),
         ({"architecture": None}, "do not fit its model"),

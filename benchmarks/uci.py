@@ -1,0 +1,259 @@
+"""The regression protocol of Zhu, Yuchi and Xie (DBK, section 4.2) on any table of numbers.
+
+    python benchmarks/uci.py --data pol.parquet --model dbk-rbf --seeds 3 --json
+
+Rows are split 8:1:1 and the model is initialised by the seed; inputs are scaled to [-1, 1] and
+targets standardised by the training rows; figures are on the standardised scale. Each fit is
+kept in its own file under --out, and the same command again continues where it stopped.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from peers import PEERS, fit_peer, predict_peer
+
+from geogp.errors import GeogpError, RequestError
+from geogp.files import write_text
+from geogp.models.catalogue import CATALOGUE, build, find_spec
+from geogp.models.lowrank import Architecture
+from geogp.models.objectives import Weights
+from geogp.models.prediction import Prediction
+from geogp.models.training import Data, FitSettings, fit
+from geogp.models.tuning import TUNING_EPOCHS, choose_weights
+
+SCORES = ("mae", "rmse", "nll", "crps")
+
+class Table:
+    """Columns x0, x1, ... and y of a parquet, CSV or npz file."""
+
+    def __init__(self, path: Path) -> None:
+        frame = _read(path)
+        names = sorted((c for c in frame if c[1:].isdigit() and c[0] == "x"), key=lambda c: int(c[1:]))
+        if not names or "y" not in frame:
+            raise RequestError(f"expected columns x0, x1, ... and y in {path}, found {list(frame)}.")
+        self.name = path.stem
+        self.columns = tuple(names)
+        self.x = np.column_stack([np.asarray(frame[name], np.float64) for name in names])
+        self.y = np.asarray(frame["y"], np.float64)
+        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def split(self, seed: int) -> dict[str, Data]:
+        """Return train, validation and test rows, targets standardised by the training rows."""
+        order = np.random.default_rng(seed).permutation(len(self.y))
+        first, second = int(0.8 * len(order)), int(0.9 * len(order))
+        train = order[:first]
+        centre, spread = self.y[train].mean(), self.y[train].std()
+        if not spread:
+            raise RequestError(f"the target of {self.name} has one value in all training rows.")
+        parts = {"train": train, "validation": order[first:second], "test": order[second:]}
+        return {k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise RequestError(f"expected a parquet, CSV or npz file, found none at {path}.")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as held:
+            return dict(held)
+    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    return {str(name): frame[name] for name in frame}
+
+
+class Benchmark:
+    """One model on one table."""
+
+    def __init__(self, table: Table, options: argparse.Namespace) -> None:
+        self.table, self.options = table, options
+        self.settings = {
+            "model": options.model,
+            "h": options.h,
+            "r": options.r,
+            "batch": options.batch,
+            "epochs": options.epochs,
+            "learning_rate": options.learning_rate,
+            "head_rate": options.head_rate,
+            "clip": options.clip,
+            "decay": options.decay,
+            "placement": options.placement,
+            "weights": options.weights,
+            "device": options.device,
+            "threads": torch.get_num_threads(),
+            "table": table.sha256,
+        }
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+        self.folder = options.out / table.name / f"{options.model}-{digest[:10]}"
+
+    def run(self) -> dict[str, Any]:
+        """Return the figures of all seeds, fitting those not yet there."""
+        weights = self.weights()
+        per_seed = []
+        for seed in range(self.options.seeds):
+            path = self.folder / f"seed-{seed}.json"
+            if not path.exists():
+                found = self.measure(seed, weights)
+                write_text(path, json.dumps(found, indent=1) + "\n")
+                (self.folder / f"seed-{seed}.safetensors").unlink(missing_ok=True)
+            per_seed.append(json.loads(path.read_text()))
+            _say(f"{self.table.name} {self.options.model} {per_seed[-1]}")
+        means = {k: float(np.mean([s[k] for s in per_seed])) for k in (*SCORES, "seconds")}
+        return {
+            "table": self.table.name,
+            "model": self.options.model,
+            **means,
+            "per_seed": per_seed,
+            "weights": asdict(weights),
+            "settings": self.settings,
+        }
+
+    def weights(self) -> Weights:
+        """Return alpha and beta: as given, or chosen once on the rows of seed 0."""
+        given = self.options.weights
+        if given != "auto" or self.options.model in PEERS:
+            return Weights() if given == "auto" else Weights(*(float(v) for v in given.split(",")))
+        if not find_spec(self.options.model).step.uses:
+            return Weights()
+        path = self.folder / "weights.json"
+        if not path.exists():
+            parts = self.table.split(0)
+            trials = choose_weights(
+                lambda: self.make(parts["train"], 0),
+                parts["train"],
+                parts["validation"],
+                self.fit_settings(0, Weights(), TUNING_EPOCHS),
+                folder=self.folder,
+                tell=lambda trial: _say(f"{self.table.name} {self.options.model} {trial}"),
+            )
+            write_text(path, json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
+            for old in self.folder.glob("*.safetensors"):
+                old.unlink()
+        return Weights(**json.loads(path.read_text())[0]["weights"])
+
+    def measure(self, seed: int, weights: Weights) -> dict[str, Any]:
+        """Fit on one seed's rows and score the test rows."""
+        parts = self.table.split(seed)
+        test = parts["test"]
+        prediction, seconds, best = self.fitted(parts, seed, weights)
+        error = test.y - prediction.mean
+        return {
+            "seed": seed,
+            "mae": float(np.abs(error).mean()),
+            "rmse": float(np.sqrt((error**2).mean())),
+            "nll": float(prediction.log_score(test.y).mean()),
+            "crps": float(prediction.crps(test.y).mean()),
+            "coverage_95": float(np.mean(np.abs(error) <= 1.959963985 * prediction.sd)),
+            "seconds": seconds,
+            "best_epoch": best,
+        }
+
+    def fitted(
+        self, parts: dict[str, Data], seed: int, weights: Weights
+    ) -> tuple[Prediction, float, int | None]:
+        """Return the test prediction, the seconds of the fit and the epoch kept."""
+        settings = self.fit_settings(seed, weights, self.options.epochs)
+        train, validation, test = parts["train"], parts["validation"], parts["test"]
+        if self.options.model in PEERS:
+            low, high = train.x.min(0), train.x.max(0)
+            used = high > low
+
+            def scaled(data: Data) -> Data:
+                return Data(2 * (data.x - low)[:, used] / (high - low)[used] - 1, data.y)
+
+            start = monotonic()
+            model, likelihood = fit_peer(
+                self.options.model,
+                scaled(train),
+                scaled(validation),
+                settings,
+                r=self.options.r,
+                device=self.options.device,
+            )
+            seconds = monotonic() - start
+            return predict_peer(model, likelihood, scaled(test).x), seconds, None
+        path = self.folder / f"seed-{seed}.safetensors"
+        own = self.make(train, seed)
+        state = fit(own, train, validation, settings, checkpoint=path)
+        return own.predict(test.x), state.seconds, state.best_epoch
+
+    def make(self, train: Data, seed: int) -> Any:  # noqa: ANN401
+        """Return the untrained model."""
+        options = self.options
+        columns = self.table.columns
+        sizes = Architecture(len(columns), h=options.h, r=options.r, columns=columns)
+        made = build(
+            options.model,
+            sizes,
+            train.x,
+            placement=options.placement,
+            scaling="minmax",
+            seed=seed,
+        )
+        return made.to(options.device)
+
+    def fit_settings(self, seed: int, weights: Weights, epochs: int) -> FitSettings:
+        """Return how to train."""
+        options = self.options
+        return FitSettings(
+            epochs=epochs,
+            batch=options.batch,
+            learning_rate=options.learning_rate,
+            head_rate=options.head_rate,
+            clip=options.clip or None,
+            decay=options.decay,
+            weights=weights,
+            seed=seed,
+        )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
+    parser.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "uci")
+    parser.add_argument("--epochs", type=int, default=400)
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--h", type=int, default=64)
+    parser.add_argument("--r", type=int, default=128)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--head-rate", type=float, default=10.0)
+    parser.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
+    parser.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
+    parser.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
+    parser.add_argument("--weights", default="auto", help="auto, or ALPHA,BETA")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run the benchmark and print its figures."""
+    options = parse()
+    torch.set_flush_denormal(True)  # noqa: FBT003
+    try:
+        found = Benchmark(Table(options.data), options).run()
+    except GeogpError as error:
+        _say(f"error: {error}")
+        return 2
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print(" ".join(f"{k} {found[k]:.4f}" for k in (*SCORES, "seconds")))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""What is added to the prior variance at single points beyond ||phi(x)||².
+
+Each law returns a variance of shape (b,) that belongs to the function at a point and is shared
+with no other point.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from geogp.models.bases import Features
+
+
+class Diagonal(nn.Module):
+    """What the model asks of a law; this one adds nothing (DBK: no term at prediction)."""
+
+    def forward(self, features: Features) -> Tensor:
+        """Return the added variance, (b,)."""
+        return torch.zeros_like(features.norm)
+
+    def settle(self, features: Iterable[Features]) -> None:
+        """Take the features of the training rows in chunks; most laws need none of them."""
+
+
+class NystromDiagonal(Diagonal):
+    """k~(x, x) - ||phi(x)||²: the prior variance that inducing points miss (DBK equation 4)."""
+
+    def forward(self, features: Features) -> Tensor:
+        """Return the residual, (b,)."""
+        return features.residual
+
+
+class VarianceCorrection(Diagonal):
+    """c(x, x) = max over training inputs and x of k(x', x') - k(x, x) (DBK-1, section 3.3).
+
+    It makes the prior variance the same everywhere.
+    """
+
+    largest: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("largest", torch.zeros((), dtype=torch.float64))
+
+    def forward(self, features: Features) -> Tensor:
+        """Return c(x, x), (b,), at least 0."""
+        norm = features.norm.double()
+        return torch.maximum(self.largest, norm) - norm
+
+    def settle(self, features: Iterable[Features]) -> None:
+        """Find the largest prior variance among the training inputs."""
+        peaks = [part.norm.max().double() for part in features]
+        self.largest.copy_(torch.stack(peaks).max())

@@ -1,0 +1,130 @@
+"""What the low rank says of many points together: covariance, sample paths, effective rank."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.catalogue import find_spec
+from geogp.models.lowrank import Floats, LowRankGP
+from geogp.models.posteriors import condition
+from geogp.models.training import Data
+
+
+@dataclass(frozen=True)
+class JointPosterior:
+    """p(w | y) = N(m, L L') under a fitted basis and its noise law, and so of f everywhere.
+
+    f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. What a
+    catalogue row adds to the variance at single points is no part of it.
+
+    Attributes
+    ----------
+    model
+        The fitted model.
+    m, L
+        Mean (r,) and factor (r, r) of the weights for the standardised target, float64.
+    """
+
+    model: LowRankGP
+    m: Tensor
+    L: Tensor
+
+    def mean(self, x: Floats) -> Floats:
+        """Return E[f(x)] in the target's unit, shape (n,)."""
+        parts = [phi @ self.m for phi in self.model.feature_chunks(x)]
+        return self._centre() + torch.cat(parts).cpu().numpy()
+
+    def variance(self, x: Floats) -> Floats:
+        """Return the variance of f(x) in the target's squared unit, shape (n,)."""
+        return torch.cat([part.square().sum(1) for part in self._whitened(x)]).cpu().numpy()
+
+    def covariance(self, x: Floats, x2: Floats) -> Floats:
+        """Return Cov(f(x), f(x2)) = phi(x)' L L' phi(x2), shape (n, n2).
+
+        In the target's squared unit. n times n2 values are returned.
+        """
+        second = torch.cat(list(self._whitened(x2)))
+        return torch.cat([part @ second.T for part in self._whitened(x)]).cpu().numpy()
+
+    def sample_paths(self, x: Floats, paths: int, *, seed: int = 0) -> Floats:
+        """Draw functions f and return them at all points, shape (paths, n), in the target's unit.
+
+        One draw of the r weights gives a whole function: calls with the same seed and number of
+        paths return the same functions at any points.
+
+        Raises
+        ------
+        RequestError
+            Fewer than one path.
+        """
+        if paths < 1:
+            raise RequestError(f"expected 1 sample path or more, found {paths}.")
+        generator = torch.Generator().manual_seed(seed)
+        white = torch.randn(len(self.m), paths, generator=generator, dtype=torch.float64)
+        w = self.m[:, None] + self.L @ white.to(self.m.device)
+        drawn = torch.cat([phi @ w for phi in self.model.feature_chunks(x)])
+        return self._centre() + drawn.T.cpu().numpy()
+
+    def _whitened(self, x: Floats) -> Iterator[Tensor]:
+        return (phi @ self.L for phi in self.model.feature_chunks(x))
+
+    def _centre(self) -> float:
+        model = self.model
+        return float(model.y_mean + model.y_sd * model.mean_constant.detach().double())
+
+
+def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
+    """Condition the weights on the training rows, given the fitted basis and noise law.
+
+    L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
+    noise_var and what the diagonal adds; for PPGP and dPPGP, whose s² = ||L' phi||² has learned
+    noise that varies with the input, s² too. The L of those objectives is no posterior
+    covariance and is not used for anything joint.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    train
+        The rows it was fitted to.
+
+    Raises
+    ------
+    DataError
+        The rows have another dimension than the model.
+    """
+    y = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
+    step = find_spec(model.name).step
+    with torch.no_grad():
+        rows = model.weighted_rows(
+            model.scaled(train.x),
+            y.to(model.architecture.torch_dtype),
+            spread_is_noise=step.spread_is_noise,
+        )
+        like = torch.zeros(int(model.basis.rank), device=model.device)
+        m, L = condition(rows, like)
+    return JointPosterior(model, m, L)
+
+
+def effective_rank(model: LowRankGP, x: Floats) -> float:
+    """Return exp(entropy of the normalised eigenvalues of Phi'Phi), from 1 to r.
+
+    Roy and Vetterli (2007), with the eigenvalues that sum to 1; 1 is a kernel of one function.
+
+    Parameters
+    ----------
+    model
+        The model.
+    x
+        Inputs (n, d) over which the features are taken.
+    """
+    gram = torch.zeros((), dtype=torch.float64)
+    for phi in model.feature_chunks(x):
+        gram = (phi.T @ phi).cpu() + gram
+    share = torch.linalg.eigvalsh(gram).clamp(min=0)
+    share = (share / share.sum()).numpy()
+    return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))

@@ -1,0 +1,143 @@
+"""How an objective is evaluated and its gradient taken: by batches, or over all rows at once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from geogp.models.objectives import BatchObjective, Statistics, Weights, WholeObjective
+
+if TYPE_CHECKING:
+    from geogp.models.lowrank import LowRankGP
+
+CHUNK = 8192
+"""Rows whose features are held at once: memory is CHUNK times r, whatever the rows."""
+
+
+class Step(Protocol):
+    """One step of training.
+
+    Attributes
+    ----------
+    uses
+        Names of the weights of `Weights` that matter to the objective.
+    spread_is_noise
+        Whether the objective scores s² + noise_var, so that s² also carries noise that varies
+        with the input (methods of the PPGP family).
+    """
+
+    @property
+    def uses(self) -> tuple[str, ...]: ...
+
+    @property
+    def spread_is_noise(self) -> bool: ...
+
+    def rows(self, batch: int, n: int) -> int:
+        """Return the rows of one step, of n."""
+
+    def backward(
+        self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
+    ) -> Tensor:
+        """Add the gradient of the loss per datum to the parameters; return the loss."""
+
+
+@dataclass(frozen=True)
+class PerBatch:
+    """An objective of a batch; see `Step`."""
+
+    objective: BatchObjective
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
+
+    def rows(self, batch: int, n: int) -> int:
+        """Return the batch size asked for."""
+        return min(batch, n)
+
+    def backward(
+        self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
+    ) -> Tensor:
+        """Differentiate the objective of the batch."""
+        loss = self.objective(model.terms(x), y, n, weights)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach().double()
+
+
+@dataclass(frozen=True)
+class WholeData:
+    """The negative of a log likelihood of all rows, per datum; see `Step`.
+
+    The sums over the rows are taken in chunks. Their gradient is known once they are, and a
+    second pass carries it into the features of each chunk: memory does not grow with n.
+    """
+
+    objective: WholeObjective
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
+
+    def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
+        """Return all rows: the likelihood does not split into batches."""
+        return n
+
+    def backward(
+        self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
+    ) -> Tensor:  # noqa: ARG002
+        """Differentiate the objective of all rows."""
+        total, peak = _total(model, x, y)
+        leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
+        loss = -self.objective(Statistics(total.n, **leaves), model.noise()) / n
+        loss.backward()  # type: ignore[no-untyped-call]
+        for index, (xs, ys) in enumerate(_chunks(x, y)):
+            pairs = [
+                (value, leaves[name].grad)
+                for name, value in _tensors(statistics(model, xs, ys)).items()
+                if name != "largest_norm" or index == peak
+            ]
+            used = [(value, gradient) for value, gradient in pairs if gradient is not None]
+            torch.autograd.backward([v for v, _ in used], [g for _, g in used])
+        return loss.detach().double()
+
+
+def statistics(model: "LowRankGP", x: Tensor, y: Tensor) -> Statistics:
+    """Return the sums of one chunk, on the scale of the standardised target."""
+    features = model.basis(x)
+    phi = features.phi.double()
+    residual = y.double() - model.mean_constant.double()
+    norm = features.norm.double()
+    return Statistics(
+        len(y), phi.T @ phi, phi.T @ residual, residual.square().sum(), norm.sum(), norm.max()
+    )
+
+
+def _total(model: "LowRankGP", x: Tensor, y: Tensor) -> tuple[Statistics, int]:
+    """Return the sums over all rows, and the first chunk with the largest norm."""
+    total: Statistics | None = None
+    peak = 0
+    with torch.no_grad():
+        for index, (xs, ys) in enumerate(_chunks(x, y)):
+            part = statistics(model, xs, ys)
+            if total is not None and part.largest_norm > total.largest_norm:
+                peak = index
+            total = part if total is None else _add(total, part)
+    assert total is not None, "there is at least one row"
+    return total, peak
+
+
+def _add(a: Statistics, b: Statistics) -> Statistics:
+    return Statistics(
+        a.n + b.n,
+        a.gram + b.gram,
+        a.moment + b.moment,
+        a.square + b.square,
+        a.norm_sum + b.norm_sum,
+        torch.maximum(a.largest_norm, b.largest_norm),
+    )
+
+
+def _tensors(sums: Statistics) -> dict[str, Tensor]:
+    return {f.name: getattr(sums, f.name) for f in fields(sums) if f.name != "n"}
+
+
+def _chunks(x: Tensor, y: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
+    return zip(x.split(CHUNK), y.split(CHUNK), strict=True)
