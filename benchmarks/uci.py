@@ -32,14 +32,19 @@ from geogp.models.tuning import TUNING_EPOCHS, choose_weights
 
 SCORES = ("mae", "rmse", "nll", "crps")
 
+
 class Table:
     """Columns x0, x1, ... and y of a parquet, CSV or npz file."""
 
     def __init__(self, path: Path) -> None:
         frame = _read(path)
-        names = sorted((c for c in frame if c[1:].isdigit() and c[0] == "x"), key=lambda c: int(c[1:]))
+        names = sorted(
+            (c for c in frame if c[1:].isdigit() and c[0] == "x"), key=lambda c: int(c[1:])
+        )
         if not names or "y" not in frame:
-            raise RequestError(f"expected columns x0, x1, ... and y in {path}, found {list(frame)}.")
+            raise RequestError(
+                f"expected columns x0, x1, ... and y in {path}, found {list(frame)}."
+            )
         self.name = path.stem
         self.columns = tuple(names)
         self.x = np.column_stack([np.asarray(frame[name], np.float64) for name in names])
@@ -55,7 +60,9 @@ class Table:
         if not spread:
             raise RequestError(f"the target of {self.name} has one value in all training rows.")
         parts = {"train": train, "validation": order[first:second], "test": order[second:]}
-        return {k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()}
+        return {
+            k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()
+        }
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -82,11 +89,11 @@ class Benchmark:
             "learning_rate": options.learning_rate,
             "head_rate": options.head_rate,
             "clip": options.clip,
+            "average": options.average,
             "decay": options.decay,
             "placement": options.placement,
             "weights": options.weights,
             "device": options.device,
-            "threads": torch.get_num_threads(),
             "table": table.sha256,
         }
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
@@ -152,6 +159,7 @@ class Benchmark:
             "coverage_95": float(np.mean(np.abs(error) <= 1.959963985 * prediction.sd)),
             "seconds": seconds,
             "best_epoch": best,
+            "threads": torch.get_num_threads(),
         }
 
     def fitted(
@@ -183,7 +191,7 @@ class Benchmark:
         state = fit(own, train, validation, settings, checkpoint=path)
         return own.predict(test.x), state.seconds, state.best_epoch
 
-    def make(self, train: Data, seed: int) -> Any:  # noqa: ANN401
+    def make(self, train: Data, seed: int) -> Any:
         """Return the untrained model."""
         options = self.options
         columns = self.table.columns
@@ -207,6 +215,7 @@ class Benchmark:
             learning_rate=options.learning_rate,
             head_rate=options.head_rate,
             clip=options.clip or None,
+            average=options.average,
             decay=options.decay,
             weights=weights,
             seed=seed,
@@ -232,6 +241,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--head-rate", type=float, default=10.0)
     parser.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
+    parser.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
     parser.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
     parser.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
     parser.add_argument("--weights", default="auto", help="auto, or ALPHA,BETA")
@@ -242,7 +252,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run the benchmark and print its figures."""
     options = parse()
-    torch.set_flush_denormal(True)  # noqa: FBT003
+    torch.set_flush_denormal(True)
     try:
         found = Benchmark(Table(options.data), options).run()
     except GeogpError as error:

@@ -191,6 +191,7 @@ def identity_of(job: Job) -> dict[str, Any]:
     settings = {
         **preset,
         "epochs": job.epochs,
+        "tune_weights": request.tune_weights,
         "batch": job.batch,
         "learning_rate": job.preset.learning_rate_for(job.batch),
         "splits": list(request.splits),

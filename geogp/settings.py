@@ -9,9 +9,9 @@ from typing import Literal
 from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
-from geogp.models.placement import Placement
 from geogp.models.catalogue import find_spec
 from geogp.models.objectives import Weights
+from geogp.models.placement import Placement
 
 SPLIT_CHOICES = {"random": ("random",), "blocks": ("blocks",), "both": ("random", "blocks")}
 """Splits that each value of ``--split`` runs."""
@@ -33,7 +33,7 @@ class Preset:
     ----------
     h, r
         Width of the network and rank.
-    epochs, batch, learning_rate, decay
+    epochs, batch, learning_rate, decay, head_rate, clip, average
         The schedule; see `geogp.models.training.FitSettings`.
     least_steps
         Steps that an epoch has at least: few rows take a smaller batch.
@@ -59,6 +59,9 @@ class Preset:
     weights: Weights
     split: str
     refit: bool
+    head_rate: float = 1.0
+    clip: float | None = None
+    average: float = 0.0
 
     def batch_for(self, n: int) -> int:
         """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
@@ -137,6 +140,8 @@ class MapRequest:
         ``place``, ``place-quarter`` or ``auto``.
     epochs
         Overrides the preset's.
+    tune_weights
+        Choose alpha and beta by validation log score, once, instead of taking the preset's.
     device
         ``auto``, ``cpu`` or ``cuda``.
     seed
@@ -167,6 +172,7 @@ class MapRequest:
     split: str | None = None
     inputs: str = "auto"
     epochs: int | None = None
+    tune_weights: bool = False
     device: str = "auto"
     seed: int = 0
     zoom: int = ZOOM

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from geogp.calibration.baseline import quarter_baseline
@@ -15,29 +14,20 @@ from geogp.calibration.report import build_report, report_html, report_json, rep
 from geogp.calibration.splits import block_split, random_split
 from geogp.drawing import make_drawing
 from geogp.files import write_bytes, write_text
+from geogp.fitting import Fitted, fit_model, weights_of
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import format_quadkeys
 from geogp.geodata.quarters import quarter_label
 from geogp.job import Job, flat_settings, identity_of, prepare, timed
-from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.storage import save_model
-from geogp.models.training import Data, FitSettings, FitState, fit
 from geogp.runs import MODEL_FILE, PREDICTIONS_FILE, read_run
 from geogp.settings import MapRequest
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
 Parts = NDArray[np.str_]
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted model and how its fit went."""
-
-    model: LowRankGP
-    state: FitState
 
 
 @dataclass(frozen=True)
@@ -91,8 +81,10 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
             return RunResult(job.folder.path, held, already_there=True)
     splits = {name: _split(name, job.observations, request.seed) for name in request.splits}
     job.folder.begin(identity)
-    outcomes = {name: _run_split(job, name, parts) for name, parts in splits.items()}
-    final = _map_model(job, outcomes)
+    first = next(iter(splits.values()))
+    weights, chosen = weights_of(job, first == "train", first == "validation")
+    outcomes = {name: _run_split(job, name, parts, weights) for name, parts in splits.items()}
+    final = _map_model(job, outcomes, weights)
     with timed(job.seconds, "predict"):
         job.watcher.stage("predicting the map")
         drawing = make_drawing(
@@ -110,6 +102,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         **identity,
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
+        "weights": chosen,
         "n": {name: outcome.n for name, outcome in outcomes.items()},
         "seconds": job.seconds,
         "warnings": job.warnings,
@@ -176,10 +169,10 @@ class _Outcome:
     table: pd.DataFrame
 
 
-def _run_split(job: Job, name: str, parts: Parts) -> _Outcome:
+def _run_split(job: Job, name: str, parts: Parts, weights: Weights) -> _Outcome:
     """Fit on a split's training rows, and score its test rows beside the baseline."""
     observations, test, train = job.observations, parts == "test", parts == "train"
-    fitted = _fit(job, name, train, parts == "validation")
+    fitted = fit_model(job, name, train, parts == "validation", weights)
     with timed(job.seconds, "predict"):
         prediction = fitted.model.predict(job.inputs(test))
     y, stratum = observations.y[test], observations.stratum[test]
@@ -208,7 +201,7 @@ def _run_split(job: Job, name: str, parts: Parts) -> _Outcome:
     )
 
 
-def _map_model(job: Job, outcomes: dict[str, _Outcome]) -> Fitted:
+def _map_model(job: Job, outcomes: dict[str, _Outcome], weights: Weights) -> Fitted:
     """Return the model that draws the map: the random split's, or one more fit."""
     if "random" in outcomes and not job.preset.refit:
         return outcomes["random"].fitted
@@ -218,40 +211,7 @@ def _map_model(job: Job, outcomes: dict[str, _Outcome]) -> Fitted:
         else _split("random", job.observations, job.request.seed)
     )
     validation = parts == "validation"
-    return _fit(job, "map", ~validation, validation)
-
-
-def _fit(job: Job, name: str, train: NDArray[np.bool_], validation: NDArray[np.bool_]) -> Fitted:
-    """Fit the requested model, continuing from its checkpoint where there is one."""
-    preset, request = job.preset, job.request
-    job.watcher.stage(f"fitting {request.model} ({name})")
-    sizes = Architecture(d=job.scale.d, h=preset.h, r=preset.r)
-    rows = Data(job.inputs(train), job.observations.y[train])
-    held = Data(job.inputs(validation), job.observations.y[validation])
-    model = build(
-        request.model,
-        sizes,
-        torch.from_numpy(rows.x),
-        placement=preset.placement,
-        seed=request.seed,
-    ).to(job.device)
-    settings = FitSettings(
-        epochs=job.epochs,
-        batch=job.batch,
-        learning_rate=preset.learning_rate_for(job.batch),
-        decay=preset.decay,
-        weights=preset.weights,
-        seed=request.seed,
-    )
-
-    def progress(state: FitState, epochs: int) -> None:
-        note = f"validation log score {state.validation_nll[-1]:.4f}"
-        job.watcher.progress(f"fit ({name})", state.epoch, epochs, note)
-
-    checkpoint = job.folder.unfinished / f"{name}.safetensors"
-    state = fit(model, rows, held, settings, checkpoint=checkpoint, progress=progress)
-    job.seconds["fit"] += state.seconds
-    return Fitted(model, state)
+    return fit_model(job, "map", ~validation, validation, weights)
 
 
 def _scores(

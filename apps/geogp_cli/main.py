@@ -51,6 +51,10 @@ def map_command(
     ] = None,
     inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
+    tune_weights: Annotated[
+        bool,
+        typer.Option("--tune-weights", help="Choose alpha and beta by validation (16 short fits)."),
+    ] = False,
     device: Device = "auto",
     seed: Seed = 0,
     zoom: Annotated[int, typer.Option(help="Zoom of the map's tiles.")] = 16,
@@ -78,6 +82,7 @@ def map_command(
         split=split,
         inputs=inputs,
         epochs=epochs,
+        tune_weights=tune_weights,
         device=device,
         seed=seed,
         zoom=zoom,

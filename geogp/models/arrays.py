@@ -31,11 +31,11 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
         values = values.numpy()
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "iuf":
-            raise TypeError(f"dtype {array.dtype}")
-        floats = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"expected {what} to be an array of real numbers, found {error}.") from None
+    except ValueError as error:
+        raise DataError(f"expected {what} to be an array, found {error}.") from None
+    if array.dtype.kind not in "iuf":
+        raise DataError(f"expected {what} to be real numbers, found dtype {array.dtype}.")
+    floats = array.astype(np.float64, copy=False)
     bad = ~np.isfinite(floats)
     if bad.any():
         raise DataError(

@@ -46,6 +46,15 @@ class Features:
     residual: Tensor
 
 
+class Basis(nn.Module):
+    """What the model asks of a basis: `rank` functions, and their values by `forward`."""
+
+    @property
+    def rank(self) -> int:
+        """Number of basis functions."""
+        raise NotImplementedError
+
+
 class Backbone(nn.Module):
     """Residual network g: R^d -> R^h of DBK, appendix B.
 
@@ -77,7 +86,7 @@ class Backbone(nn.Module):
         return self.finish(hidden)  # type: ignore[no-any-return]
 
 
-class InducingBasis(nn.Module):
+class InducingBasis(Basis):
     """Inducing points under an RBF kernel, on raw inputs or on a network's features.
 
     k~(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²)  (DBK equation 16) and
@@ -146,7 +155,7 @@ class InducingBasis(nn.Module):
         return residual.clamp(min=0)
 
 
-class DenseBasis(nn.Module):
+class DenseBasis(Basis):
     """A dense SiLU layer on a network: phi(x) = s ∘ silu(W g(x) + b) (DBK equation 13).
 
     The scale s is learned and starts at ±1/sqrt(r) with random signs (DBK appendix B).
@@ -177,7 +186,7 @@ class DenseBasis(nn.Module):
         return Features(phi, norm, torch.zeros_like(norm))
 
 
-class NetworkBasis(nn.Module):
+class NetworkBasis(Basis):
     """The network itself: phi(x) = g(x), for a plain network with a linear last layer.
 
     Parameters
@@ -191,7 +200,12 @@ class NetworkBasis(nn.Module):
     def __init__(self, backbone: nn.Module, h: int) -> None:
         super().__init__()
         self.backbone = backbone
-        self.rank = h
+        self.h = h
+
+    @property
+    def rank(self) -> int:
+        """Number h of basis functions."""
+        return self.h
 
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the residual is 0."""
@@ -204,19 +218,20 @@ class _SquaredNorms(torch.autograd.Function):
     """Squared norms of rows, whose gradient takes one pass over the matrix."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, rows: Tensor) -> Tensor:
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
         ctx.save_for_backward(rows)
-        return torch.linalg.vecdot(rows, rows)
+        found: Tensor = torch.linalg.vecdot(rows, rows)
+        return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        (rows,) = ctx.saved_tensors
+        rows: Tensor = ctx.saved_tensors[0]
         return rows * (2 * gradients[0])[:, None]
 
 
 def squared_norms(rows: Tensor) -> Tensor:
     """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
-    found: Tensor = _SquaredNorms.apply(rows)
+    found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
-from geogp.models.bases import Backbone, DenseBasis, InducingBasis, NetworkBasis
+from geogp.models.bases import Backbone, Basis, DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
 from geogp.models.noise import ConstantNoise, Noise, ValidationNoise
@@ -34,7 +34,7 @@ from geogp.models.posteriors import (
 )
 from geogp.models.steps import PerBatch, Step, WholeData
 
-MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], nn.Module]
+MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], Basis]
 MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
 MakeNoise = Callable[[torch.dtype], Noise]
 
@@ -124,8 +124,9 @@ def build(
         architecture = _without_constants(values, architecture)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = _assemble(spec, architecture, values, placement, scaling, generator)
-    return model
+        return _assemble(
+            spec, architecture, values, placement=placement, scaling=scaling, generator=generator
+        )
 
 
 def find_spec(name: str) -> ModelSpec:
@@ -181,6 +182,7 @@ def _assemble(
     spec: ModelSpec,
     architecture: Architecture,
     values: Floats | None,
+    *,
     placement: Placement,
     scaling: Scaling,
     generator: torch.Generator,
@@ -198,7 +200,7 @@ def _assemble(
         spec.name,
         architecture,
         basis=basis,
-        posterior=spec.posterior(int(basis.rank), generator, dtype),
+        posterior=spec.posterior(basis.rank, generator, dtype),
         noise=spec.noise(dtype),
         diagonal=spec.diagonal(),
     )

@@ -105,7 +105,7 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
             y.to(model.architecture.torch_dtype),
             spread_is_noise=step.spread_is_noise,
         )
-        like = torch.zeros(int(model.basis.rank), device=model.device)
+        like = torch.zeros(model.basis.rank, device=model.device)
         m, L = condition(rows, like)
     return JointPosterior(model, m, L)
 

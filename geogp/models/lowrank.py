@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
-from geogp.models.bases import Features
+from geogp.models.bases import Basis, Features
 from geogp.models.diagonals import Diagonal
 from geogp.models.noise import Noise
 from geogp.models.objectives import BatchTerms
@@ -22,6 +22,7 @@ from geogp.models.steps import CHUNK
 Floats = NDArray[np.float64]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -116,7 +117,7 @@ class LowRankGP(nn.Module):
         name: str,
         architecture: Architecture,
         *,
-        basis: nn.Module,
+        basis: Basis,
         posterior: Posterior,
         noise: Noise,
         diagonal: Diagonal,
@@ -168,9 +169,7 @@ class LowRankGP(nn.Module):
         values = as_floats(x, "inputs")
         d = self.architecture.d
         if values.ndim != 2 or values.shape[1] != d or not len(values):
-            raise DataError(
-                f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}."
-            )
+            raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}.")
         used = values if len(self.x_low) == d else values[:, list(self.architecture.used)]
         tensor = torch.from_numpy(np.ascontiguousarray(used)).to(self.device)
         share = (tensor - self.x_low) / (self.x_high - self.x_low)

@@ -136,7 +136,7 @@ def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> T
 
 
 def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
-    """log N(y; m0, Phi Phi' + noise_var I) from sums over the rows (DBK equation 11).
+    """Log N(y; m0, Phi Phi' + noise_var I) from sums over the rows (DBK equation 11).
 
     -n/2 log 2π - (n - r)/2 log noise_var - ½ log|Λ| - ||e||²/(2 noise_var)
     + ||Λ^(-1/2) Phi'e||²/(2 noise_var), with Λ = Phi'Phi + noise_var I. A scalar, float64.
@@ -153,7 +153,8 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
     determinant = (sums.n - r) / 2 * noise.log() + C.diagonal().log().sum()
     distance = (sums.square - explained.square().sum()) / (2 * noise)
-    return -sums.n / 2 * math.log(2 * math.pi) - determinant - distance
+    found: Tensor = -sums.n / 2 * math.log(2 * math.pi) - determinant - distance
+    return found
 
 
 def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:

@@ -133,7 +133,8 @@ class ClosedFormPosterior(Posterior):
     def kl(self) -> Tensor:
         """KL(N(m, LL') || N(0, I)), a scalar, as for the variational posterior."""
         squares = self.L.square().sum() + self.m.square().sum()
-        return 0.5 * (squares - len(self.m)) - torch.linalg.slogdet(self.L).logabsdet
+        spread: Tensor = torch.linalg.slogdet(self.L).logabsdet
+        return 0.5 * (squares - len(self.m)) - spread
 
     def settle(self, rows: Iterable[WeightedRows]) -> None:
         """Condition on the training rows."""

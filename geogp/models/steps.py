@@ -29,10 +29,12 @@ class Step(Protocol):
     """
 
     @property
-    def uses(self) -> tuple[str, ...]: ...
+    def uses(self) -> tuple[str, ...]:
+        """Names of the weights that matter."""
 
     @property
-    def spread_is_noise(self) -> bool: ...
+    def spread_is_noise(self) -> bool:
+        """Whether s² carries noise."""
 
     def rows(self, batch: int, n: int) -> int:
         """Return the rows of one step, of n."""
@@ -60,7 +62,7 @@ class PerBatch:
     ) -> Tensor:
         """Differentiate the objective of the batch."""
         loss = self.objective(model.terms(x), y, n, weights)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss.detach().double()
 
 
@@ -81,13 +83,18 @@ class WholeData:
         return n
 
     def backward(
-        self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
-    ) -> Tensor:  # noqa: ARG002
+        self,
+        model: "LowRankGP",
+        x: Tensor,
+        y: Tensor,
+        n: int,
+        weights: Weights,  # noqa: ARG002
+    ) -> Tensor:
         """Differentiate the objective of all rows."""
         total, peak = _total(model, x, y)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         loss = -self.objective(Statistics(total.n, **leaves), model.noise()) / n
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         for index, (xs, ys) in enumerate(_chunks(x, y)):
             pairs = [
                 (value, leaves[name].grad)

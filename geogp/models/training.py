@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -43,6 +44,9 @@ class FitSettings:
         network: several of them are logarithms, which must travel far.
     clip
         Largest norm of a step's gradient; None leaves it alone.
+    average
+        Validate and keep an exponential average of the parameters over about so many epochs,
+        rather than the parameters of the last step; 0 does not average.
     weight_decay
         On the network's parameters only.
     weights
@@ -59,6 +63,7 @@ class FitSettings:
     decay: Literal["cosine", "constant"] = "cosine"
     head_rate: float = 1.0
     clip: float | None = None
+    average: float = 0.0
     weight_decay: float = 1e-2
     weights: Weights = field(default_factory=Weights)
     patience: int | None = None
@@ -192,6 +197,8 @@ class _Run:
         self.x_validation, self.y_validation = self._on_device(validation)
         self.train, self.validation = train, validation
         self.optimiser = _optimiser(model, settings)
+        size = self.step.rows(settings.batch, len(self.y))
+        self.average = _Average(model, settings.average * math.ceil(len(self.y) / size))
         self.identity = self._identify()
         self.state = FitState()
         self.best = _clone(model.state_dict())
@@ -204,13 +211,21 @@ class _Run:
         settings, state = self.settings, self.state
         started = monotonic()
         order = np.random.default_rng([settings.seed, state.epoch]).permutation(len(self.y))
-        batches = torch.from_numpy(order).to(self.x.device).split(self.step.rows(settings.batch, len(order)))
+        batches = (
+            torch.from_numpy(order)
+            .to(self.x.device)
+            .split(self.step.rows(settings.batch, len(order)))
+        )
         total = torch.zeros((), dtype=torch.float64, device=self.x.device)
         for step, rows in enumerate(batches):
             self._set_rate((state.epoch + step / len(batches)) / settings.epochs)
             total += self._update(rows) * len(rows)
-        score = self._validate()
         loss = float(total) / len(self.y)
+        with self.average.in_place():
+            score = self._validate()
+            if score < state.best_nll:
+                state.best_nll, state.best_epoch = score, state.epoch + 1
+                self.best = _clone(self.model.state_dict())
         if not (math.isfinite(loss) and math.isfinite(score)):
             raise NumericalError(
                 f"the fit diverged in epoch {state.epoch + 1}: loss {loss}, validation {score}. "
@@ -219,9 +234,6 @@ class _Run:
         state.epoch += 1
         state.losses.append(loss)
         state.validation_nll.append(score)
-        if score < state.best_nll:
-            state.best_nll, state.best_epoch = score, state.epoch
-            self.best = _clone(self.model.state_dict())
         state.seconds += monotonic() - started
         self._keep()
 
@@ -244,6 +256,7 @@ class _Run:
         self.state = FitState(**described)
         self.model.load_state_dict(_under(tensors, "model"))
         self.best = _clone(_under(tensors, "best"))
+        self.average.load(_under(tensors, "average"))
         self._restore_optimiser(_under(tensors, "optimiser"))
         self._keep()
 
@@ -265,7 +278,8 @@ class _Run:
         }
         model = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         best = {f"best.{k}": v for k, v in self.best.items()}
-        kept = _clone({**model, **best, **moments})
+        average = {f"average.{k}": v for k, v in self.average.tensors().items()}
+        kept = _clone({**model, **best, **average, **moments})
         self.kept, self.kept_state = kept, FitState(**asdict(self.state))
         if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()
@@ -303,6 +317,7 @@ class _Run:
         if self.settings.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimiser.step()
+        self.average.update()
         return loss
 
     def _validate(self) -> float:
@@ -315,6 +330,53 @@ class _Run:
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = settings.learning_rate * factor * group["rate"]
+
+
+class _Average:
+    """Exponential average of a model's parameters over about `span` steps; 0 keeps none.
+
+    Early on the span is short, so that the start is soon forgotten.
+    """
+
+    def __init__(self, model: LowRankGP, span: float) -> None:
+        self.span = span
+        self.parameters = [value.detach() for value in model.parameters()] if span else []
+        self.values = [value.clone() for value in self.parameters]
+        self.count = torch.zeros((), dtype=torch.float64)
+
+    def update(self) -> None:
+        """Take the parameters after a step."""
+        if self.span:
+            self.count += 1
+            share = max(1 / self.span, 9 / (10 + float(self.count)))
+            torch._foreach_lerp_(self.values, self.parameters, min(share, 1.0))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model hold the average inside."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for parameter, value in zip(self.parameters, self.values, strict=True):
+            held = parameter.clone()
+            parameter.copy_(value)
+            value.copy_(held)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what `load` takes."""
+        held = {str(index): value for index, value in enumerate(self.values)}
+        return {**held, "count": self.count} if held else {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from the tensors of an earlier average."""
+        for index, value in enumerate(self.values):
+            value.copy_(tensors[str(index)])
+        if self.values:
+            self.count.copy_(tensors["count"])
 
 
 def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:

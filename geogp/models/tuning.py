@@ -82,7 +82,9 @@ def choose_weights(
     """
     trials = []
     for weights in grid(make().name):
-        path = None if folder is None else folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
+        path = (
+            None if folder is None else folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
+        )
         chosen = replace(settings, weights=weights)
         try:
             state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)

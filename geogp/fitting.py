@@ -1,0 +1,154 @@
+"""The fits of one run: from a job's rows to a model, and the choice of its weights."""
+
+import json
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from geogp.files import write_text
+from geogp.job import Job
+from geogp.models.catalogue import build
+from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.objectives import Weights
+from geogp.models.training import Data, FitSettings, FitState, fit
+from geogp.models.tuning import TUNING_EPOCHS, Trial, choose_weights
+
+Rows = NDArray[np.bool_]
+
+COLUMNS = ("longitude", "latitude", "quarter")
+"""Names of a model's inputs."""
+
+WEIGHTS_FILE = "weights.json"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model and how its fit went."""
+
+    model: LowRankGP
+    state: FitState
+
+
+def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> Fitted:
+    """Fit the requested model, continuing from its checkpoint where there is one.
+
+    Parameters
+    ----------
+    job
+        The run.
+    name
+        Of the fit, for its checkpoint.
+    train, validation
+        Rows to learn from, and rows that choose the epoch, among the job's observations.
+    weights
+        alpha and beta of the objective.
+
+    Raises
+    ------
+    DataError, NumericalError
+        As `geogp.models.training.fit` says.
+    """
+    job.watcher.stage(f"fitting {job.request.model} ({name})")
+    rows, held = _data(job, train), _data(job, validation)
+
+    def progress(state: FitState, epochs: int) -> None:
+        note = f"validation log score {state.validation_nll[-1]:.4f}"
+        job.watcher.progress(f"fit ({name})", state.epoch, epochs, note)
+
+    checkpoint = job.folder.unfinished / f"{name}.safetensors"
+    model = _build(job, rows)
+    settings = _settings(job, weights, job.epochs)
+    state = fit(model, rows, held, settings, checkpoint=checkpoint, progress=progress)
+    job.seconds["fit"] += state.seconds
+    return Fitted(model, state)
+
+
+def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[str, Any]]:
+    """Return alpha and beta, and how they came about: the preset's, or chosen by validation.
+
+    A search that was finished before an interruption is not repeated.
+
+    Raises
+    ------
+    NumericalError
+        Every fit of the search diverged.
+    """
+    preset = job.preset.weights
+    if not job.request.tune_weights:
+        return preset, {**asdict(preset), "chosen_by": "preset"}
+    path = job.folder.unfinished / WEIGHTS_FILE
+    if path.exists():
+        described = json.loads(path.read_text("utf-8"))
+    else:
+        described = _search(job, _data(job, train), _data(job, validation))
+        write_text(path, json.dumps(described, indent=1))
+    return Weights(described["alpha"], described["beta"]), described
+
+
+def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
+    job.watcher.stage(f"choosing alpha and beta of {job.request.model}")
+    done: list[Trial] = []
+
+    def progress(state: FitState, epochs: int) -> None:
+        note = f"search {len(done) + 1}, validation log score {state.validation_nll[-1]:.4f}"
+        job.watcher.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
+
+    trials = choose_weights(
+        lambda: _build(job, train),
+        train,
+        validation,
+        _settings(job, job.preset.weights, min(TUNING_EPOCHS, job.epochs)),
+        folder=job.folder.unfinished / "weights",
+        progress=progress,
+        tell=done.append,
+    )
+    if not trials:
+        job.warn(
+            f"{job.request.model} has no weights to choose: its objective uses neither alpha nor "
+            "beta."
+        )
+    chosen = trials[0].weights if trials else job.preset.weights
+    found = [{**asdict(t.weights), "validation_nll": t.nll} for t in trials if np.isfinite(t.nll)]
+    return {**asdict(chosen), "chosen_by": "validation", "trials": found}
+
+
+def _data(job: Job, rows: Rows) -> Data:
+    return Data(job.inputs(rows), job.observations.y[rows])
+
+
+def _build(job: Job, rows: Data) -> LowRankGP:
+    """Return the untrained model on its device; what there is to say of the rows is a warning."""
+    preset, d = job.preset, job.scale.d
+    sizes = Architecture(d=d, h=preset.h, r=preset.r, columns=COLUMNS[:d])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        model = build(
+            job.request.model,
+            sizes,
+            torch.from_numpy(rows.x),
+            placement=preset.placement,
+            seed=job.request.seed,
+        )
+    for warning in caught:
+        if str(warning.message) not in job.warnings:
+            job.warn(str(warning.message))
+    return model.to(job.device)
+
+
+def _settings(job: Job, weights: Weights, epochs: int) -> FitSettings:
+    preset = job.preset
+    return FitSettings(
+        epochs=epochs,
+        batch=job.batch,
+        learning_rate=preset.learning_rate_for(job.batch),
+        decay=preset.decay,
+        head_rate=preset.head_rate,
+        clip=preset.clip,
+        average=preset.average,
+        weights=weights,
+        seed=job.request.seed,
+    )
