@@ -88,6 +88,7 @@ class Benchmark:
             "epochs": options.epochs,
             "learning_rate": options.learning_rate,
             "head_rate": options.head_rate,
+            "noise_rate": options.noise_rate,
             "clip": options.clip,
             "average": options.average,
             "decay": options.decay,
@@ -214,6 +215,7 @@ class Benchmark:
             batch=options.batch,
             learning_rate=options.learning_rate,
             head_rate=options.head_rate,
+            noise_rate=options.noise_rate,
             clip=options.clip or None,
             average=options.average,
             decay=options.decay,
@@ -240,6 +242,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--r", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--head-rate", type=float, default=10.0)
+    parser.add_argument("--noise-rate", type=float, default=2.0)
     parser.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
     parser.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
     parser.add_argument("--decay", choices=["cosine", "constant"], default="cosine")

@@ -147,6 +147,7 @@ def _settings(job: Job, weights: Weights, epochs: int) -> FitSettings:
         learning_rate=preset.learning_rate_for(job.batch),
         decay=preset.decay,
         head_rate=preset.head_rate,
+        noise_rate=preset.noise_rate,
         clip=preset.clip,
         average=preset.average,
         weights=weights,

@@ -33,7 +33,8 @@ class Preset:
     ----------
     h, r
         Width of the network and rank.
-    epochs, batch, learning_rate, decay, head_rate, clip, average
+    epochs, batch, learning_rate, decay, head_rate, noise_rate, clip,
+    average
         The schedule; see `geogp.models.training.FitSettings`.
     least_steps
         Steps that an epoch has at least: few rows take a smaller batch.
@@ -60,6 +61,7 @@ class Preset:
     split: str
     refit: bool
     head_rate: float = 1.0
+    noise_rate: float | None = None
     clip: float | None = None
     average: float = 0.0
 

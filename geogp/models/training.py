@@ -39,9 +39,11 @@ class FitSettings:
         Of AdamW, at the start.
     decay
         ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
-    head_rate
-        Learning rate of posterior, kernel and noise parameters, as a multiple of that of the
-        network: several of them are logarithms, which must travel far.
+    head_rate, noise_rate
+        Learning rates of posterior and kernel parameters, and of the noise law, as multiples of
+        that of the network. Many of them are logarithms, which must travel far; a noise that
+        falls faster than the mean is learned makes PPGP and dPPGP overconfident. None takes
+        `head_rate` for the noise too.
     clip
         Largest norm of a step's gradient; None leaves it alone.
     average
@@ -62,6 +64,7 @@ class FitSettings:
     learning_rate: float = 1e-3
     decay: Literal["cosine", "constant"] = "cosine"
     head_rate: float = 1.0
+    noise_rate: float | None = None
     clip: float | None = None
     average: float = 0.0
     weight_decay: float = 1e-2
@@ -380,14 +383,19 @@ class _Average:
 
 
 def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:
-    network = [p for name, p in model.named_parameters() if ".backbone." in f".{name}"]
-    others = [p for name, p in model.named_parameters() if ".backbone." not in f".{name}"]
-    groups = [
-        {"params": others, "weight_decay": 0.0, "rate": settings.head_rate},
-        {"params": network, "weight_decay": settings.weight_decay, "rate": 1.0},
-    ]
+    noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
+    groups = {
+        "network": {"weight_decay": settings.weight_decay, "rate": 1.0},
+        "noise": {"weight_decay": 0.0, "rate": noise_rate},
+        "head": {"weight_decay": 0.0, "rate": settings.head_rate},
+    }
+    parameters: dict[str, list[Tensor]] = {name: [] for name in groups}
+    for name, value in model.named_parameters():
+        part = name.split(".", maxsplit=1)[0]
+        kind = "network" if ".backbone." in name else "noise" if part == "noise" else "head"
+        parameters[kind].append(value)
+    filled = [{"params": found, **groups[kind]} for kind, found in parameters.items() if found]
     # Fused: one pass over each parameter instead of a dozen small operations.
-    filled = [group for group in groups if group["params"]]
     return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 
 

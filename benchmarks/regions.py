@@ -1,0 +1,157 @@
+"""All models on one region at an equal budget, as one table.
+
+    python benchmarks/regions.py PR --source ookla-open-data --boundaries census --epochs 20
+
+Every model is mapped by `geogp.workflow.make_map` with the same splits, widths, rank, batches and
+passes over the rows, for both targets; the table is made from the run folders, and the same
+command again continues where it stopped.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from geogp.errors import GeogpError
+from geogp.files import write_text
+from geogp.models.catalogue import CATALOGUE
+from geogp.runs import read_run
+from geogp.settings import MapRequest
+from geogp.watcher import Watcher
+from geogp.workflow import make_map
+
+SPLITS = ("random", "blocks")
+STRATA = ("all", "urban", "rural")
+
+
+class Lines(Watcher):
+    """Says stages and warnings on standard error."""
+
+    def stage(self, text: str) -> None:
+        """Say what begins."""
+        print(text, file=sys.stderr, flush=True)
+
+    def warn(self, text: str) -> None:
+        """Say what the user should know."""
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def request_of(options: argparse.Namespace, model: str, target: str) -> MapRequest:
+    """Return the request of one run."""
+    name = f"{options.region}-{target}-{model}-{options.preset}-{options.epochs}"
+    return MapRequest(
+        region=options.region,
+        source=options.source,
+        boundaries=options.boundaries,
+        quarters=options.quarters,
+        target=target,
+        model=model,
+        preset=options.preset,
+        epochs=options.epochs,
+        split="both",
+        seed=options.seed,
+        device=options.device,
+        out=options.out / name,
+    )
+
+
+def lines_of(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a run's figures, one line for each split."""
+    lines = []
+    for split in SPLITS:
+        own, other = run["metrics"][split], run["baseline"][split]
+        line = {"target": run["target"], "split": split, "model": run["model"]}
+        line["fit_seconds"] = run["seconds"]["fit"]
+        for stratum in STRATA:
+            line[f"nll_{stratum}"] = own[stratum]["nll"]
+            line[f"difference_{stratum}"] = own[stratum]["nll"] - other[stratum]["nll"]
+            line[f"coverage_95_{stratum}"] = own[stratum]["coverage_95"]
+            line[f"mae_{stratum}"] = own[stratum]["mae"]
+        lines.append(line)
+    return lines
+
+
+def markdown(lines: list[dict[str, Any]], command: str, runs: list[dict[str, Any]]) -> str:
+    """Return the table with what made it."""
+    first = runs[0]
+    n = first["n"]["random"]
+    head = (
+        f"# {first['region_name']}, {first['service']}, {first['quarters'][0]} to "
+        f"{first['quarters'][-1]}: all models at an equal budget\n\n"
+        f"`{command}`\n\n"
+        f"geogp {first['geogp']}, torch {first['versions']['torch']}, device {first['device']}, "
+        f"seed {first['seed']}; {n['train'] + n['validation'] + n['test']} rows; inputs "
+        f"{first['settings']['inputs']}; h {first['settings']['h']}, r {first['settings']['r']}, "
+        f"{first['settings']['epochs']} passes over the training rows in batches of "
+        f"{first['settings']['batch']} (models of the marginal likelihood take one step a pass). "
+        "Log scores on the test rows in log10 units, lower is better; `less baseline` is the "
+        "difference from the mean and variance of each quarter on the same rows; `holds` is the "
+        "coverage of the 95 % interval.\n"
+    )
+    targets = dict.fromkeys(line["target"] for line in lines)
+    return head + "".join(
+        f"\n## {target}, {split} split\n\n" + _table(lines, target, split)
+        for target, split in product(targets, SPLITS)
+    )
+
+
+def _table(lines: list[dict[str, Any]], target: str, split: str) -> str:
+    names = ("model", "log score", "less baseline", "urban", "rural", "holds, urban")
+    head = "| " + " | ".join((*names, "holds, rural", "fit, both splits (s)")) + " |"
+    chosen = [line for line in lines if line["target"] == target and line["split"] == split]
+    rows = [
+        (
+            f"| `{line['model']}` | {line['nll_all']:.4f} | {line['difference_all']:+.4f} | "
+            f"{line['difference_urban']:+.4f} | {line['difference_rural']:+.4f} | "
+            f"{100 * line['coverage_95_urban']:.1f} % | {100 * line['coverage_95_rural']:.1f} % | "
+            f"{line['fit_seconds']:.0f} |"
+        )
+        for line in sorted(chosen, key=lambda line: line["nll_all"])
+    ]
+    return "\n".join([head, "| --- |" + " ---: |" * 7, *rows]) + "\n"
+
+
+def parse() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("region")
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--boundaries", required=True)
+    parser.add_argument("--quarters")
+    parser.add_argument("--models", nargs="+", default=list(CATALOGUE), choices=list(CATALOGUE))
+    parser.add_argument("--targets", nargs="+", default=["download", "upload"])
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    here = Path(__file__).parent
+    parser.add_argument("--out", type=Path, default=here / "out" / "regions", help="run folders")
+    parser.add_argument("--table", type=Path, default=here / "results" / "regions")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Map with every model and write the table."""
+    options = parse()
+    runs = []
+    try:
+        for target in options.targets:
+            for model in options.models:
+                result = make_map(request_of(options, model, target), Lines())
+                runs.append(read_run(result.path)[0])
+    except GeogpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    lines = [line for run in runs for line in lines_of(run)]
+    command = shlex.join(["python", "benchmarks/regions.py", *sys.argv[1:]])
+    options.table.mkdir(parents=True, exist_ok=True)
+    write_text(options.table / f"{options.region}.md", markdown(lines, command, runs))
+    write_text(options.table / f"{options.region}.json", json.dumps(lines, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""How the weights alpha and beta change the test scores (as DBK figure 6).
+
+    python benchmarks/sensitivity.py --data pol.parquet --seeds 3
+
+Fits `dbk-silu` by the protocol of `uci.py` with every pair of weights and draws box plots of the
+scores against each weight, over the seeds and the values of the other; the dashed line is `vbll`.
+"""
+
+import argparse
+import copy
+import json
+import sys
+from itertools import product
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import torch
+import uci
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+from geogp.errors import GeogpError
+from geogp.models.tuning import GRID
+
+SCORES = {"nll": "NLL", "crps": "CRPS", "mae": "mean absolute error"}
+
+
+def fitted(table: uci.Table, options: argparse.Namespace, model: str, weights: str) -> list[dict]:
+    """Return the figures of all seeds for one model and one pair of weights."""
+    own = copy.copy(options)
+    own.model, own.weights = model, weights
+    return uci.Benchmark(table, own).run()["per_seed"]
+
+
+def draw(path: Path, pairs: dict[tuple[float, float], list[dict]], line: list[dict]) -> None:
+    """Draw one panel for each score and weight."""
+    figure, axes = plt.subplots(2, len(SCORES), figsize=(10, 5.6), layout="constrained")
+    for row, name in enumerate(("alpha", "beta")):
+        for column, (score, label) in enumerate(SCORES.items()):
+            ax = axes[row, column]
+            groups = [
+                [seed[score] for pair, seeds in pairs.items() if pair[row] == g for seed in seeds]
+                for g in GRID
+            ]
+            ax.boxplot(groups, tick_labels=[f"{g:g}" for g in GRID], widths=0.6)
+            ax.axhline(np.mean([seed[score] for seed in line]), color="0.4", ls="--", label="vbll")
+            ax.set_xlabel(name)
+            ax.set_ylabel(label)
+            if score == "nll":
+                ax.set_yscale("symlog", linthresh=1)
+    axes[0, 0].legend(frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main() -> int:
+    """Fit, draw and keep the figures."""
+    options = uci.parse(["--model", "dbk-silu", *sys.argv[1:]])
+    torch.set_flush_denormal(True)
+    try:
+        table = uci.Table(options.data)
+        pairs = {
+            (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
+            for alpha, beta in product(GRID, GRID)
+        }
+        line = fitted(table, options, "vbll", "auto")
+    except GeogpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    folder = Path(__file__).parent / "results" / "uci"
+    folder.mkdir(parents=True, exist_ok=True)
+    draw(folder / f"sensitivity-{table.name}.png", pairs, line)
+    kept = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
+    found = {"epochs": options.epochs, "vbll": line, "dbk-silu": kept}
+    (folder / f"sensitivity-{table.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
