@@ -65,7 +65,9 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def save_model(model: LowRankGP, path: Path, context: dict[str, Any] | None = None) -> None:
+def save_model(
+    model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None
+) -> None:
     """Save a model with its catalogue name, sizes and whatever `context` JSON can hold.
 
     Raises
@@ -79,10 +81,10 @@ def save_model(model: LowRankGP, path: Path, context: dict[str, Any] | None = No
         "architecture": model.architecture.as_dict(),
         "context": context or {},
     }
-    write_tensors(path, model.state_dict(), described)
+    write_tensors(Path(path), model.state_dict(), described)
 
 
-def load_model(path: Path) -> tuple[LowRankGP, dict[str, Any]]:
+def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     """Load a model and its context from a file of `save_model`.
 
     Raises
@@ -91,7 +93,7 @@ def load_model(path: Path) -> tuple[LowRankGP, dict[str, Any]]:
         The file is damaged or edited, of another version, of an unknown model, or its tensors
         are not those of its model or not finite.
     """
-    tensors, described = read_tensors(path)
+    tensors, described = read_tensors(Path(path))
     if described.get("format") != FORMAT or described.get("model") not in CATALOGUE:
         raise DataError(
             f"expected a model of format {FORMAT} in {path}, found format "

@@ -1,0 +1,36 @@
+"""The same model on the CPU and on a GPU, where there is one."""
+
+import numpy as np
+import pytest
+import torch
+
+from geogp.models.catalogue import CATALOGUE
+from geogp.models.joint import effective_rank, joint_posterior
+from geogp.models.training import fit
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_predictions_agree_to_a_small_part_of_the_prior(name, train, validation, quick, make_model):
+    model = make_model(name)
+    fit(model, train, validation, quick)
+    x = np.random.default_rng(3).uniform(-1, 1, (500, 2))
+    here = model.predict(x)
+    prior_sd = np.sqrt(np.diag(model.kernel(x, x)).max())
+    joint, rank = joint_posterior(model, train).mean(x), effective_rank(model, x)
+    there = model.to("cuda").predict(x)
+    close = 1e-4 * prior_sd
+    np.testing.assert_allclose(there.mean, here.mean, atol=close)
+    np.testing.assert_allclose(there.sd, here.sd, atol=close)
+    np.testing.assert_allclose(joint_posterior(model, train).mean(x), joint, atol=close)
+    assert effective_rank(model, x) == pytest.approx(rank, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_a_fit_on_the_gpu_learns_what_one_on_the_cpu_does(
+    name, train, validation, quick, make_model
+):
+    here, there = make_model(name), make_model(name).to("cuda")
+    states = [fit(model, train, validation, quick) for model in (here, there)]
+    assert states[1].best_nll == pytest.approx(states[0].best_nll, abs=0.05)

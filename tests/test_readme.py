@@ -1,0 +1,33 @@
+"""What the README shows must run as it stands."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    (block,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(block, "README.md", "exec"), names)
+    x, model, same = names["x"], names["model"], names["same"]
+    np.testing.assert_array_equal(same.predict(x).mean, model.predict(x).mean)
+    assert (tmp_path / "model.safetensors").is_file()
+    truth = np.sin(x / 15).sum(1)
+    assert np.sqrt(np.mean((model.predict(x).mean - truth) ** 2)) < 0.1
+
+
+def test_every_option_and_model_named_exists():
+    from geogp.models.catalogue import CATALOGUE
+
+    section = README.read_text("utf-8").partition("## Models")[2].partition("## ")[0]
+    named = {
+        name
+        for line in section.splitlines()
+        for name in re.findall(r"`([a-z0-9-]+)`", line)
+        if line.startswith("| `")
+    }
+    assert named == set(CATALOGUE)
