@@ -23,19 +23,17 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
         Not real numbers, on another device, or not finite.
     """
     if isinstance(values, torch.Tensor):
-        if values.device.type != "cpu" or values.requires_grad:
-            raise DataError(
-                f"expected {what} in the CPU's memory without a gradient, found a tensor on "
-                f"{values.device}; pass values.detach().cpu()."
-            )
-        values = values.numpy()
+        values = _on_cpu(values, what)
+    if isinstance(values, np.ma.MaskedArray):
+        raise DataError(f"expected {what} without a mask, found a masked array; drop those rows.")
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DataError(f"expected {what} to be an array, found {error}.") from None
     if array.dtype.kind not in "iuf":
         raise DataError(f"expected {what} to be real numbers, found dtype {array.dtype}.")
-    floats = array.astype(np.float64, copy=False)
+    # Contiguous and our own to write where the user's is not: torch shares its memory.
+    floats = np.require(array, np.float64, ["C", "W"])
     bad = ~np.isfinite(floats)
     if bad.any():
         raise DataError(
@@ -43,3 +41,16 @@ def as_floats(values: object, what: str) -> NDArray[np.float64]:
             f"{floats.size} places."
         )
     return floats
+
+
+def _on_cpu(values: torch.Tensor, what: str) -> object:
+    if values.device.type != "cpu" or values.requires_grad:
+        raise DataError(
+            f"expected {what} in the CPU's memory without a gradient, found a tensor on "
+            f"{values.device}; pass values.detach().cpu()."
+        )
+    try:
+        return values.numpy()
+    except TypeError:
+        kind = f"{values.dtype}, {values.layout}"
+        raise DataError(f"expected {what} as a dense tensor of numbers, found {kind}.") from None

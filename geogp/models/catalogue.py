@@ -156,7 +156,7 @@ def _checked(x: Floats | Tensor, architecture: Architecture) -> Floats:
         warnings.warn(
             f"{len(values)} training rows for {architecture.r} weights (r): the model can be "
             "fitted, but a smaller r says as much.",
-            stacklevel=4,
+            stacklevel=3,
         )
     return values
 
@@ -173,7 +173,7 @@ def _without_constants(values: Floats, architecture: Architecture) -> Architectu
         warnings.warn(
             f"columns with one value in all {len(values)} training rows are not used: "
             f"{', '.join(names)}.",
-            stacklevel=4,
+            stacklevel=3,
         )
     return replace(architecture, dropped=names)
 

@@ -83,7 +83,8 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
     noise_var and what the diagonal adds; for PPGP and dPPGP, whose s² = ||L' phi||² has learned
     noise that varies with the input, s² too. The L of those objectives is no posterior
-    covariance and is not used for anything joint.
+    covariance and is not used for anything joint. A plain network (``dnn``), which has one value
+    for its weights, gets the posterior of a Bayesian last layer on its features.
 
     Parameters
     ----------

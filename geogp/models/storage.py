@@ -50,7 +50,11 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise DataError(
             f"{path} is not a whole file of tensors written by geogp ({error})."
         ) from error
-    if metadata.get("sha256") != _digest(tensors, metadata["description"]):
+    if "sha256" not in metadata:
+        raise DataError(
+            f"{path} holds no hash of its content; it was not written by this version of geogp."
+        )
+    if metadata["sha256"] != _digest(tensors, metadata["description"]):
         raise DataError(f"{path} was changed after geogp wrote it; use an unchanged copy.")
     return tensors, described
 
@@ -65,9 +69,7 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def save_model(
-    model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None
-) -> None:
+def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
     """Save a model with its catalogue name, sizes and whatever `context` JSON can hold.
 
     Raises

@@ -85,13 +85,18 @@ def make_model(train: Data) -> Callable[..., LowRankGP]:
 
 @pytest.fixture
 def randomised() -> Callable[[LowRankGP], LowRankGP]:
-    """Move every parameter of a model off its start, and give the target a unit."""
+    """Move every parameter and buffer of a model off its start, and give the target a unit."""
 
     def move(model: LowRankGP, seed: int = 5) -> LowRankGP:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for value in model.parameters():
                 value.add_(0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
+            # Upwards only: variances stay positive, and each range of the inputs keeps its order.
+            for value in model.buffers():
+                drawn = torch.randn(value.shape, generator=generator, dtype=value.dtype)
+                value.add_(0.3 * drawn.abs())
+            model.x_high.add_(1.0)
             model.y_mean.fill_(7.0)
             model.y_sd.fill_(2.5)
         return model

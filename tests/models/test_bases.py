@@ -1,19 +1,24 @@
-"""Bases against dense kernels, and the placement of inducing points over space."""
+"""Bases against dense kernels and NumPy."""
 
 import logging
 
 import numpy as np
 import pytest
 import torch
-from sklearn.cluster import KMeans
+from sklearn.gaussian_process.kernels import RBF
 from torch.func import functional_call
 
 from geogp.errors import NumericalError
-from geogp.models.bases import Backbone, InducingBasis
-from geogp.models.placement import place_anchors
+from geogp.models.bases import (
+    Backbone,
+    DenseBasis,
+    InducingBasis,
+    NetworkBasis,
+    _rbf,
+    squared_norms,
+)
 
 HYPER = {"lengthscale": np.array([0.4, 1.3]), "variance": 1.7, "jitter": 1e-5}
-PLACEMENTS = ["kmeans", "farthest", "uniform"]
 
 
 def _seed(seed: int) -> torch.Generator:
@@ -153,81 +158,112 @@ class TestBackbone:
         assert len(weights) == 2 + 6 * blocks + 2
 
 
-class TestPlacement:
-    @pytest.fixture
-    def clusters(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Eight far clusters of 120 rows, one after the other, and their centres."""
-        angle = torch.arange(8, dtype=torch.float64) * torch.pi / 4
-        centres = torch.stack([angle.cos(), angle.sin()], 1)
-        spread = 0.03 * torch.randn(8, 120, 2, generator=_seed(9), dtype=torch.float64)
-        return (centres[:, None] + spread).reshape(-1, 2), centres
+class TestDenseBasis:
+    def test_features_by_hand(self, x):
+        torch.manual_seed(0)
+        network = Backbone(2, 5).double()
+        basis = DenseBasis(network, 5, 7).double()
+        with torch.no_grad():
+            for value in basis.parameters():
+                value.add_(0.3 * torch.randn_like(value))
+            found = basis(torch.from_numpy(x))
+            hidden = network(torch.from_numpy(x)).numpy()
+        W, b, s = (
+            value.detach().numpy()
+            for value in (basis.expand.weight, basis.expand.bias, basis.scale)
+        )
+        inner = hidden @ W.T + b
+        expected = s * inner / (1 + np.exp(-inner))
+        np.testing.assert_allclose(found.phi, expected, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(found.norm, (expected**2).sum(1), rtol=1e-10)
+        np.testing.assert_array_equal(found.residual, np.zeros(40))
+        assert found.phi.shape == (40, 7)
+        assert basis.rank == 7
 
-    @pytest.mark.parametrize("seed", range(3))
-    @pytest.mark.parametrize(("placement", "r"), [("kmeans", 64), ("farthest", 8)])
-    def test_every_cluster_gets_points(self, clusters, placement, r, seed):
-        x, centres = clusters
-        anchors = place_anchors(x, r, placement, _seed(seed))
-        nearest = torch.cdist(anchors, centres).min(1)
-        assert nearest.values.max() < 0.2
-        assert set(nearest.indices.tolist()) == set(range(8))
+    def test_scales_start_at_one_size_with_both_signs(self):
+        scales = []
+        for seed in (0, 0, 1):
+            torch.manual_seed(seed)
+            scales.append(DenseBasis(Backbone(2, 5), 5, 400).scale.detach())
+        np.testing.assert_allclose(scales[0].abs(), 0.05, rtol=1e-6)
+        # The mean of 400 fair signs has standard error 0.05.
+        assert scales[0].sign().mean().abs() < 0.25
+        assert torch.equal(scales[0], scales[1])
+        assert not torch.equal(scales[0], scales[2])
 
-    def test_farthest_reaches_a_cluster_of_one_row(self, clusters):
-        x = torch.cat([clusters[0], torch.tensor([[5.0, 5.0]], dtype=torch.float64)])
-        anchors = place_anchors(x, 4, "farthest", _seed(0))
-        assert (anchors == 5.0).all(1).any()
-
-    @pytest.mark.parametrize("seed", range(3))
-    def test_farthest_chooses_inputs_and_spreads_them(self, seed):
-        # Gonzalez (1985): no input is farther from the chosen ones than they are apart.
-        x = torch.rand(300, 2, generator=_seed(seed), dtype=torch.float64)
-        anchors = place_anchors(x, 20, "farthest", _seed(seed))
-        assert (anchors[:, None] == x).all(2).any(1).all()
-        assert torch.cdist(x, anchors).min(1).values.max() <= torch.pdist(anchors).min()
-
-    def test_kmeans_is_nearly_as_good_as_that_of_scikit_learn(self):
-        x = torch.randn(800, 2, generator=_seed(0), dtype=torch.float64)
-        anchors = place_anchors(x, 16, "kmeans", _seed(1))
-        inertia = torch.cdist(x, anchors).min(1).values.square().sum().item()
-        reference = KMeans(16, n_init=3, random_state=0).fit(x.numpy()).inertia_
-        assert inertia < 1.25 * reference
-
-    @pytest.mark.parametrize("placement", ["kmeans", "farthest"])
-    def test_row_order_does_not_matter(self, clusters, placement):
-        x, _ = clusters
-        mixed = x[torch.randperm(len(x), generator=_seed(4))]
-        found = [place_anchors(rows, 12, placement, _seed(7)) for rows in (x, mixed)]
-        ordered = [torch.unique(anchors, dim=0) for anchors in found]
-        torch.testing.assert_close(ordered[0], ordered[1], rtol=1e-9, atol=1e-9)
-
-    @pytest.mark.parametrize("placement", PLACEMENTS)
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_a_seed_fixes_the_points(self, placement, dtype):
-        x = torch.rand(200, 3, generator=_seed(0), dtype=dtype)
-        first, again, other = (place_anchors(x, 11, placement, _seed(s)) for s in (1, 1, 2))
-        assert torch.equal(first, again)
-        assert not torch.equal(first, other)
-        assert first.shape == (11, 3)
-        assert first.dtype == dtype
+    def test_dtype_and_gradients(self, x, dtype):
+        torch.manual_seed(1)
+        basis = DenseBasis(Backbone(2, 5), 5, 7).to(dtype)
+        found = basis(torch.from_numpy(x).to(dtype))
+        assert found.phi.dtype == found.norm.dtype == found.residual.dtype == dtype
+        found.norm.sum().backward()
+        for name, value in basis.named_parameters():
+            assert torch.isfinite(value.grad).all(), name
+            assert value.grad.any(), name
 
-    @pytest.mark.parametrize("placement", ["kmeans", "farthest"])
-    def test_repeated_rows_do_not_repeat_a_point(self, placement):
-        distinct = torch.rand(30, 2, generator=_seed(0), dtype=torch.float64)
-        x = torch.cat([distinct[:1].repeat(500, 1), distinct, distinct])
-        anchors = place_anchors(x, 25, placement, _seed(1))
-        assert torch.isfinite(anchors).all()
-        assert len(torch.unique(anchors, dim=0)) == 25
 
-    @pytest.mark.parametrize("placement", ["kmeans", "farthest"])
-    def test_fewer_places_than_points_are_filled_up_by_chance(self, placement):
-        distinct = 10 + torch.rand(5, 2, generator=_seed(0), dtype=torch.float64)
-        anchors = place_anchors(distinct.repeat(3, 1), 9, placement, _seed(1))
-        assert anchors.shape == (9, 2)
-        assert torch.equal(torch.unique(anchors[:5], dim=0), torch.unique(distinct, dim=0))
-        assert anchors[5:].abs().max() <= 1
-        assert len(torch.unique(anchors, dim=0)) == 9
+def test_a_network_is_its_own_basis(x):
+    torch.manual_seed(0)
+    network = Backbone(2, 5).double()
+    basis = NetworkBasis(network, 5)
+    with torch.no_grad():
+        found, expected = basis(torch.from_numpy(x)), network(torch.from_numpy(x)).numpy()
+    np.testing.assert_array_equal(found.phi, expected)
+    np.testing.assert_allclose(found.norm, (expected**2).sum(1), rtol=1e-12)
+    np.testing.assert_array_equal(found.residual, np.zeros(40))
+    assert basis.rank == found.phi.shape[1] == 5
 
-    def test_uniform_fills_the_papers_cube_wherever_the_rows_are(self):
-        anchors = place_anchors(torch.full((3, 2), 40.0), 2000, "uniform", _seed(0))
-        assert anchors.abs().max() <= 1
-        np.testing.assert_allclose(anchors.mean(0), 0, atol=0.06)
-        np.testing.assert_allclose(anchors.std(0), 3**-0.5, atol=0.03)
+
+class TestSquaredNorms:
+    @pytest.fixture
+    def rows(self) -> torch.Tensor:
+        """Rows with one at the origin, where a norm that takes a root has no gradient."""
+        made = torch.randn(6, 4, generator=_seed(0), dtype=torch.float64)
+        made[2] = 0
+        return made
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_value_and_gradient(self, rows, turned):
+        rows = (rows.T if turned else rows).requires_grad_()
+        weights = torch.arange(1.0, len(rows) + 1, dtype=torch.float64)
+        norms = squared_norms(rows)
+        (weights * norms).sum().backward()
+        values = rows.detach().numpy()
+        np.testing.assert_allclose(norms.detach(), (values**2).sum(1), rtol=1e-13)
+        np.testing.assert_allclose(rows.grad, 2 * weights.numpy()[:, None] * values, rtol=1e-13)
+
+    def test_gradient_against_finite_differences(self, rows):
+        assert torch.autograd.gradcheck(squared_norms, rows.requires_grad_())
+
+    def test_no_rows(self):
+        assert squared_norms(torch.zeros(0, 3)).shape == (0,)
+
+
+class TestKernelOfRows:
+    """The RBF kernel of rows that are divided by their lengthscales already."""
+
+    @pytest.mark.parametrize("variance", [0.02, 1.0, 40.0])
+    def test_against_scikit_learn(self, Z, x, variance):
+        lengthscale = HYPER["lengthscale"]
+        rows = (torch.from_numpy(part / lengthscale) for part in (Z, x))
+        found = _rbf(*rows, torch.tensor(variance, dtype=torch.float64))
+        expected = variance * RBF(length_scale=lengthscale)(Z, x)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14 * variance)
+
+    def test_at_distance_zero_it_is_the_variance_and_flat(self, x):
+        variance = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
+        rows = torch.from_numpy(5 * x).requires_grad_()
+        # Each row with itself, one pair at a time: other pairs have a slope.
+        found = torch.stack([_rbf(row[None], row[None].detach(), variance)[0, 0] for row in rows])
+        found.sum().backward()
+        np.testing.assert_allclose(found.detach(), 1.7, rtol=1e-13)
+        np.testing.assert_allclose(rows.grad, 0, atol=1e-13)
+        assert variance.grad.item() == pytest.approx(len(x), rel=1e-12)
+
+    def test_gradients_against_finite_differences(self, Z, x):
+        variance = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
+        rows = [
+            torch.from_numpy(part).requires_grad_() for part in (Z[:3], np.vstack([Z[:2], x[:2]]))
+        ]
+        assert torch.autograd.gradcheck(_rbf, (*rows, variance))

@@ -1,15 +1,52 @@
 """One contract for every row of the catalogue."""
 
 import logging
+import re
 
+import numpy as np
 import pytest
 import torch
 
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
+from geogp.models.bases import DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.catalogue import CATALOGUE, build, find_spec
+from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.lowrank import Architecture
+from geogp.models.noise import ConstantNoise, ValidationNoise
 from geogp.models.objectives import Weights
-from geogp.models.training import fit
+from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
+from geogp.models.steps import PerBatch, WholeData
+from geogp.models.storage import load_model, save_model
+from geogp.models.training import Data, fit
+
+SIZES = Architecture(d=2, h=6, r=8, blocks=1)
+
+PARTS = {
+    "dbk-rbf": (InducingBasis, VariationalPosterior, "dppgp", Diagonal),
+    "dbk-silu": (DenseBasis, VariationalPosterior, "dppgp", Diagonal),
+    "pp-dkl": (InducingBasis, VariationalPosterior, "ppgp", NystromDiagonal),
+    "sv-dkl": (InducingBasis, VariationalPosterior, "elbo", NystromDiagonal),
+    "sv-rbf": (InducingBasis, VariationalPosterior, "elbo", NystromDiagonal),
+    "sv-dbk": (DenseBasis, VariationalPosterior, "corrected_elbo", VarianceCorrection),
+    "vbll": (DenseBasis, VariationalPosterior, "elbo", Diagonal),
+    "dbk-exact": (
+        DenseBasis,
+        ClosedFormPosterior,
+        "corrected_log_marginal_likelihood",
+        VarianceCorrection,
+    ),
+    "dbk-exact-rbf": (
+        InducingBasis,
+        ClosedFormPosterior,
+        "corrected_log_marginal_likelihood",
+        VarianceCorrection,
+    ),
+    "dbk-mml": (DenseBasis, ClosedFormPosterior, "log_marginal_likelihood", Diagonal),
+    "dnn": (NetworkBasis, PointPosterior, "squared_error", Diagonal),
+}
+"""The rows as the papers define them, written down a second time."""
+
+INDUCING = sorted(name for name, parts in PARTS.items() if parts[0] is InducingBasis)
 
 
 @pytest.fixture(params=sorted(CATALOGUE))
@@ -41,12 +78,19 @@ def test_every_parameter_has_a_finite_gradient(name, train, make_model):
     x, y = torch.from_numpy(train.x).float(), torch.from_numpy(train.y).float()
     with torch.no_grad():
         model.posterior.m.fill_(0.1)
-    loss = CATALOGUE[name].objective(model.terms(x), y, len(y), Weights())
-    loss.backward()
+    loss = CATALOGUE[name].step.backward(model, x, y, len(y), Weights())
+    assert torch.isfinite(loss)
     for key, value in model.named_parameters():
         assert value.grad is not None, key
         assert torch.isfinite(value.grad).all(), key
         assert value.grad.any(), key
+
+
+DRAWN = re.compile(
+    r"posterior\.lower|basis\.anchors|basis\.scale"
+    r"|basis\.(backbone\.project|expand|backbone\.blocks\.\d\.[13])\.(weight|bias)"
+)
+"""Tensors that start at random; all others start at stated values."""
 
 
 def test_a_seed_fixes_the_start_and_leaves_the_global_one(name, make_model):
@@ -57,26 +101,51 @@ def test_a_seed_fixes_the_start_and_leaves_the_global_one(name, make_model):
     assert torch.equal(torch.rand(3), expected)
     again, other = make_model(name, seed=4).state_dict(), make_model(name, seed=5).state_dict()
     assert all(torch.equal(first[key], again[key]) for key in first)
-    for key in ("posterior.lower", "basis.anchors"):
-        assert not torch.equal(first[key], other[key])
+    drawn = {key for key in first if DRAWN.fullmatch(key)}
+    assert {key for key in first if not torch.equal(first[key], other[key])} == drawn
+    assert drawn
 
 
+@pytest.mark.parametrize("name", INDUCING)
 def test_inducing_points_start_where_the_rows_are(name, train):
     """Rows in a corner: the points lie on them, seen through the network if there is one."""
     corner = torch.from_numpy(0.9 + 0.05 * train.x).float()
-    model = build(name, Architecture(d=2, h=6, r=8, blocks=1), corner, seed=1)
+    model = build(name, SIZES, corner, seed=1)
     places = model.basis.anchors
     seen = corner if model.basis.backbone is None else model.basis.backbone(corner)
     low, high = seen.min(0).values - 1e-3, seen.max(0).values + 1e-3
     assert ((places >= low) & (places <= high)).all()
 
 
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - set(INDUCING)))
+def test_without_inducing_points_the_start_does_not_see_the_rows(name, train):
+    first, other = (
+        build(name, SIZES, rows, seed=1).state_dict() for rows in (train.x, 0.9 + 0.05 * train.x)
+    )
+    assert all(torch.equal(first[key], other[key]) for key in first)
+
+
 def test_names_say_what_they_are():
-    assert set(CATALOGUE) >= {"dbk-rbf", "sv-rbf", "sv-dkl"}
+    assert list(CATALOGUE) == list(PARTS)
     for name, spec in CATALOGUE.items():
         assert spec.name == name
         assert find_spec(name) is spec
         assert spec.summary
+
+
+def test_rows_have_the_parts_of_the_papers(name):
+    basis, posterior, objective, diagonal = PARTS[name]
+    model, step = build(name, SIZES, None), CATALOGUE[name].step
+    assert type(model.basis) is basis
+    assert type(model.posterior) is posterior
+    assert type(model.diagonal) is diagonal
+    assert type(model.noise) is (ValidationNoise if name == "dnn" else ConstantNoise)
+    assert step.objective.__name__ == objective
+    assert type(step) is (WholeData if "marginal" in objective else PerBatch)
+    assert step.spread_is_noise == ("ppgp" in objective)
+    assert step.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
+    has_network = getattr(model.basis, "backbone", None) is not None
+    assert has_network == (name != "sv-rbf")
 
 
 @pytest.mark.parametrize(
@@ -85,9 +154,126 @@ def test_names_say_what_they_are():
         ("dbk-rfb", "dbk-rbf"),
         ("sv-dk", "sv-dkl"),
         ("svrbf", "sv-rbf"),
-        ("§§§", "dbk-rbf, sv-rbf, sv-dkl"),
+        ("§§§", ", ".join(PARTS)),
     ],
 )
 def test_unknown_names_are_answered_with_near_ones(wrong, nearest):
     with pytest.raises(RequestError, match=rf"unknown model '{wrong}'\. Nearest: {nearest}"):
         build(wrong, Architecture(d=2), None)
+
+
+class TestConstantColumns:
+    SIZES = Architecture(d=3, h=6, r=8, blocks=1, columns=("a", "b", "c"))
+
+    @pytest.fixture
+    def with_constant(self, train, validation) -> tuple[Data, Data]:
+        """The rows of the others with a second column in between that says nothing."""
+        return tuple(
+            Data(np.insert(data.x, 1, 0.4, axis=1), data.y) for data in (train, validation)
+        )
+
+    def test_are_dropped_with_a_warning_and_named_in_the_file(
+        self, *, name, train, validation, with_constant, with_settings, tmp_path
+    ):
+        with pytest.warns(UserWarning, match=r"one value in all 190 .* not used: b\.$"):
+            model = build(name, self.SIZES, with_constant[0].x)
+        assert model.architecture.dropped == ("b",)
+        assert model.architecture.columns == ("a", "b", "c")
+        fit(model, *with_constant, with_settings(epochs=2))
+        save_model(model, tmp_path / "m")
+        loaded, _ = load_model(tmp_path / "m")
+        assert loaded.architecture == model.architecture
+        x = with_constant[1].x.copy()
+        found = loaded.predict(x)
+        np.testing.assert_array_equal(found.mean, model.predict(x).mean)
+        x[:, 1] = np.linspace(-50, 50, len(x))
+        moved = loaded.predict(x)
+        np.testing.assert_array_equal(moved.mean, found.mean)
+        np.testing.assert_array_equal(moved.variance, found.variance)
+        with pytest.raises(DataError, match=r"shape \(n, 3\)"):
+            loaded.predict(validation.x)
+        # The model is that of the columns that are left.
+        plain = build(name, SIZES, train.x)
+        fit(plain, train, validation, with_settings(epochs=2))
+        expected = plain.predict(validation.x)
+        np.testing.assert_array_equal(found.mean, expected.mean)
+        np.testing.assert_array_equal(found.variance, expected.variance)
+
+    def test_all_of_them_constant_is_refused(self, name):
+        x = np.tile([0.5, 0.0, -3.0], (20, 1))
+        message = r"every column of the inputs \(a, b, c\) has one value in all 20 training rows"
+        with pytest.raises(DataError, match=message):
+            build(name, self.SIZES, x)
+
+    def test_columns_without_names_are_counted(self, train):
+        x = np.hstack([np.ones((190, 1)), train.x, np.zeros((190, 1))])
+        with pytest.warns(UserWarning, match=r"not used: x0, x3\.$"):
+            model = build("sv-rbf", Architecture(d=4, r=8), x)
+        assert model.architecture.used == (1, 2)
+        np.testing.assert_allclose(model.scaled(x), train.x, rtol=1e-6, atol=1e-7)
+
+
+def test_fewer_rows_than_weights_are_told_and_can_be_fitted(
+    name, make_data, validation, with_settings
+):
+    few = make_data(5)
+    with pytest.warns(UserWarning, match=r"5 training rows for 8 weights \(r\)"):
+        model = build(name, SIZES, few.x)
+    assert fit(model, few, validation, with_settings(epochs=2)).epoch == 2
+
+
+def test_as_many_rows_as_weights_are_enough(make_data):
+    build("sv-rbf", SIZES, make_data(8).x)  # warnings are errors
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((1, 2)), r"\(n, 2\) with n >= 2, found \(1, 2\)"),
+        (np.zeros((0, 2)), r"found \(0, 2\)"),
+        (np.zeros((9, 3)), r"found \(9, 3\)"),
+        (np.zeros(9), r"found \(9,\)"),
+        (np.array([[0.0, np.nan], [1, 2]]), "expected finite inputs, found .* 1 of 4 places"),
+        (np.array([[0.0, 1], [np.inf, -np.inf]]), "expected finite inputs, found .* 2 of 4"),
+    ],
+)
+def test_refused_training_inputs(name, x, message):
+    with pytest.raises(DataError, match=message):
+        build(name, SIZES, x)
+
+
+class TestScaling:
+    @pytest.fixture
+    def raw(self, train, validation) -> tuple[Data, Data]:
+        """The rows in another unit for each column."""
+        return tuple(
+            Data(data.x * [300.0, -0.01] + [5000.0, 7.0], data.y) for data in (train, validation)
+        )
+
+    def test_minmax_maps_the_range_of_the_training_rows(self, raw):
+        sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype="float64")
+        x = raw[0].x
+        model = build("dbk-rbf", sizes, x, scaling="minmax")
+        scaled = model.scaled(x).numpy()
+        np.testing.assert_allclose(scaled.min(0), -1, rtol=1e-12)
+        np.testing.assert_allclose(scaled.max(0), 1, rtol=1e-12)
+        outside = np.array([1.5 * x.max(0) - 0.5 * x.min(0), (x.min(0) + x.max(0)) / 2])
+        np.testing.assert_allclose(model.scaled(outside), [[2, 2], [0, 0]], atol=1e-9)
+
+    def test_none_leaves_the_inputs_alone(self, train):
+        sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype="float64")
+        model = build("dbk-rbf", sizes, train.x)
+        np.testing.assert_allclose(model.scaled(3 * train.x), 3 * train.x, rtol=0, atol=1e-15)
+
+    def test_minmax_is_scaling_by_hand(self, name, raw, with_settings):
+        sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype="float64")
+        low, high = raw[0].x.min(0), raw[0].x.max(0)
+        by_hand = [Data(2 * (data.x - low) / (high - low) - 1, data.y) for data in raw]
+        inside = build(name, sizes, raw[0].x, scaling="minmax")
+        outside = build(name, sizes, by_hand[0].x, scaling="none")
+        settings = with_settings(epochs=2)
+        state, expected_state = fit(inside, *raw, settings), fit(outside, *by_hand, settings)
+        assert state.losses == pytest.approx(expected_state.losses, rel=1e-8)
+        found, expected = inside.predict(raw[1].x), outside.predict(by_hand[1].x)
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6)

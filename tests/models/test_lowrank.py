@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.models import lowrank
+from geogp.models.bases import InducingBasis, NetworkBasis
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Architecture
+from geogp.models.diagonals import NystromDiagonal, VarianceCorrection
+from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.noise import ValidationNoise
+from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
 from geogp.models.training import Data, fit
 
 DTYPES = ["float32", "float64"]
@@ -25,6 +29,40 @@ def name(request) -> str:
     return request.param
 
 
+def _rank(model: LowRankGP) -> int:
+    """Return the number of weights; a plain network has one for each of its outputs."""
+    sizes = model.architecture
+    return sizes.h if isinstance(model.basis, NetworkBasis) else sizes.r
+
+
+def _double(value: torch.Tensor) -> np.ndarray:
+    return value.detach().double().numpy()
+
+
+def _factor(model: LowRankGP) -> np.ndarray:
+    """Return a matrix L so that the weights have covariance L L', from the tensors."""
+    posterior = model.posterior
+    if isinstance(posterior, VariationalPosterior):
+        diagonal = np.diag(np.exp(_double(posterior.log_diagonal)))
+        return np.tril(_double(posterior.lower), -1) + diagonal
+    if isinstance(posterior, ClosedFormPosterior):
+        return _double(posterior.L)
+    assert isinstance(posterior, PointPosterior)
+    return np.zeros((_rank(model), _rank(model)))
+
+
+def _added(model: LowRankGP, residual: np.ndarray, norm: np.ndarray) -> np.ndarray:
+    """Return what the row of the catalogue adds to the variance at single points."""
+    if isinstance(model.diagonal, NystromDiagonal):
+        assert residual.max() > 1e-3
+        return residual
+    if isinstance(model.diagonal, VarianceCorrection):
+        largest = model.diagonal.largest.item()
+        assert norm.min() < largest < norm.max()
+        return np.maximum(largest, norm) - norm
+    return np.zeros_like(norm)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_chunked_is_whole(
     *, name, dtype, x, device, make_model, randomised, tolerance, monkeypatch: pytest.MonkeyPatch
@@ -32,7 +70,7 @@ def test_chunked_is_whole(
     model = randomised(make_model(name, dtype=dtype)).to(device)
     whole, features, kernel = model.predict(x), model.features(x), model.kernel(x, x[:9])
     monkeypatch.setattr(lowrank, "CHUNK", 5)
-    assert len(model._chunks(x)) == 5
+    assert [len(part) for part in model.feature_chunks(x)] == [5, 5, 5, 5, 3]
     close = tolerance(dtype)
     parts = model.predict(x)
     np.testing.assert_allclose(parts.mean, whole.mean, **close)
@@ -48,7 +86,7 @@ def test_kernel_is_the_product_of_the_features(
 ):
     model = randomised(make_model(name, dtype=dtype)).to(device)
     features = model.features(x)
-    assert features.shape == (23, 8)
+    assert features.shape == (23, _rank(model))
     assert features.dtype == np.float64
     expected = features @ features[:4].T
     np.testing.assert_allclose(model.kernel(x, x[:4]), expected, **tolerance(dtype))
@@ -66,25 +104,30 @@ def test_kernel_in_the_unit_of_the_target_against_scikit_learn(x, make_sparse_gp
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_prediction_by_hand(*, name, dtype, x, make_model, randomised, tolerance):
     model = randomised(make_model(name, dtype=dtype))
-    found = model.predict(x)
+    low, high = _double(model.x_low), _double(model.x_high)
+    scaled = 2 * (x - low) / (high - low) - 1
+    assert np.abs(scaled - x).max() > 0.1
     with torch.no_grad():
-        features = model.basis(torch.from_numpy(x).to(model.architecture.torch_dtype))
-        phi, residual = features.phi.double().numpy(), features.residual.double().numpy()
-        m = model.posterior.m.double().numpy()
-        L = np.tril(model.posterior.lower.double().numpy(), -1)
-        L += np.diag(np.exp(model.posterior.log_diagonal.double().numpy()))
+        features = model.basis(torch.from_numpy(scaled).to(model.architecture.torch_dtype))
+    phi, residual, norm = (_double(v) for v in (features.phi, features.residual, features.norm))
+    np.testing.assert_allclose(norm, (phi**2).sum(1), **tolerance(dtype))
+    if isinstance(model.diagonal, VarianceCorrection):  # between the norms: both of its branches
+        model.diagonal.largest.fill_(np.median(norm))
+    found = model.predict(x)
+    m, L = _double(model.posterior.m), _factor(model)
+    if isinstance(model.noise, ValidationNoise):
+        noise = model.noise.variance.item()
+    else:
         noise = 1e-6 + np.exp(model.noise.log_excess.item())
-        constant = model.mean_constant.item()
-    variance = np.diag(phi @ L @ L.T @ phi.T)
-    if name.startswith("sv-"):
-        variance = variance + residual
+    variance = np.diag(phi @ L @ L.T @ phi.T) + _added(model, residual, norm)
+    assert (variance.max() > 1e-3) == (name != "dnn")
     close = tolerance(dtype)
+    constant = model.mean_constant.item()
     np.testing.assert_allclose(found.mean, 7 + 2.5 * (constant + phi @ m), **close)
     np.testing.assert_allclose(found.function_variance, 2.5**2 * variance, **close)
     np.testing.assert_allclose(found.noise_variance, 2.5**2 * noise, **close)
     assert found.mean.dtype == found.function_variance.dtype == np.float64
     assert found.noise_variance.shape == (23,)
-    assert residual.max() > 1e-3
 
 
 def test_far_away_the_sparse_gp_returns_to_its_prior(make_model):
@@ -156,7 +199,31 @@ def test_sizes_fix_the_tensors(name, dtype):
     sizes = Architecture(d=3, h=5, r=4, blocks=1, dtype=dtype)
     model = build(name, sizes, None)
     assert {value.dtype for value in model.parameters()} == {sizes.torch_dtype}
-    assert model.basis.anchors.shape == (4, 3 if name == "sv-rbf" else 5)
-    assert model.posterior.lower.shape == (4, 4)
+    rank = 5 if name == "dnn" else 4
+    assert model.basis.rank == _rank(model) == rank
+    if isinstance(model.basis, InducingBasis):
+        assert model.basis.anchors.shape == (4, 3 if name == "sv-rbf" else 5)
+    assert model.posterior.m.shape == (rank,)
+    assert _factor(model).shape == (rank, rank)
+    assert model.features(np.zeros((2, 3))).shape == (2, rank)
     assert model.mean_constant.item() == 0
     assert Architecture(**sizes.as_dict()) == sizes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"dtype": "float16"}, "dtype of float32 or float64, found 'float16'"),
+        ({"d": 0}, "sizes d, h and r of 1 or more .* found d 0"),
+        ({"r": -1}, "r -1"),
+        ({"h": 0}, "h 0"),
+        ({"blocks": -1}, "blocks -1"),
+        ({"columns": ("a",)}, r"2 different names of columns, .* found \['a'\]"),
+        ({"columns": ("a", "a")}, r"found \['a', 'a'\]"),
+        ({"columns": ("a", "b"), "dropped": ("c",)}, r"dropped \['c'\]"),
+        ({"dropped": ("x0", "x1")}, "but not all"),
+    ],
+)
+def test_refused_sizes(sizes, message):
+    with pytest.raises(RequestError, match=message):
+        Architecture(**{"d": 2, **sizes})

@@ -23,13 +23,17 @@ def saved(tmp_path, make_model, randomised) -> Path:
     return path
 
 
-def _rewrite(path: Path, *, tensors=None, **described) -> None:
-    """Change the description or the tensors of a file, without geogp."""
+def _content(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Return the tensors and the metadata of a file, without geogp."""
     with safetensors.safe_open(path, "pt") as opened:
-        old = json.loads(opened.metadata()["description"])
-    kept = safetensors.torch.load_file(path) if tensors is None else tensors
-    text = json.dumps({**old, **described})
-    safetensors.torch.save_file(kept, path, {"description": text})
+        return safetensors.torch.load_file(path), opened.metadata()
+
+
+def _rewrite(path: Path, *, tensors=None, **described) -> None:
+    """Change the description or the tensors of a file, and its hash with them."""
+    kept, metadata = _content(path)
+    old = json.loads(metadata["description"])
+    write_tensors(path, kept if tensors is None else tensors, {**old, **described})
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
@@ -86,7 +90,10 @@ def test_tensors_without_a_description(tmp_path, metadata):
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        ({"format": "geogp-model-2"}, "expected a model of format geogp-model-2 .* found format"),
+        (
+            {"format": "geogp-model-1"},
+            "expected a model of format geogp-model-2 .* found format 'geogp-model-1'",
+        ),
         ({"format": None}, "expected a model of format"),
         ({"model": "gpt"}, "found format 'geogp-model-2', model 'gpt'"),
         ({"architecture": {"d": 2}}, "do not fit its model"),
@@ -94,9 +101,78 @@ def test_tensors_without_a_description(tmp_path, metadata):
         ({"architecture": None}, "do not fit its model"),
     ],
 )
-def test_an_edited_description(saved, described, message):
+def test_a_description_that_does_not_fit(saved, described, message):
     _rewrite(saved, **described)
     with pytest.raises(DataError, match=message):
+        load_model(saved)
+
+
+class TestEditedFiles:
+    """Files that load as safetensors, with the hash of another content."""
+
+    def test_the_file_itself_passes(self, saved):
+        tensors, metadata = _content(saved)
+        assert re.fullmatch("[0-9a-f]{64}", metadata["sha256"])
+        safetensors.torch.save_file(tensors, saved, metadata)
+        load_model(saved)
+
+    @pytest.mark.parametrize("key", ["posterior.m", "y_sd", "basis.backbone.project.weight"])
+    def test_one_digit_of_a_tensor(self, saved, key):
+        tensors, metadata = _content(saved)
+        first = tensors[key].view(-1)[:1]
+        first.copy_(torch.nextafter(first, first + 1))
+        safetensors.torch.save_file(tensors, saved, metadata)
+        with pytest.raises(DataError, match="was changed after geogp wrote it"):
+            load_model(saved)
+
+    def test_a_tensor_under_another_name(self, saved):
+        tensors, metadata = _content(saved)
+        # Of one shape and dtype: only the names tell them apart.
+        tensors["x_low"], tensors["x_high"] = tensors["x_high"], tensors["x_low"]
+        safetensors.torch.save_file(tensors, saved, metadata)
+        with pytest.raises(DataError, match="was changed after geogp wrote it"):
+            load_model(saved)
+
+    def test_a_tensor_of_the_same_bytes_in_another_shape(self, saved):
+        tensors, metadata = _content(saved)
+        tensors["posterior.m"] = tensors["posterior.m"].reshape(4, 2)
+        safetensors.torch.save_file(tensors, saved, metadata)
+        with pytest.raises(DataError, match="was changed after geogp wrote it"):
+            load_model(saved)
+
+    def test_the_description(self, saved):
+        tensors, metadata = _content(saved)
+        changed = metadata["description"].replace("log10 Mbps", "log10 kbps")
+        assert changed != metadata["description"]
+        safetensors.torch.save_file(tensors, saved, {**metadata, "description": changed})
+        with pytest.raises(DataError, match="was changed after geogp wrote it"):
+            load_model(saved)
+
+    def test_without_a_hash(self, saved):
+        tensors, metadata = _content(saved)
+        safetensors.torch.save_file(tensors, saved, {"description": metadata["description"]})
+        with pytest.raises(DataError, match=r"changed after|holds no hash|written by geogp"):
+            load_model(saved)
+
+    def test_a_flipped_byte_anywhere_in_the_tensors(self, saved):
+        content = bytearray(saved.read_bytes())
+        start = 8 + int.from_bytes(content[:8], "little")
+        assert len(content) - start > 1000
+        for place in range(start, len(content), 97):
+            flipped = content.copy()
+            flipped[place] ^= 1
+            saved.write_bytes(flipped)
+            with pytest.raises(DataError, match="was changed after geogp wrote it"):
+                load_model(saved)
+
+
+@pytest.mark.parametrize("key", ["posterior.m", "y_sd", "basis.anchors"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_tensor_that_is_not_finite(saved, key, value):
+    tensors, _ = _content(saved)
+    tensors[key].view(-1)[-1] = value
+    _rewrite(saved, tensors=tensors)
+    with pytest.raises(DataError, match=f"the tensor {re.escape(key)} in .* is not finite"):
         load_model(saved)
 
 

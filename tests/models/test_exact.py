@@ -1,0 +1,382 @@
+"""Exact inference: dense Gaussian processes, the evidence, and its gradient in chunks."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from torch import Tensor
+from torch.distributions import MultivariateNormal, kl_divergence
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from geogp.models import steps
+from geogp.models.catalogue import CATALOGUE, build
+from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.objectives import (
+    Statistics,
+    Weights,
+    corrected_log_marginal_likelihood,
+    elbo,
+    log_marginal_likelihood,
+)
+from geogp.models.posteriors import ClosedFormPosterior, WeightedRows, condition
+from geogp.models.training import Data, FitSettings, fit
+
+Floats = np.ndarray
+
+EXACT = ["dbk-exact", "dbk-exact-rbf"]
+WHOLE = [*EXACT, "dbk-mml"]
+
+
+def _normal(*shape: int, seed: int) -> Floats:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+class TestInducingPointsAtTheData:
+    """There the best bound is the evidence, which scikit-learn knows."""
+
+    HYPER: ClassVar = {"lengthscale": np.array([0.35, 0.5]), "variance": 1.6}
+    NOISE, MEAN = 0.07, 0.35
+
+    @pytest.fixture
+    def rows(self) -> tuple[Floats, Floats]:
+        # A shaken grid: points far enough apart for a jitter of 1e-10.
+        random = np.random.default_rng(2)
+        side = np.linspace(-0.9, 0.9, 5)
+        x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+        x += random.uniform(-0.08, 0.08, x.shape)
+        return x, np.sin(4 * x).sum(1) + 0.25 * random.standard_normal(25)
+
+    @pytest.fixture
+    def evidence(self, rows) -> float:
+        x, y = rows
+        kernel = ConstantKernel(self.HYPER["variance"]) * RBF(self.HYPER["lengthscale"])
+        dense = GaussianProcessRegressor(kernel, alpha=self.NOISE, optimizer=None)
+        return dense.fit(x, y - self.MEAN).log_marginal_likelihood_value_
+
+    @pytest.fixture
+    def model(self, rows, make_sparse_gp) -> LowRankGP:
+        x, _ = rows
+        return make_sparse_gp(x, noise_var=self.NOISE, mean=self.MEAN, jitter=1e-10, **self.HYPER)
+
+    def _bound(self, model: LowRankGP, rows: tuple[Floats, Floats]) -> float:
+        x, y = (torch.from_numpy(part) for part in rows)
+        with torch.no_grad():
+            return -len(y) * elbo(model.terms(x), y, len(y), Weights()).item()
+
+    def _best(self, rows: tuple[Floats, Floats], dense_rbf) -> tuple[Floats, Floats]:
+        x, y = rows
+        Phi = np.linalg.cholesky(dense_rbf(x, x, **self.HYPER))
+        S = np.linalg.inv(np.eye(25) + Phi.T @ Phi / self.NOISE)
+        return S @ Phi.T @ (y - self.MEAN) / self.NOISE, np.linalg.cholesky(S)
+
+    def test_elbo_of_the_best_q_is_the_evidence(
+        self, rows, evidence, model, dense_rbf, set_posterior
+    ):
+        m, L = self._best(rows, dense_rbf)
+        set_posterior(model, m, L)
+        assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
+        # Second order in the distance to the optimum, so that a wrong q would be seen.
+        set_posterior(model, m + 0.01, L)
+        assert self._bound(model, rows) < evidence - 1e-3
+
+    def test_the_closed_form_is_that_best_q(self, rows, evidence, model):
+        x, y = (torch.from_numpy(part) for part in rows)
+        posterior = ClosedFormPosterior(25)
+        with torch.no_grad():
+            posterior.settle(model.weighted_rows(x, y, spread_is_noise=False))
+        model.posterior = posterior
+        # The law of sv-rbf adds the residual to the rows' variance: 1e-10 here, hence abs.
+        assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
+
+
+class TestMarginalLikelihood:
+    """Sums over the rows against the dense normal density of SciPy."""
+
+    @pytest.fixture(name="Phi")
+    def features(self) -> Floats:
+        return 0.6 * _normal(40, 5, seed=0)
+
+    @pytest.fixture
+    def e(self) -> Floats:
+        return _normal(40, seed=1)
+
+    @pytest.fixture
+    def sums(self, Phi, e) -> Statistics:
+        norm = (Phi**2).sum(1)
+        parts = (Phi.T @ Phi, Phi.T @ e, e @ e, norm.sum(), norm.max())
+        return Statistics(40, *(torch.as_tensor(part, dtype=torch.float64) for part in parts))
+
+    @pytest.mark.parametrize("noise", [1e-3, 0.2, 4.0])
+    def test_it_is_the_dense_density(self, Phi, e, sums, noise):
+        dense = stats.multivariate_normal(np.zeros(40), Phi @ Phi.T + noise * np.eye(40))
+        found = log_marginal_likelihood(sums, torch.tensor(noise, dtype=torch.float64))
+        assert found.item() == pytest.approx(dense.logpdf(e), rel=1e-8)
+
+    def test_more_weights_than_rows(self, e):
+        Phi = _normal(4, 9, seed=3)
+        dense = stats.multivariate_normal(np.zeros(4), Phi @ Phi.T + 0.3 * np.eye(4))
+        norm = (Phi**2).sum(1)
+        parts = (Phi.T @ Phi, Phi.T @ e[:4], e[:4] @ e[:4], norm.sum(), norm.max())
+        sums = Statistics(4, *(torch.as_tensor(part, dtype=torch.float64) for part in parts))
+        found = log_marginal_likelihood(sums, torch.tensor(0.3, dtype=torch.float64))
+        assert found.item() == pytest.approx(dense.logpdf(e[:4]), abs=1e-8)
+
+    @pytest.mark.parametrize("noise", [0.05, 0.2])
+    def test_the_correction_takes_the_trace_of_c_away(self, Phi, e, sums, noise):
+        K = Phi @ Phi.T
+        C = np.diag(np.diag(K).max() - np.diag(K))
+        dense = stats.multivariate_normal(np.zeros(40), K + noise * np.eye(40))
+        found = corrected_log_marginal_likelihood(sums, torch.tensor(noise, dtype=torch.float64))
+        assert np.trace(C) > 1
+        assert found.item() == pytest.approx(dense.logpdf(e) - np.trace(C) / (2 * noise), rel=1e-8)
+
+
+class TestCondition:
+    """p(w | y) against the same Gaussian process in its dense form."""
+
+    @pytest.fixture
+    def world(self) -> dict[str, Floats]:
+        random = np.random.default_rng(5)
+        return {
+            "Phi": 0.7 * random.standard_normal((30, 6)),
+            "e": random.standard_normal(30),
+            "v": random.uniform(0.05, 2.0, 30),
+            "phi": random.standard_normal((11, 6)),
+        }
+
+    def _chunks(self, world: dict[str, Floats], size: int) -> Iterator[WeightedRows]:
+        parts = (torch.from_numpy(world[key]).split(size) for key in ("Phi", "e", "v"))
+        return (WeightedRows(*part) for part in zip(*parts, strict=True))
+
+    @pytest.mark.parametrize("size", [30, 7])
+    def test_moments_are_those_of_the_dense_process(self, world, size):
+        posterior = ClosedFormPosterior(6)
+        posterior.settle(self._chunks(world, size))
+        found = posterior.moments(torch.from_numpy(world["phi"]))
+        A = world["Phi"] @ world["Phi"].T + np.diag(world["v"])
+        cross = world["phi"] @ world["Phi"].T
+        mean = cross @ np.linalg.solve(A, world["e"])
+        covariance = world["phi"] @ world["phi"].T - cross @ np.linalg.solve(A, cross.T)
+        np.testing.assert_allclose(found.mean, mean, atol=1e-8)
+        np.testing.assert_allclose(found.variance, np.diag(covariance), atol=1e-8)
+
+    def test_equation_12_of_dbk_1(self, world):
+        noise, Phi, phi = 0.05, world["Phi"], world["phi"]
+        D = np.diag(world["v"] / noise)  # diag(1 + c_i / noise) with c_i = v_i - noise
+        assert D.diagonal().min() >= 1
+        Lambda = Phi.T @ np.linalg.inv(D) @ Phi + noise * np.eye(6)
+        mean = phi @ np.linalg.solve(Lambda, Phi.T @ np.linalg.solve(D, world["e"]))
+        variance = noise * np.diag(phi @ np.linalg.solve(Lambda, phi.T))
+        m, L = (part.numpy() for part in condition(self._chunks(world, 7), torch.zeros(6)))
+        np.testing.assert_allclose(phi @ m, mean, atol=1e-8)
+        np.testing.assert_allclose(((phi @ L) ** 2).sum(1), variance, atol=1e-8)
+        np.testing.assert_array_equal(L, np.triu(L))
+
+    def test_equal_variances_are_those_of_scikit_learn(self, world):
+        # Its dot product is the kernel of the features themselves.
+        from sklearn.gaussian_process.kernels import DotProduct
+
+        kernel = DotProduct(sigma_0=1e-8, sigma_0_bounds="fixed")
+        dense = GaussianProcessRegressor(kernel, alpha=0.3, optimizer=None)
+        dense.fit(world["Phi"], world["e"])
+        mean, sd = dense.predict(world["phi"], return_std=True)
+        m, L = (
+            part.numpy()
+            for part in condition(self._chunks({**world, "v": np.full(30, 0.3)}, 8), torch.zeros(6))
+        )
+        np.testing.assert_allclose(world["phi"] @ m, mean, atol=1e-8)
+        np.testing.assert_allclose(np.linalg.norm(world["phi"] @ L, axis=1), sd, atol=1e-8)
+
+    def test_kl_against_torch(self, world):
+        posterior = ClosedFormPosterior(6)
+        assert posterior.kl().item() == 0  # it starts as the prior
+        posterior.settle(self._chunks(world, 7))
+        A = np.eye(6) + world["Phi"].T @ (world["Phi"] / world["v"][:, None])
+        S = torch.from_numpy(np.linalg.inv(A))
+        m = S @ torch.from_numpy(world["Phi"].T @ (world["e"] / world["v"]))
+        prior = MultivariateNormal(torch.zeros(6).double(), torch.eye(6).double())
+        expected = kl_divergence(MultivariateNormal(m, S), prior).item()
+        assert posterior.kl().item() == pytest.approx(expected, abs=1e-8)
+        assert expected > 1
+
+
+class TestFittedModels:
+    """A fit in float64 predicts what a dense Gaussian process on its features does."""
+
+    @pytest.fixture(params=EXACT)
+    def fitted(self, request, train, validation, make_model) -> LowRankGP:
+        model = make_model(request.param, dtype="float64")
+        fit(model, train, validation, FitSettings(epochs=8, learning_rate=2e-2))
+        return model
+
+    def _prior(self, model: LowRankGP, train: Data, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """Features of training and other rows and c(x, x) there, in the target's unit."""
+        Phi, phi = model.features(train.x), model.features(x)
+        norm = (phi**2).sum(1)
+        return Phi, phi, np.maximum((Phi**2).sum(1).max(), norm) - norm
+
+    @pytest.mark.parametrize("where", ["elsewhere", "at the training rows"])
+    def test_the_prediction_is_the_dense_one(self, fitted, train, where):
+        x = np.random.default_rng(9).uniform(-1.5, 1.5, (60, 2))
+        x = x if where == "elsewhere" else train.x
+        Phi, phi, c = self._prior(fitted, train, x)
+        _, _, c_train = self._prior(fitted, train, train.x)
+        noise = fitted.noise().item() * train.y.var()
+        centre = train.y.mean() + train.y.std() * fitted.mean_constant.item()
+        A = Phi @ Phi.T + np.diag(noise + c_train)
+        cross = phi @ Phi.T
+        mean = centre + cross @ np.linalg.solve(A, train.y - centre)
+        explained = (cross * np.linalg.solve(A, cross.T).T).sum(1)
+        found = fitted.predict(x)
+        assert c_train.max() > 0.01 * noise  # the rows' variances do differ
+        np.testing.assert_allclose(found.mean, mean, atol=1e-8)
+        expected = (phi**2).sum(1) - explained + c
+        np.testing.assert_allclose(found.function_variance, expected, atol=1e-8)
+        np.testing.assert_allclose(found.noise_variance, noise, rtol=1e-8)
+
+    def test_the_prior_variance_is_the_same_at_all_training_rows(self, fitted, train):
+        with torch.no_grad():
+            features = fitted.basis(fitted.scaled(train.x))
+            total = (features.phi**2).sum(1) + fitted.diagonal(features)
+        assert features.norm.std() > 1e-3
+        np.testing.assert_allclose(total, features.norm.max(), rtol=1e-12)
+
+
+class TestGradientInChunks:
+    """The second pass carries the gradient of the sums into the features of each chunk."""
+
+    @pytest.fixture(params=WHOLE)
+    def model(self, request, make_model, randomised) -> LowRankGP:
+        return randomised(make_model(request.param, dtype="float64"))
+
+    @pytest.fixture
+    def rows(self, train) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(train.x), torch.from_numpy(train.y)
+
+    def _dense(self, model: LowRankGP, x: Tensor, y: Tensor) -> Tensor:
+        """The loss by the n x n covariance and plain automatic differentiation."""
+        phi = model.basis(x).phi
+        n = len(y)
+        mean = model.mean_constant.expand(n)
+        K = phi @ phi.T
+        likelihood = MultivariateNormal(mean, K + model.noise() * torch.eye(n).double()).log_prob(y)
+        if model.name == "dbk-mml":
+            return -likelihood / n
+        trace = (K.diagonal().max() - K.diagonal()).sum()
+        return -(likelihood - trace / (2 * model.noise())) / n
+
+    def _gradients(self, model: LowRankGP) -> dict[str, Tensor]:
+        found = {name: value.grad.clone() for name, value in model.named_parameters()}
+        model.zero_grad()
+        return found
+
+    def _compare(self, model: LowRankGP, x: Tensor, y: Tensor) -> None:
+        expected = self._dense(model, x, y)
+        expected.backward()
+        reference = self._gradients(model)
+        step = CATALOGUE[model.name].step
+        found = step.backward(model, x, y, len(y), Weights())
+        assert found.item() == pytest.approx(expected.item(), rel=1e-8)
+        gradients = self._gradients(model)
+        assert max(value.abs().max() for value in reference.values()) > 1e-2
+        for name, value in reference.items():
+            torch.testing.assert_close(gradients[name], value, rtol=1e-8, atol=1e-8, msg=name)
+
+    @pytest.mark.parametrize("chunk", [7, 8192])
+    def test_value_and_gradients_are_those_of_the_dense_formula(
+        self, model, rows, chunk, monkeypatch
+    ):
+        monkeypatch.setattr(steps, "CHUNK", chunk)
+        self._compare(model, *rows)
+
+    @pytest.mark.parametrize("chunk", [7, 8192])
+    def test_a_tie_of_the_largest_norm_counts_once(self, model, rows, chunk, monkeypatch):
+        # The row of the largest norm is there again, in the first, the same and the last chunk.
+        x, y = rows
+        with torch.no_grad():
+            peak = int(model.basis(x).norm.argmax())
+        again = [peak, *range(len(x)), peak, peak]
+        monkeypatch.setattr(steps, "CHUNK", chunk)
+        self._compare(model, x[again], y[again])
+
+    def test_the_first_chunk_holds_the_largest_norm(self, model, rows, monkeypatch):
+        # And the last one, in the other order: both ends of the search for the peak.
+        x, y = rows
+        with torch.no_grad():
+            order = model.basis(x).norm.argsort()
+        monkeypatch.setattr(steps, "CHUNK", 7)
+        self._compare(model, x[order], y[order])
+        self._compare(model, x[order.flip(0)], y[order.flip(0)])
+
+    def test_gradients_add_to_those_that_are_there(self, model, rows):
+        step = CATALOGUE[model.name].step
+        step.backward(model, *rows, len(rows[1]), Weights())
+        once = {name: value.grad.clone() for name, value in model.named_parameters()}
+        step.backward(model, *rows, len(rows[1]), Weights())
+        for name, value in self._gradients(model).items():
+            torch.testing.assert_close(value, 2 * once[name], rtol=1e-12, atol=1e-14)
+
+
+class _Meter(TorchDispatchMode):
+    """Follows every storage that an operation makes: the largest, and the most at once."""
+
+    def __init__(self, *given: Tensor) -> None:
+        super().__init__()
+        self.given = {value.untyped_storage()._cdata for value in given}
+        self.largest = self.most = 0
+        self.alive: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for value in tree_leaves(found):
+            if not isinstance(value, Tensor):
+                continue
+            storage = value.untyped_storage()
+            if storage._cdata not in self.given:
+                self.alive[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+                self.largest = max(self.largest, storage.nbytes())
+        self.alive = {key: part for key, part in self.alive.items() if not part[0].expired()}
+        self.most = max(self.most, sum(size for _, size in self.alive.values()))
+        return found
+
+
+class TestMemory:
+    """The step of all rows holds one chunk of features at a time."""
+
+    RANK, CHUNK = 64, 1024
+
+    @pytest.fixture
+    def peaks(self, monkeypatch) -> Callable[..., tuple[int, int]]:
+        def measure(name: str, n: int, chunk: int = self.CHUNK) -> tuple[int, int]:
+            monkeypatch.setattr(steps, "CHUNK", chunk)
+            random = np.random.default_rng(0)
+            x = torch.from_numpy(random.uniform(-1, 1, (n, 2)))
+            y = x.sum(1) + 0.1
+            sizes = Architecture(d=2, h=8, r=self.RANK, blocks=1, dtype="float64")
+            model = build(name, sizes, x[:500], seed=0)
+            model.basis(x[:2])  # what is allocated once and for all
+            with _Meter(x, y) as meter:
+                CATALOGUE[name].step.backward(model, x, y, n, Weights())
+            return meter.largest, meter.most
+
+        return measure
+
+    @pytest.mark.parametrize("name", EXACT)
+    def test_it_does_not_grow_with_the_rows(self, peaks, name):
+        few, many = peaks(name, 4 * self.CHUNK), peaks(name, 40 * self.CHUNK)
+        assert many == few
+        # No array of 41 thousand rows and more than their two columns was made.
+        assert many[0] <= 8 * self.CHUNK * (self.RANK + 2)
+
+    def test_the_meter_sees_one_chunk_of_all_rows(self, peaks):
+        n = 4 * self.CHUNK
+        largest, most = peaks("dbk-exact", n, chunk=n)
+        assert largest >= 8 * n * self.RANK
+        assert most > 2 * peaks("dbk-exact", n)[1]
