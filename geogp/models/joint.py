@@ -83,7 +83,11 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
     noise_var and what the diagonal adds; for PPGP and dPPGP, whose s² = ||L' phi||² has learned
     noise that varies with the input, s² too. The L of those objectives is no posterior
-    covariance and is not used for anything joint. A plain network (``dnn``), which has one value
+    covariance and is not used for anything joint.
+
+    The basis counts as known: what was uncertain in learning it is not included. In the example
+    of DBK section 4.1 with 1,500 rows, 90 % intervals for the mean function held 78 to 91 % away
+    from the jumps, and 19 to 35 % without s². A plain network (``dnn``), which has one value
     for its weights, gets the posterior of a Bayesian last layer on its features.
 
     Parameters
