@@ -68,7 +68,7 @@ def main() -> int:
         line = fitted(table, options, "vbll", "auto")
     except GeogpError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     folder = Path(__file__).parent / "results" / "uci"
     folder.mkdir(parents=True, exist_ok=True)
     draw(folder / f"sensitivity-{table.name}.png", pairs, line)

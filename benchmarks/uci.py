@@ -260,7 +260,7 @@ def main() -> int:
         found = Benchmark(Table(options.data), options).run()
     except GeogpError as error:
         _say(f"error: {error}")
-        return 2
+        return error.exit_code
     if options.json:
         print(json.dumps(found))
     else:

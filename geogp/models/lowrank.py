@@ -165,7 +165,10 @@ class LowRankGP(nn.Module):
         ------
         DataError
             `x` has another dimension than the training inputs or is not finite.
+        RequestError
+            The model's tensors differ in device or dtype.
         """
+        self.check()
         values = as_floats(x, "inputs")
         d = self.architecture.d
         if values.ndim != 2 or values.shape[1] != d or not len(values):

@@ -1,0 +1,131 @@
+"""The benchmark on tables, started as its user would."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "benchmarks"
+SHORT = ("--epochs", "3", "--h", "8", "--r", "8", "--batch", "64", "--weights", "0.01,0.01")
+
+
+def run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPTS / script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    """400 rows; x1 is constant; columns stand out of order."""
+    random = np.random.default_rng(0)
+    x = random.uniform(0, 50, (400, 2))
+    y = np.sin(x[:, 0] / 10) + 0.1 * random.standard_normal(400) - 30
+    frame = pd.DataFrame({"y": 100 * y, "x2": x[:, 1], "x0": x[:, 0], "x1": 7.0})
+    path = tmp_path_factory.mktemp("tables") / "waves.parquet"
+    frame.to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(table, tmp_path_factory) -> tuple[dict, Path]:
+    out = tmp_path_factory.mktemp("out")
+    options = ("--data", table, "--model", "dbk-silu", "--seeds", "2", "--json", "--out", out)
+    done = run("uci.py", *options, *SHORT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), out
+
+
+def test_one_object_with_the_means_over_the_seeds(found):
+    figures, _ = found
+    assert {"mae", "rmse", "nll", "crps", "seconds", "per_seed"} <= figures.keys()
+    assert [seed["seed"] for seed in figures["per_seed"]] == [0, 1]
+    for key in ("mae", "rmse", "nll", "crps", "seconds"):
+        assert figures[key] == pytest.approx(np.mean([s[key] for s in figures["per_seed"]]))
+    # On the standardised scale, whatever the target's unit.
+    assert figures["rmse"] < 1.5
+
+
+def test_the_same_command_continues_where_it_stopped(found, table):
+    figures, out = found
+    kept = sorted(out.rglob("seed-*.json"))
+    assert len(kept) == 2
+    stamps = [path.stat().st_mtime_ns for path in kept]
+    options = ("--data", table, "--model", "dbk-silu", "--seeds", "3", "--json", "--out", out)
+    more = json.loads(run("uci.py", *options, *SHORT).stdout)
+    assert more["per_seed"][:2] == figures["per_seed"]
+    assert len(more["per_seed"]) == 3
+    assert [path.stat().st_mtime_ns for path in kept] == stamps
+
+
+def test_other_settings_are_other_figures(found, table):
+    figures, out = found
+    options = ("--data", table, "--model", "dbk-silu", "--seeds", "1", "--json", "--out", out)
+    other = json.loads(run("uci.py", *options, *SHORT, "--learning-rate", "1e-4").stdout)
+    assert other["per_seed"][0]["nll"] != figures["per_seed"][0]["nll"]
+
+
+def test_a_peer_has_the_same_rows(table, tmp_path):
+    options = ("--data", table, "--model", "gpytorch-ppgp", "--seeds", "1", "--json")
+    done = run("uci.py", *options, "--out", tmp_path, *SHORT)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rmse"] < 1.5
+
+
+def test_the_table_is_made_from_the_figures(tmp_path):
+    """Two models, three seeds: means, deviations and paired differences by hand."""
+    scores = {"dbk-silu": [-2.0, -2.5, -3.0], "vbll": [-1.0, -1.0, -1.6]}
+    for model, values in scores.items():
+        folder = tmp_path / "out" / "pol" / f"{model}-0123456789"
+        folder.mkdir(parents=True)
+        for seed, nll in enumerate(values):
+            rest = {"mae": 0.1, "crps": 0.2, "coverage_95": 0.95, "seconds": 3.0}
+            (folder / f"seed-{seed}.json").write_text(
+                json.dumps({"seed": seed, "nll": nll, **rest})
+            )
+    done = run("uci_table.py", tmp_path / "out", "--table", tmp_path / "made")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "made" / "table.md").read_text()
+    assert "| `dbk-silu` | 3 | -2.500 ± 0.500 | -2.967 | 0.2000 | 0.0144 |" in text
+    # Differences -1, -1.5, -1.4: mean -1.3, deviation 0.2646, standard error 0.1528.
+    assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
+
+
+def test_no_table_without_figures(tmp_path):
+    done = run("uci_table.py", tmp_path / "nothing", "--table", tmp_path / "made")
+    assert done.returncode == 2
+    assert "no figures" in done.stderr
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "message"),
+    [
+        ({"x0": [1.0, 2.0], "z": [1.0, 2.0]}, 2, "expected columns x0, x1, ... and y"),
+        ({"x0": np.arange(50.0), "y": np.ones(50)}, 2, "one value in all training rows"),
+        ({"x0": np.arange(50.0), "y": np.r_[np.nan, np.arange(49.0)]}, 3, "finite"),
+        ({"x0": np.ones(50), "y": np.arange(50.0)}, 3, "every column of the inputs"),
+    ],
+)
+def test_refused_tables(*, frame, code, message, tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame(frame).to_csv(path, index=False)
+    done = run("uci.py", "--data", path, "--model", "dnn", "--out", tmp_path, *SHORT)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_absent_file(tmp_path):
+    done = run("uci.py", "--data", tmp_path / "no.parquet", "--model", "dnn")
+    assert done.returncode == 2
+    assert "found none at" in done.stderr
