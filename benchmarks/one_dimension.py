@@ -48,6 +48,7 @@ from geogp.models.training import Data, FitSettings, fit
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 Floats = NDArray[np.float64]
 
@@ -325,12 +326,17 @@ class Benchmark:
         return found
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Fit and score a case, and keep its curves beside the figures."""
+        """Fit and score a case, and keep its curves beside the figures.
+
+        A fit that was interrupted and continued has no times: only its last part is known.
+        """
         train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
-        started, worked = monotonic(), process_time()
+        checkpoint = self.out / f"{case.name}.safetensors"
+        continued, started, worked = checkpoint.exists(), monotonic(), process_time()
         fitter = fit_peer if case.model in PEERS else fit_own
-        model = fitter(case, train, self.validation, self.out / f"{case.name}.safetensors")
-        took = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
+        model = fitter(case, train, self.validation, checkpoint)
+        times = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
+        took = dict.fromkeys(times) if continued else times
         repeats = 3 if case.whole and case.n >= 2000 else 20
         timing = {
             "step_seconds": _quickest(model.step, repeats),
@@ -393,7 +399,7 @@ def _line(found: dict[str, Any]) -> str:
         text += (
             f" gap {found['gap']:.4f} coverage {found['coverage_90']:.4f} mae {found['mae']:.4f}"
         )
-    return f"{text} step {found['step_seconds']:.4g} s, fit {found['fit_cpu_seconds']:.1f} s"
+    return f"{text} step {found['step_seconds']:.4g} s, fit {_seconds(found)} s"
 
 
 # --- which cases a part of the study has ---------------------------------------------------
@@ -424,7 +430,8 @@ def make_case(options: argparse.Namespace, model: str, n: int, r: int) -> Case:
         return case
     case = replace(case, learning_rate=options.exact_learning_rate, average=0, patience=0)
     if model in PEERS:
-        return replace(case, steps=options.peer_steps, head_rate=5.0)
+        rate = options.peer_learning_rate
+        return replace(case, steps=options.peer_steps, learning_rate=rate, head_rate=5.0)
     return replace(case, steps=options.exact_steps if n <= options.exact_limit else 0)
 
 
@@ -448,6 +455,36 @@ def cases(options: argparse.Namespace) -> list[Case]:
     ranks = options.ranks or RANKS
     names = options.models or ["dbk-silu"]
     return [make_case(options, name, size, r) for name in names for size in n for r in ranks]
+
+
+def commands(held: Sequence[Case]) -> list[str]:
+    """Return command lines, without the program, that make exactly these cases."""
+    lines: dict[tuple[Any, ...], set[int]] = {}
+    for case in held:
+        lines.setdefault((_flags(case), case.model, case.r), set()).add(case.n)
+    by_models: dict[tuple[Any, ...], list[str]] = {}
+    for (flags, model, r), sizes in lines.items():
+        by_models.setdefault((flags, tuple(sorted(sizes)), r), []).append(model)
+    by_ranks: dict[tuple[Any, ...], list[int]] = {}
+    for (flags, sizes, r), models in by_models.items():
+        by_ranks.setdefault((flags, sizes, tuple(models)), []).append(r)
+    found = []
+    for (flags, sizes, models), ranks in by_ranks.items():
+        words = ["rank", "--models", *models, "--n", *map(str, sizes), "--ranks"]
+        found.append(" ".join([*words, *map(str, sorted(ranks)), *flags]))
+    return found
+
+
+def _flags(case: Case) -> tuple[str, ...]:
+    """Return the options of a case that are not the usual ones."""
+    usual = make_case(parse(["rank"]), case.model, case.n, case.r)
+    before = "peer-" if case.model in PEERS else "exact-" if case.whole else ""
+    words: list[str] = []
+    for name, value in asdict(case).items():
+        if value != getattr(usual, name):
+            prefix = before if name in {"steps", "learning_rate"} else ""
+            words += [f"--{prefix}{name.replace('_', '-')}", f"{value:g}"]
+    return tuple(words)
 
 
 # --- what is written from the files ---------------------------------------------------------
@@ -505,13 +542,22 @@ _COLUMNS = (
     "effective rank",
     "gradient step, ms",
     "prediction of 1,000, ms",
-    "gradient steps",
+    "gradient steps, at most",
     "fit, CPU s",
 )
 
 
+def _seconds(found: dict[str, Any]) -> str:
+    took = found["fit_cpu_seconds"]
+    return "" if took is None else f"{took:.0f}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
+
+
 def _row(first: Sequence[str], found: dict[str, Any]) -> str:
-    timing = [f"{1e3 * found[k]:.3g}" for k in ("step_seconds", "prediction_seconds")]
+    timing = [_three_digits(1e3 * found[k]) for k in ("step_seconds", "prediction_seconds")]
     case = found["case"]
     if "nll" in found:
         figures = [
@@ -521,7 +567,7 @@ def _row(first: Sequence[str], found: dict[str, Any]) -> str:
             f"{100 * found['coverage_90']:.1f}",
             f"{found['effective_rank']:.2f}",
         ]
-        cost = [f"{case['steps']:,}", f"{found['fit_cpu_seconds']:.0f}"]
+        cost = [f"{case['steps']:,}", _seconds(found)]
     else:
         figures, cost = ["not fitted", *[""] * 4], ["0", ""]
     return "| " + " | ".join([*first, *figures, *timing, *cost]) + " |"
@@ -529,7 +575,8 @@ def _row(first: Sequence[str], found: dict[str, Any]) -> str:
 
 def _table(first: Sequence[str], rows: list[str]) -> str:
     names = [*first, *_COLUMNS]
-    rule = "| " + " | ".join(["---"] * len(first) + ["---:"] * len(_COLUMNS)) + " |"
+    left = ["---" if name == "model" else "---:" for name in first]
+    rule = "| " + " | ".join([*left, *["---:"] * len(_COLUMNS)]) + " |"
     return "\n".join(["| " + " | ".join(names) + " |", rule, *rows])
 
 
@@ -540,7 +587,7 @@ def _settings_note(results: Results) -> str:
         held = [case for case in held if case["steps"]]
         if not held:
             continue
-        case = Case(**max(held, key=lambda c: c["n"]))
+        case = Case(**max(held, key=lambda c: (c["steps"], c["n"])))
         rate = f"learning rate {case.learning_rate:g}, times {case.head_rate:g} for the head"
         if case.whole:
             text = f"full batch, {rate}"
@@ -554,25 +601,32 @@ def _settings_note(results: Results) -> str:
     return "\n".join(lines)
 
 
-def write_table(results: Results, folder: Path, commands: str) -> None:
+def write_table(results: Results, folder: Path) -> None:
     """Write table.md and results.json from the result files."""
     found = results.ordered()
+    lines = [*commands([Case(**f["case"]) for f in found]), "figures", "table"]
+    made_by = "\n".join(f"    python benchmarks/one_dimension.py {line}" for line in lines)
     scaling = [f for f in found if f["case"]["r"] == 128 and f["case"]["model"] in COMPARED]
     top = [f for f in found if f["case"]["r"] == 128 and f["case"]["n"] == 20_000]
     top.sort(key=lambda f: f.get("nll", math.inf))
     ranks = [f for f in results.ranks("dbk-silu", 20_000) if f["case"]["r"] in (*RANKS, 128)]
     text = f"""# The example in one dimension
 
-Written from the result files by
+Made by
 
-    {commands}
+{made_by}
+
+of which the last writes this file from the result files.
 
 World: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 sin 10x|
 (DBK section 4.1; `shared/methods.md` section 7 says why 0.4). Judged on {FRESH_ROWS:,} fresh
 points, on which the oracle's log score is **{results.oracle:.4f}**; {VALIDATION_ROWS:,}
 validation rows choose the epoch of the catalogue's models. One seed. Times are processor times
-of one thread, the least of several runs; the machine was busy with other work. "Not fitted":
-timed only, left out for the time it takes.
+of one thread, the least of several runs; the machine was busy with other work. Full-batch fits
+have fewer steps where a step takes long, and "not fitted" ones were only timed. `exact-rbf` and
+`exact-dkl` are GPyTorch's exact Gaussian processes with Cholesky factors, under an RBF on the
+inputs and on the features of our network; they predict at {len(GRID):,} even points, and the
+fresh points are interpolated.
 
 {_settings_note(results)}
 
@@ -613,9 +667,9 @@ def draw_figures(results: Results, folder: Path) -> None:
 def figure_bands(results: Results) -> Figure:
     """As DBK figure 1: rows, predictive bands and kernels of three models."""
     shown = [
-        (model, max(fits, key=lambda f: f["case"]["n"] if f["case"]["n"] <= 20_000 else 0))
+        (model, max(fits, key=lambda f: (f["case"]["steps"], f["case"]["n"])))
         for model in ("exact-dkl", "dbk-mml", "dbk-silu")
-        if (fits := [f for f in results.of(model, 128) if "nll" in f])
+        if (fits := [f for f in results.of(model, 128) if "nll" in f and f["case"]["n"] <= 20_000])
     ]
     figure, axes = plt.subplots(
         2,
@@ -631,15 +685,18 @@ def figure_bands(results: Results) -> Figure:
         title = f"{LABELS[model]}\nn = {found['case']['n']:,}, gap {found['gap']:.3f}"
         axes[0, column].set_title(title)
         _draw_band(axes[0, column], arrays, rows)
-        _draw_kernel(axes[1, column], arrays["kernel"], "k(x, x') / max")
-    axes[0, 0].legend(loc="lower right", fontsize=7, framealpha=0.9)
-    for axis in axes[0, 1:]:
-        axis.set_ylabel("")
+        image = _draw_kernel(axes[1, column], arrays["kernel"])
+        for axis in axes[:, column] if column else ():
+            axis.set_ylabel("")
+    figure.colorbar(image, ax=axes[1], shrink=0.8, label="k(x, x') / max")
+    _legend_below(figure, axes[0, 0])
     return figure
 
 
 def _draw_band(axis: plt.Axes, arrays: dict[str, Floats], rows: Data) -> None:
-    axis.plot(rows.x[:800, 0], rows.y[:800], ".", ms=2, color="0.6", label="rows", zorder=1)
+    axis.plot(
+        rows.x[:800, 0], rows.y[:800], ".", ms=2, color="0.5", label="some of the rows", zorder=1
+    )
     mean, sd = arrays["mean"], arrays["sd"]
     for sign in (-1, 1):
         name = "true 90 % interval" if sign > 0 else None
@@ -659,14 +716,16 @@ def _draw_band(axis: plt.Axes, arrays: dict[str, Floats], rows: Data) -> None:
     axis.set(xlim=(-1, 1), ylim=(-1.7, 2), xlabel="x", ylabel="y")
 
 
-def _draw_kernel(axis: plt.Axes, kernel: Floats, label: str) -> None:
+def _draw_kernel(axis: plt.Axes, kernel: Floats) -> AxesImage:
     shown = kernel / np.abs(kernel).max()
-    image = axis.imshow(
-        shown, extent=(-1, 1, 1, -1), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest"
-    )
     axis.set(xlabel="x'", ylabel="x", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
-    if label:
-        axis.figure.colorbar(image, ax=axis, shrink=0.8, label=label)
+    extent = (-1.0, 1.0, 1.0, -1.0)
+    return axis.imshow(shown, extent=extent, cmap="RdBu_r", vmin=-1, vmax=1)
+
+
+def _legend_below(figure: Figure, axis: plt.Axes) -> None:
+    held = axis.get_legend_handles_labels()
+    figure.legend(*held, loc="outside lower center", ncols=4, frameon=False)
 
 
 def figure_scaling(results: Results) -> Figure:
@@ -674,9 +733,9 @@ def figure_scaling(results: Results) -> Figure:
     figure, axes = plt.subplots(2, 2, figsize=(8.4, 6.2), layout="constrained")
     panels = (
         ("mae", "MAE of the mean", 1.0),
-        ("nll", "negative log score", 1.0),
-        ("step_seconds", "a gradient step, CPU ms", 1e3),
-        ("prediction_seconds", "a prediction of 1,000 points, CPU ms", 1e3),
+        ("nll", "NLL", 1.0),
+        ("step_seconds", "gradient step, CPU ms", 1e3),
+        ("prediction_seconds", "prediction of 1,000 points, CPU ms", 1e3),
     )
     for axis, (key, label, unit) in zip(axes.flat, panels, strict=True):
         for model in COMPARED:
@@ -694,6 +753,9 @@ def figure_scaling(results: Results) -> Figure:
         if key != "nll":
             axis.set_yscale("log")
         axis.grid(alpha=0.25)
+    ticks = (0.01, 0.02, 0.05, 0.1)
+    axes[0, 0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[0, 0].minorticks_off()
     axes[0, 1].axhline(results.oracle, color="k", ls="--", lw=1, label="oracle")
     figure.legend(
         *axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
@@ -719,8 +781,7 @@ def figure_rank(results: Results) -> Figure:
     for axis, r in zip(axes.flat, SHOWN_RANKS, strict=True):
         axis.set_title(f"r = {r}")
         if r in by_rank:
-            _draw_kernel(axis, results.arrays(by_rank[r])["kernel"], "")
-            image = axis.images[0]
+            image = _draw_kernel(axis, results.arrays(by_rank[r])["kernel"])
         axis.label_outer()
     if image is not None:
         left.colorbar(image, ax=axes, shrink=0.8, label="k(x, x') / max")
@@ -736,7 +797,7 @@ def figure_rank(results: Results) -> Figure:
     axis.set_xscale("log", base=2)
     axis.set_xticks([f["case"]["r"] for f in held], [str(f["case"]["r"]) for f in held])
     n = held[0]["case"]["n"]
-    axis.set(xlabel="rank r", ylabel="negative log score", title=f"n = {n:,}, 100,000 fresh points")
+    axis.set(xlabel="rank r", ylabel="NLL", title=f"n = {n:,}, 100,000 fresh points")
     axis.grid(alpha=0.25)
     axis.legend(frameon=False)
     return figure
@@ -745,7 +806,7 @@ def figure_rank(results: Results) -> Figure:
 def figure_bases(results: Results) -> Figure:
     """As DBK figure 9: basis functions and predictive distributions at four ranks."""
     by_rank = {f["case"]["r"]: f for f in _ranked(results)}
-    shown = [r for r in SHOWN_RANKS if r in by_rank]
+    shown = [r for r in SHOWN_RANKS if r in by_rank] or list(by_rank)
     figure, axes = plt.subplots(
         2, len(shown), figsize=(2.9 * len(shown), 5), layout="constrained", squeeze=False
     )
@@ -762,7 +823,7 @@ def figure_bases(results: Results) -> Figure:
         if column:
             axes[1, column].set_ylabel("")
     axes[0, 0].set_ylabel("basis functions, unit of y")
-    axes[1, 0].legend(loc="upper right", fontsize=7, framealpha=0.9)
+    _legend_below(figure, axes[1, 0])
     return figure
 
 
@@ -800,18 +861,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--ranks", type=_positive, nargs="+", help="of `rank`")
     parser.add_argument("--h", type=_positive, default=64)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=_positive, default=12_000, help="whatever n")
+    parser.add_argument("--steps", type=_positive, default=18_000, help="whatever n")
     parser.add_argument("--batch", type=_positive, default=200)
-    parser.add_argument("--learning-rate", type=float, default=4e-3)
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--head-rate", type=float, default=10.0)
     parser.add_argument("--average", type=int, default=500, help="steps; 0 for none")
     parser.add_argument("--patience", type=int, default=4000, help="steps; 0 for none")
     parser.add_argument("--alpha", type=float, default=0.01)
     parser.add_argument("--beta", type=float, default=0.01)
-    parser.add_argument("--exact-steps", type=_positive, default=200, help="over all rows")
+    parser.add_argument("--exact-steps", type=_positive, default=400, help="over all rows")
     parser.add_argument("--exact-learning-rate", type=float, default=5e-3)
     parser.add_argument("--exact-limit", type=int, default=20_000, help="rows; timed only beyond")
     parser.add_argument("--peer-steps", type=_positive, default=200)
+    parser.add_argument("--peer-learning-rate", type=float, default=1e-2)
     parser.add_argument("--peer-limit", type=int, default=5000, help="rows; left out beyond")
     return parser.parse_args(arguments)
 
@@ -824,8 +886,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
         if options.part == "figures":
             draw_figures(results, options.results)
         else:
-            command = "python benchmarks/one_dimension.py table"
-            write_table(results, options.results, command)
+            write_table(results, options.results)
         return results.ordered()
     bench = Benchmark(options.out)
     _say(f"oracle's log score on {FRESH_ROWS:,} fresh points: {bench.oracle:.4f}")

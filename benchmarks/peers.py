@@ -9,6 +9,7 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 from torch import Tensor
 
+from geogp.models.noise import NOISE_FLOOR, NOISE_START
 from geogp.models.placement import place_anchors
 from geogp.models.prediction import Prediction
 from geogp.models.training import Data, FitSettings
@@ -45,7 +46,8 @@ def fit_peer(
     """Train a peer with Adam, and leave it at its best validation epoch.
 
     Inputs are in [-1, 1] and targets standardised. Inducing points start at inputs spread
-    by k-means; learning rate and decay are those of the settings.
+    by k-means, the noise variance where ours does and with our floor; learning rate and decay
+    are those of the settings, and so is beta for the predictive objective.
     """
     generator = torch.Generator().manual_seed(settings.seed)
     torch.manual_seed(settings.seed)
@@ -53,8 +55,11 @@ def fit_peer(
     y = torch.from_numpy(train.y).float().to(device)
     model = SparseGP(place_anchors(x, r, "kmeans", generator)).to(device)
     x = x.to(device)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood().to(device)
-    objective = PEERS[name](likelihood, model, num_data=len(y))
+    floor = gpytorch.constraints.GreaterThan(NOISE_FLOOR)
+    likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=floor).to(device)
+    likelihood.noise = NOISE_START
+    beta = settings.weights.beta if name == "gpytorch-ppgp" else 1.0
+    objective = PEERS[name](likelihood, model, num_data=len(y), beta=beta)
     parameters = [*model.parameters(), *likelihood.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True)
     best, best_score = {}, math.inf

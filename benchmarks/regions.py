@@ -67,7 +67,8 @@ def lines_of(run: dict[str, Any]) -> list[dict[str, Any]]:
         line["fit_seconds"] = run["seconds"]["fit"]
         for stratum in STRATA:
             line[f"nll_{stratum}"] = own[stratum]["nll"]
-            line[f"difference_{stratum}"] = own[stratum]["nll"] - other[stratum]["nll"]
+            pair = own[stratum]["nll"], other[stratum]["nll"]
+            line[f"difference_{stratum}"] = None if None in pair else pair[0] - pair[1]
             line[f"coverage_95_{stratum}"] = own[stratum]["coverage_95"]
             line[f"mae_{stratum}"] = own[stratum]["mae"]
         lines.append(line)
@@ -105,13 +106,21 @@ def _table(lines: list[dict[str, Any]], target: str, split: str) -> str:
     rows = [
         (
             f"| `{line['model']}` | {line['nll_all']:.4f} | {line['difference_all']:+.4f} | "
-            f"{line['difference_urban']:+.4f} | {line['difference_rural']:+.4f} | "
-            f"{100 * line['coverage_95_urban']:.1f} % | {100 * line['coverage_95_rural']:.1f} % | "
+            f"{_signed(line['difference_urban'])} | {_signed(line['difference_rural'])} | "
+            f"{_percent(line['coverage_95_urban'])} | {_percent(line['coverage_95_rural'])} | "
             f"{line['fit_seconds']:.0f} |"
         )
         for line in sorted(chosen, key=lambda line: line["nll_all"])
     ]
     return "\n".join([head, "| --- |" + " ---: |" * 7, *rows]) + "\n"
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{value:+.4f}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f} %"
 
 
 def parse() -> argparse.Namespace:

@@ -57,7 +57,8 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[dict]], line: list[di
 
 def main() -> int:
     """Fit, draw and keep the figures."""
-    options = uci.parse(["--model", "dbk-silu", *sys.argv[1:]])
+    apart = str(Path(__file__).parent / "out" / "sensitivity")
+    options = uci.parse(["--model", "dbk-silu", "--out", apart, *sys.argv[1:]])
     torch.set_flush_denormal(True)
     try:
         table = uci.Table(options.data)

@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 from peers import PEERS, fit_peer, predict_peer
 
+import geogp
 from geogp.errors import GeogpError, RequestError
 from geogp.files import write_text
 from geogp.models.catalogue import CATALOGUE, build, find_spec
@@ -31,6 +32,8 @@ from geogp.models.training import Data, FitSettings, fit
 from geogp.models.tuning import TUNING_EPOCHS, choose_weights
 
 SCORES = ("mae", "rmse", "nll", "crps")
+
+SETTINGS_FILE = "settings.json"
 
 
 class Table:
@@ -96,6 +99,7 @@ class Benchmark:
             "weights": options.weights,
             "device": options.device,
             "table": table.sha256,
+            "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
         }
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
         self.folder = options.out / table.name / f"{options.model}-{digest[:10]}"
@@ -103,6 +107,8 @@ class Benchmark:
     def run(self) -> dict[str, Any]:
         """Return the figures of all seeds, fitting those not yet there."""
         weights = self.weights()
+        described = {**self.settings, "used_weights": asdict(weights)}
+        write_text(self.folder / SETTINGS_FILE, json.dumps(described, indent=1) + "\n")
         per_seed = []
         for seed in range(self.options.seeds):
             path = self.folder / f"seed-{seed}.json"
@@ -125,8 +131,10 @@ class Benchmark:
     def weights(self) -> Weights:
         """Return alpha and beta: as given, or chosen once on the rows of seed 0."""
         given = self.options.weights
-        if given != "auto" or self.options.model in PEERS:
-            return Weights() if given == "auto" else Weights(*(float(v) for v in given.split(",")))
+        if given != "auto":
+            return _weights(given)
+        if self.options.model in PEERS:
+            return Weights(alpha=0.0, beta=1.0)
         if not find_spec(self.options.model).step.uses:
             return Weights()
         path = self.folder / "weights.json"
@@ -136,7 +144,7 @@ class Benchmark:
                 lambda: self.make(parts["train"], 0),
                 parts["train"],
                 parts["validation"],
-                self.fit_settings(0, Weights(), TUNING_EPOCHS),
+                self.fit_settings(0, Weights(), min(TUNING_EPOCHS, self.options.epochs)),
                 folder=self.folder,
                 tell=lambda trial: _say(f"{self.table.name} {self.options.model} {trial}"),
             )
@@ -224,6 +232,16 @@ class Benchmark:
         )
 
 
+def _weights(given: str) -> Weights:
+    try:
+        alpha, beta = (float(value) for value in given.split(","))
+    except ValueError:
+        raise RequestError(
+            f"expected --weights auto or two numbers with a comma, found {given!r}."
+        ) from None
+    return Weights(alpha, beta)
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -247,7 +265,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
     parser.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
     parser.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
-    parser.add_argument("--weights", default="auto", help="auto, or ALPHA,BETA")
+    parser.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return parser.parse_args(arguments)
 
@@ -257,6 +275,10 @@ def main() -> int:
     options = parse()
     torch.set_flush_denormal(True)
     try:
+        if options.seeds < 1:
+            raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
+        if options.device == "cuda" and not torch.cuda.is_available():
+            raise RequestError("no CUDA device is available; use --device cpu.")
         found = Benchmark(Table(options.data), options).run()
     except GeogpError as error:
         _say(f"error: {error}")

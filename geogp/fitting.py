@@ -2,16 +2,17 @@
 
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from geogp.errors import DataError
 from geogp.files import write_text
 from geogp.job import Job
-from geogp.models.catalogue import build
+from geogp.models.catalogue import build, find_spec
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.training import Data, FitSettings, FitState, fit
@@ -76,17 +77,33 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[s
     ------
     NumericalError
         Every fit of the search diverged.
+    DataError
+        What an interrupted run left is damaged.
     """
-    preset = job.preset.weights
+    preset, uses = job.preset.weights, find_spec(job.request.model).step.uses
+    if not uses:
+        if job.request.tune_weights:
+            job.warn(f"the objective of {job.request.model} has no weights to choose.")
+        return preset, {"chosen_by": "none"}
     if not job.request.tune_weights:
-        return preset, {**asdict(preset), "chosen_by": "preset"}
+        return preset, {**_named(preset, uses), "chosen_by": "preset"}
     path = job.folder.unfinished / WEIGHTS_FILE
-    if path.exists():
-        described = json.loads(path.read_text("utf-8"))
-    else:
+    if not path.exists():
         described = _search(job, _data(job, train), _data(job, validation))
         write_text(path, json.dumps(described, indent=1))
-    return Weights(described["alpha"], described["beta"]), described
+    try:
+        described = json.loads(path.read_text("utf-8"))
+        chosen = replace(preset, **{name: float(described[name]) for name in uses})
+        job.seconds["fit"] += float(described["seconds"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} is damaged ({error}). Run the command again with --fresh."
+        ) from error
+    return chosen, described
+
+
+def _named(weights: Weights, uses: tuple[str, ...]) -> dict[str, float]:
+    return {name: value for name, value in asdict(weights).items() if name in uses}
 
 
 def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
@@ -106,14 +123,17 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
         progress=progress,
         tell=done.append,
     )
-    if not trials:
-        job.warn(
-            f"{job.request.model} has no weights to choose: its objective uses neither alpha nor "
-            "beta."
-        )
-    chosen = trials[0].weights if trials else job.preset.weights
-    found = [{**asdict(t.weights), "validation_nll": t.nll} for t in trials if np.isfinite(t.nll)]
-    return {**asdict(chosen), "chosen_by": "validation", "trials": found}
+    uses = find_spec(job.request.model).step.uses
+    return {
+        **_named(trials[0].weights, uses),
+        "chosen_by": "validation",
+        "seconds": sum(trial.seconds for trial in trials),
+        "trials": [
+            {**_named(trial.weights, uses), "validation_nll": trial.nll}
+            for trial in trials
+            if np.isfinite(trial.nll)
+        ],
+    }
 
 
 def _data(job: Job, rows: Rows) -> Data:
@@ -131,6 +151,7 @@ def _build(job: Job, rows: Data) -> LowRankGP:
             sizes,
             torch.from_numpy(rows.x),
             placement=preset.placement,
+            noise_start=preset.noise_start,
             seed=job.request.seed,
         )
     for warning in caught:

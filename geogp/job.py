@@ -20,6 +20,7 @@ from geogp.geodata.ookla import Ingested, read_observations
 from geogp.geodata.quarters import parse_quarters, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
+from geogp.models.catalogue import find_spec
 from geogp.runs import RunFolder
 from geogp.settings import PRESETS, MapRequest, Preset
 from geogp.watcher import Watcher
@@ -111,7 +112,8 @@ class Job:
     @property
     def batch(self) -> int:
         """Rows per step, for the eight tenths of the rows that train."""
-        return self.preset.batch_for(8 * len(self.observations) // 10)
+        n = 8 * len(self.observations) // 10
+        return find_spec(self.request.model).step.rows(self.preset.batch_for(n), n)
 
     def inputs(self, rows: NDArray[np.bool_]) -> Floats:
         """Return the inputs of some of the observations, shape (n, d)."""
@@ -204,6 +206,8 @@ def identity_of(job: Job) -> dict[str, Any]:
         "dtype": "float32",
     }
     del settings["split"], settings["least_steps"]
+    if request.tune_weights:
+        settings["weights"] = "validation"
     return {
         "geogp": geogp.__version__,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},

@@ -38,8 +38,8 @@ class Preset:
         The schedule; see `geogp.models.training.FitSettings`.
     least_steps
         Steps that an epoch has at least: few rows take a smaller batch.
-    placement
-        How inducing points are chosen.
+    placement, noise_start
+        How inducing points are chosen, and where the noise variance starts.
     weights
         alpha and beta of dPPGP.
     split
@@ -64,6 +64,7 @@ class Preset:
     noise_rate: float | None = None
     clip: float | None = None
     average: float = 0.0
+    noise_start: float = 0.5
 
     def batch_for(self, n: int) -> int:
         """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
@@ -72,7 +73,7 @@ class Preset:
 
     def learning_rate_for(self, batch: int) -> float:
         """Return the learning rate for a batch: smaller ones are noisier, so as its square root."""
-        return float(self.learning_rate * (batch / self.batch) ** 0.5)
+        return float(self.learning_rate * min(1.0, batch / self.batch) ** 0.5)
 
 
 PRESETS = {
@@ -115,6 +116,7 @@ PRESETS = {
         weights=Weights(alpha=0.1, beta=0.01),
         split="both",
         refit=True,
+        noise_start=1e-2,
     ),
 }
 """The presets by name."""

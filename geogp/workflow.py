@@ -1,5 +1,6 @@
 """The main job: read, fit, predict, draw and report one map."""
 
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,11 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     splits = {name: _split(name, job.observations, request.seed) for name in request.splits}
     job.folder.begin(identity)
     first = next(iter(splits.values()))
-    weights, chosen = weights_of(job, first == "train", first == "validation")
+    # What any split tests must not choose the weights.
+    open_rows = np.logical_and.reduce([parts != "test" for parts in splits.values()])
+    weights, chosen = weights_of(
+        job, (first == "train") & open_rows, (first == "validation") & open_rows
+    )
     outcomes = {name: _run_split(job, name, parts, weights) for name, parts in splits.items()}
     final = _map_model(job, outcomes, weights)
     with timed(job.seconds, "predict"):
@@ -94,7 +99,11 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
             job.scale.inputs,
             zoom=request.zoom,
             far_km=request.far_km,
-            settings={**flat_settings(identity), "attribution": job.ingested.attribution},
+            settings={
+                **flat_settings(identity),
+                "weights": json.dumps({name: chosen.get(name) for name in ("alpha", "beta")}),
+                "attribution": job.ingested.attribution,
+            },
         )
     for text in drawing.warnings:
         job.warn(text)

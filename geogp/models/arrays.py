@@ -10,6 +10,8 @@ from geogp.errors import DataError
 def as_floats(values: object, what: str) -> NDArray[np.float64]:
     """Return finite real numbers as a float64 array of the same shape.
 
+    A float64 array is not copied: do not change it afterwards.
+
     Parameters
     ----------
     values

@@ -239,8 +239,10 @@ def _rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
     """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
 
     The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
-    columns each; in float64 it is as exact as a difference of squares.
+    columns each. Its rounding error is that of ||a||², so rows are taken from the mean of A.
     """
+    centre = A.detach().mean(0)
+    A, B = A - centre, B - centre
     one_a, one_b = A.new_ones(len(A), 1), B.new_ones(len(B), 1)
     left = torch.cat([A, variance.log() - 0.5 * squared_norms(A)[:, None], one_a], 1)
     right = torch.cat([B, one_b, -0.5 * squared_norms(B)[:, None]], 1)

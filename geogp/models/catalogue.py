@@ -4,7 +4,7 @@ import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from geogp.models.arrays import as_floats
 from geogp.models.bases import Backbone, Basis, DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
-from geogp.models.noise import ConstantNoise, Noise, ValidationNoise
+from geogp.models.noise import NOISE_FLOOR, NOISE_START, ConstantNoise, Noise, ValidationNoise
 from geogp.models.objectives import (
     corrected_elbo,
     corrected_log_marginal_likelihood,
@@ -36,9 +36,14 @@ from geogp.models.steps import PerBatch, Step, WholeData
 
 MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], Basis]
 MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
-MakeNoise = Callable[[torch.dtype], Noise]
+MakeNoise = Callable[[torch.dtype, float], Noise]
 
 Scaling = Literal["none", "minmax"]
+
+SCALINGS: tuple[str, ...] = get_args(Scaling)
+
+LARGEST_INPUT = 10.0
+"""Inputs that are taken as they are must not exceed this: the models start on [-1, 1]."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ def build(
     *,
     placement: Placement = "kmeans",
     scaling: Scaling = "none",
+    noise_start: float = NOISE_START,
     seed: int = 0,
 ) -> LowRankGP:
     """Make an untrained model.
@@ -100,16 +106,19 @@ def build(
         How inducing points are chosen; see `place_anchors`.
     scaling
         ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
+    noise_start
+        Where the noise variance starts, for a standardised target. The papers' 1e-2 suits
+        precise targets; noisy ones want a share of 1, which also spares steps.
     seed
         Fixes all initial values.
 
     Raises
     ------
     RequestError
-        No such name; the nearest ones are given.
+        No such name (the nearest ones are given), placement or scaling.
     DataError
-        `x` is not finite, has another number of columns than the architecture, or all its
-        columns are constant.
+        `x` is not finite, has another number of columns than the architecture, all its columns
+        are constant, or it is far outside [-1, 1] and not to be scaled.
 
     Warns
     -----
@@ -118,15 +127,32 @@ def build(
     """
     spec = find_spec(name)
     generator = torch.Generator().manual_seed(seed)
+    if not NOISE_FLOOR < noise_start < float("inf"):
+        raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")
+    if scaling not in SCALINGS:
+        raise RequestError(f"unknown scaling {scaling!r}; choose one of {', '.join(SCALINGS)}.")
     values = None
     if x is not None:
-        values = _checked(x, architecture)
+        values = _checked(x, architecture, scaling)
         architecture = _without_constants(values, architecture)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _assemble(
-            spec, architecture, values, placement=placement, scaling=scaling, generator=generator
+        model = _assemble(
+            spec,
+            architecture,
+            values,
+            placement=placement,
+            scaling=scaling,
+            noise_start=noise_start,
+            generator=generator,
         )
+    if values is not None and len(values) < model.basis.rank:
+        warnings.warn(
+            f"{len(values)} training rows for {model.basis.rank} weights: the model can be "
+            "fitted, but a smaller r says as much.",
+            stacklevel=2,
+        )
+    return model
 
 
 def find_spec(name: str) -> ModelSpec:
@@ -145,18 +171,18 @@ def find_spec(name: str) -> ModelSpec:
     return CATALOGUE[name]
 
 
-def _checked(x: Floats | Tensor, architecture: Architecture) -> Floats:
+def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -> Floats:
     values = as_floats(x, "inputs")
     if values.ndim != 2 or values.shape[1] != architecture.d or len(values) < 2:
         raise DataError(
             f"expected training inputs of shape (n, {architecture.d}) with n >= 2, "
             f"found {values.shape}."
         )
-    if len(values) < architecture.r:
-        warnings.warn(
-            f"{len(values)} training rows for {architecture.r} weights (r): the model can be "
-            "fitted, but a smaller r says as much.",
-            stacklevel=3,
+    largest = np.abs(values).max()
+    if scaling == "none" and largest > LARGEST_INPUT:
+        raise DataError(
+            f"expected inputs in about [-1, 1], found values up to {largest:.3g}; "
+            "build with scaling='minmax'."
         )
     return values
 
@@ -164,9 +190,10 @@ def _checked(x: Floats | Tensor, architecture: Architecture) -> Floats:
 def _without_constants(values: Floats, architecture: Architecture) -> Architecture:
     constant = values.min(0) == values.max(0)
     names = tuple(n for n, same in zip(architecture.columns, constant, strict=True) if same)
-    if constant.all():
+    dropped = {*names, *architecture.dropped}
+    if dropped == set(architecture.columns):
         raise DataError(
-            f"every column of the inputs ({', '.join(names)}) has one value in all "
+            f"every column of the inputs that is used ({', '.join(names)}) has one value in all "
             f"{len(values)} training rows; there is nothing to tell rows apart."
         )
     if names:
@@ -175,7 +202,8 @@ def _without_constants(values: Floats, architecture: Architecture) -> Architectu
             f"{', '.join(names)}.",
             stacklevel=3,
         )
-    return replace(architecture, dropped=names)
+    in_order = tuple(name for name in architecture.columns if name in dropped)
+    return replace(architecture, dropped=in_order)
 
 
 def _assemble(
@@ -185,6 +213,7 @@ def _assemble(
     *,
     placement: Placement,
     scaling: Scaling,
+    noise_start: float,
     generator: torch.Generator,
 ) -> LowRankGP:
     used, dtype = list(architecture.used), architecture.torch_dtype
@@ -201,7 +230,7 @@ def _assemble(
         architecture,
         basis=basis,
         posterior=spec.posterior(basis.rank, generator, dtype),
-        noise=spec.noise(dtype),
+        noise=spec.noise(dtype, noise_start),
         diagonal=spec.diagonal(),
     )
     model.x_low.copy_(low)

@@ -13,6 +13,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Basis, Features
 from geogp.models.diagonals import Diagonal
+from geogp.models.linalg import LARGEST_JITTER
 from geogp.models.noise import Noise
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import Posterior, WeightedRows
@@ -46,7 +47,7 @@ class Architecture:
     Raises
     ------
     RequestError
-        Another dtype, a size below 1, or another number of names than of columns.
+        Another dtype, a size or jitter out of range, or another number of names than of columns.
     """
 
     d: int
@@ -61,10 +62,15 @@ class Architecture:
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
-        if min(self.d, self.h, self.r) < 1 or self.blocks < 0:
+        # LayerNorm over a single feature is constant.
+        if min(self.d, self.r) < 1 or self.h < 2 or self.blocks < 0:
             raise RequestError(
-                "expected sizes d, h and r of 1 or more and blocks of 0 or more, found "
-                f"d {self.d}, h {self.h}, r {self.r}, blocks {self.blocks}."
+                "expected sizes d and r of 1 or more, h of 2 or more and blocks of 0 or more, "
+                f"found d {self.d}, r {self.r}, h {self.h}, blocks {self.blocks}."
+            )
+        if self.jitter is not None and not 0 <= self.jitter <= LARGEST_JITTER:
+            raise RequestError(
+                f"expected a relative jitter from 0 to {LARGEST_JITTER:g}, found {self.jitter}."
             )
         names = tuple(self.columns) or tuple(f"x{index}" for index in range(self.d))
         object.__setattr__(self, "columns", names)
@@ -209,10 +215,9 @@ class LowRankGP(nn.Module):
         """
         for xs, ys in zip(x.split(CHUNK), y.split(CHUNK), strict=True):
             found: Features = self.basis(xs)
-            terms = self._terms(found)
-            variance = terms.noise_var.double() + self.diagonal(found).double()
+            variance = self.noise().double() + self.diagonal(found).double()
             if spread_is_noise:
-                variance = variance + terms.function_variance.double()
+                variance = variance + self.posterior.moments(found.phi).variance.double()
             yield WeightedRows(found.phi, ys - self.mean_constant, variance)
 
     def predict(self, x: Floats) -> Prediction:

@@ -9,11 +9,14 @@ from torch import Tensor, nn
 NOISE_FLOOR = 1e-6
 """Smallest noise variance (DBK appendix B), in the unit of the standardised target."""
 
+NOISE_START = 1e-2
+"""Where the noise variance starts in the papers (DBK appendix B)."""
+
 
 class ConstantNoise(nn.Module):
-    """One noise variance for all measurements, at least 1e-6; starts at 1e-2 (DBK)."""
+    """One noise variance for all measurements, at least 1e-6."""
 
-    def __init__(self, dtype: torch.dtype, start: float = 1e-2) -> None:
+    def __init__(self, dtype: torch.dtype, start: float = NOISE_START) -> None:
         super().__init__()
         self.log_excess = nn.Parameter(torch.tensor(math.log(start - NOISE_FLOOR), dtype=dtype))
 
@@ -26,16 +29,16 @@ class ConstantNoise(nn.Module):
 
 
 class ValidationNoise(nn.Module):
-    """The mean squared error of the validation rows, at least 1e-6; 1 until it is known.
+    """The mean squared error of the validation rows, at least 1e-6; `start` until it is known.
 
     For models whose objective says nothing about noise.
     """
 
     variance: Tensor
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, start: float = NOISE_START) -> None:
         super().__init__()
-        self.register_buffer("variance", torch.ones((), dtype=dtype))
+        self.register_buffer("variance", torch.tensor(start, dtype=dtype))
 
     def forward(self) -> Tensor:
         """Return the noise variance, a scalar."""

@@ -1,11 +1,15 @@
 """Where inducing points start: over space, never by row order."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from geogp.errors import RequestError
+
 Placement = Literal["kmeans", "farthest", "uniform"]
+
+PLACEMENTS: tuple[str, ...] = get_args(Placement)
 
 
 def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Generator) -> Tensor:
@@ -26,7 +30,16 @@ def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Gene
     Returns
     -------
     Tensor, shape (r, d), dtype of x
+
+    Raises
+    ------
+    RequestError
+        No such placement.
     """
+    if placement not in PLACEMENTS:
+        raise RequestError(
+            f"unknown placement {placement!r}; choose one of {', '.join(PLACEMENTS)}."
+        )
     if placement == "uniform":
         return torch.rand(r, x.shape[1], generator=generator, dtype=x.dtype) * 2 - 1
     distinct = torch.unique(x, dim=0)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.files import write_bytes
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP
@@ -74,9 +74,15 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 
     Raises
     ------
+    RequestError
+        The context does not fit into JSON.
     OutputError
         The file cannot be written.
     """
+    try:
+        json.dumps(context or {}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"the context of a model must fit into JSON: {error}.") from None
     described = {
         "format": FORMAT,
         "model": model.name,

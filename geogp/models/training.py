@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.errors import DataError, NumericalError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import LowRankGP
@@ -22,6 +22,8 @@ from geogp.models.objectives import Weights
 from geogp.models.storage import read_tensors, write_tensors
 
 Floats = NDArray[np.float64]
+
+Decay = Literal["cosine", "constant"]
 
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints on disk; an interruption always writes one."""
@@ -52,17 +54,22 @@ class FitSettings:
     weight_decay
         On the network's parameters only.
     weights
-        alpha and beta of dPPGP.
+        alpha and beta of PPGP and dPPGP.
     patience
         Stop after so many epochs without a better validation score; None never.
     seed
         Fixes the order of the rows in every epoch.
+
+    Raises
+    ------
+    RequestError
+        A value is out of range.
     """
 
     epochs: int
     batch: int = 1024
     learning_rate: float = 1e-3
-    decay: Literal["cosine", "constant"] = "cosine"
+    decay: Decay = "cosine"
     head_rate: float = 1.0
     noise_rate: float | None = None
     clip: float | None = None
@@ -71,6 +78,27 @@ class FitSettings:
     weights: Weights = field(default_factory=Weights)
     patience: int | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole = {"epochs": self.epochs, "batch": self.batch, "patience": self.patience or 1}
+        positive = {"learning_rate": self.learning_rate, "clip": self.clip or math.inf}
+        rates = {"head_rate": self.head_rate, "noise_rate": self.noise_rate or 0.0}
+        other = {"average": self.average, "weight_decay": self.weight_decay, "seed": self.seed}
+        faults = [
+            *(f"{k} {v}" for k, v in whole.items() if not isinstance(v, int | np.integer) or v < 1),
+            *(f"{k} {v}" for k, v in positive.items() if not v > 0),
+            *(f"{k} {v}" for k, v in {**rates, **other}.items() if not 0 <= v < math.inf),
+            *([f"clip {self.clip}"] if self.clip == 0 else []),
+            *([f"patience {self.patience}"] if self.patience == 0 else []),
+            *([f"decay {self.decay!r}"] if self.decay not in get_args(Decay) else []),
+        ]
+        if faults:
+            raise RequestError(
+                "expected whole numbers of 1 or more for epochs, batch and patience, numbers above "
+                "0 for learning_rate and clip, 0 or more for the other rates, average, "
+                f"weight_decay and seed, and a decay of {' or '.join(get_args(Decay))}; found "
+                f"{', '.join(faults)}."
+            )
 
 
 @dataclass(frozen=True)
@@ -166,8 +194,15 @@ def fit(
             f"the target has the same value in all {len(train.y)} training rows; "
             "there is nothing to learn."
         )
-    model.y_mean.fill_(float(train.y.mean()))
-    model.y_sd.fill_(float(train.y.std()))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        centre, spread = float(train.y.mean()), float(train.y.std())
+    if not (math.isfinite(centre) and 0 < spread < math.inf):
+        raise DataError(
+            f"the target's standard deviation is {spread:g} in double precision; give it in a "
+            "unit in which it is of ordinary size."
+        )
+    model.y_mean.fill_(centre)
+    model.y_sd.fill_(spread)
     run = _Run(model, train, validation, settings, checkpoint)
     run.resume()
     try:
@@ -295,6 +330,8 @@ class _Run:
         digest = hashlib.sha256()
         for values in (self.train.x, self.train.y, self.validation.x, self.validation.y):
             digest.update(repr(values.shape).encode() + values.tobytes())
+        for buffer in (self.model.x_low, self.model.x_high):
+            digest.update(buffer.cpu().numpy().tobytes())
         parts = (self.model.name, self.model.architecture, self.settings)
         return f"{parts!r} {digest.hexdigest()}"
 

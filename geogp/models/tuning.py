@@ -1,7 +1,7 @@
 """The weights alpha and beta, chosen by the validation log score."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -22,11 +22,12 @@ TUNING_EPOCHS = 60
 class Trial:
     """One pair of weights and its best validation log score, in the target's unit.
 
-    `nll` is infinite where the fit diverged.
+    `nll` is infinite where the fit diverged; `seconds` is the time of the fit.
     """
 
     weights: Weights
     nll: float
+    seconds: float = field(default=0.0, compare=False)
 
 
 def grid(model: str) -> list[Weights]:
@@ -80,7 +81,7 @@ def choose_weights(
     NumericalError
         Every fit diverged.
     """
-    trials = []
+    trials, cause = [], None
     for weights in grid(make().name):
         path = (
             None if folder is None else folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
@@ -88,11 +89,13 @@ def choose_weights(
         chosen = replace(settings, weights=weights)
         try:
             state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)
-            trial = Trial(weights, state.best_nll)
-        except NumericalError:
-            trial = Trial(weights, float("inf"))
+            trial = Trial(weights, state.best_nll, state.seconds)
+        except NumericalError as error:
+            trial, cause = Trial(weights, float("inf")), error
         tell(trial)
         trials.append(trial)
     if trials and min(trial.nll for trial in trials) == float("inf"):
-        raise NumericalError(f"all {len(trials)} fits of the search diverged; lower the rate.")
+        raise NumericalError(
+            f"all {len(trials)} fits of the search failed; the last one: {cause}"
+        ) from cause
     return sorted(trials, key=lambda trial: trial.nll)

@@ -78,6 +78,18 @@ def test_the_table_is_written_from_the_results(bench, tmp_path, capsys):
     assert f"| {found['nll']:.4f} | {found['gap']:.4f} |" in text
 
 
+def test_the_commands_in_the_table_make_the_same_cases_again(bench):
+    first = bench.cases(bench.parse(["models", "--steps", "50", "--exact-limit", "1000"]))
+    second = bench.cases(bench.parse(["scaling", "--models", "dbk-silu", "exact-dkl"]))
+    held = [*first, *second, *bench.cases(bench.parse(["rank", "--learning-rate", "0.002"]))]
+    fitted = {case for case in held if case.steps}
+    again = [
+        bench.cases(bench.parse(line.split())) for line in bench.commands(sorted(fitted, key=str))
+    ]
+    assert {case for made in again for case in made} == fitted
+    assert sum(map(len, again)) == len(fitted)
+
+
 def test_a_table_of_nothing_is_refused(bench, tmp_path, capsys):
     assert bench.main(["table", "--out", str(tmp_path)]) == 2
     assert "found none" in capsys.readouterr().err

@@ -13,6 +13,19 @@ import pytest
 SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 SHORT = ("--epochs", "3", "--h", "8", "--r", "8", "--batch", "64", "--weights", "0.01,0.01")
 
+SETTINGS = {
+    "h": 64,
+    "r": 128,
+    "batch": 1024,
+    "epochs": 400,
+    "learning_rate": 2e-3,
+    "head_rate": 10.0,
+    "noise_rate": 2.0,
+    "average": 10.0,
+    "used_weights": {"alpha": 0.01, "beta": 0.1},
+    "versions": {"geogp": "1"},
+}
+
 
 def run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -87,6 +100,7 @@ def test_the_table_is_made_from_the_figures(tmp_path):
     for model, values in scores.items():
         folder = tmp_path / "out" / "pol" / f"{model}-0123456789"
         folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps(SETTINGS))
         for seed, nll in enumerate(values):
             rest = {"mae": 0.1, "crps": 0.2, "coverage_95": 0.95, "seconds": 3.0}
             (folder / f"seed-{seed}.json").write_text(
@@ -95,9 +109,22 @@ def test_the_table_is_made_from_the_figures(tmp_path):
     done = run("uci_table.py", tmp_path / "out", "--table", tmp_path / "made")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "made" / "table.md").read_text()
-    assert "| `dbk-silu` | 3 | -2.500 ± 0.500 | -2.967 | 0.2000 | 0.0144 |" in text
+    assert (
+        "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | -2.500 ± 0.500 | -2.967 | 0.2000 | 0.0144 |" in text
+    )
     # Differences -1, -1.5, -1.4: mean -1.3, deviation 0.2646, standard error 0.1528.
     assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
+
+
+def test_figures_made_differently_are_no_table(tmp_path):
+    for model, epochs in (("dbk-silu", 400), ("vbll", 3)):
+        folder = tmp_path / "out" / "pol" / f"{model}-0123456789"
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps({**SETTINGS, "epochs": epochs}))
+        (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
+    done = run("uci_table.py", tmp_path / "out", "--table", tmp_path / "made")
+    assert done.returncode == 2
+    assert "several values of epochs" in done.stderr
 
 
 def test_no_table_without_figures(tmp_path):
@@ -121,6 +148,22 @@ def test_refused_tables(*, frame, code, message, tmp_path):
     pd.DataFrame(frame).to_csv(path, index=False)
     done = run("uci.py", "--data", path, "--model", "dnn", "--out", tmp_path, *SHORT)
     assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--weights", "0.5"), "two numbers with a comma"),
+        (("--weights", "0.5,-1"), "weight beta of 0 or more"),
+        (("--seeds", "0"), "1 seed or more"),
+        (("--epochs", "0"), "found epochs 0"),
+    ],
+)
+def test_refused_options(options, message, table, tmp_path):
+    done = run("uci.py", "--data", table, "--model", "dnn", "--out", tmp_path, *SHORT, *options)
+    assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -201,7 +201,7 @@ class TestConstantColumns:
 
     def test_all_of_them_constant_is_refused(self, name):
         x = np.tile([0.5, 0.0, -3.0], (20, 1))
-        message = r"every column of the inputs \(a, b, c\) has one value in all 20 training rows"
+        message = r"every column of the inputs that is used \(a, b, c\) has one value in all 20 training rows"
         with pytest.raises(DataError, match=message):
             build(name, self.SIZES, x)
 
@@ -217,7 +217,8 @@ def test_fewer_rows_than_weights_are_told_and_can_be_fitted(
     name, make_data, validation, with_settings
 ):
     few = make_data(5)
-    with pytest.warns(UserWarning, match=r"5 training rows for 8 weights \(r\)"):
+    weights = build(name, SIZES, None).basis.rank
+    with pytest.warns(UserWarning, match=f"5 training rows for {weights} weights"):
         model = build(name, SIZES, few.x)
     assert fit(model, few, validation, with_settings(epochs=2)).epoch == 2
 
@@ -277,3 +278,35 @@ class TestScaling:
         found, expected = inside.predict(raw[1].x), outside.predict(by_hand[1].x)
         np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-6)
+
+
+def test_a_scaling_or_placement_of_another_name_is_refused(train):
+    with pytest.raises(RequestError, match="unknown scaling 'MinMax'; choose one of none, minmax"):
+        build("dnn", SIZES, train.x, scaling="MinMax")
+    with pytest.raises(RequestError, match="unknown placement 'k-means'; choose one of kmeans"):
+        build("dbk-rbf", SIZES, train.x, placement="k-means")
+
+
+def test_inputs_far_outside_are_refused_unless_scaled(name, train):
+    with pytest.raises(DataError, match=r"about \[-1, 1\], found values up to .*scaling='minmax'"):
+        build(name, SIZES, 1e5 * train.x)
+    build(name, SIZES, 1e5 * train.x, scaling="minmax")
+
+
+def test_columns_dropped_by_the_user_stay_dropped(train):
+    sizes = Architecture(d=3, h=6, r=8, columns=("a", "b", "c"), dropped=("b",))
+    x = np.hstack([train.x, np.ones((190, 1))])
+    with pytest.warns(UserWarning, match="not used: c"):
+        model = build("sv-rbf", sizes, x)
+    assert model.architecture.dropped == ("b", "c")
+
+
+@pytest.mark.parametrize("start", [0.0, -1.0, float("nan"), float("inf")])
+def test_noise_must_start_above_its_floor(start, train):
+    with pytest.raises(RequestError, match="noise to start above 1e-06"):
+        build("dbk-rbf", SIZES, train.x, noise_start=start)
+
+
+def test_noise_starts_where_it_is_told(name, train):
+    model = build(name, SIZES, train.x, noise_start=0.4)
+    assert model.noise().item() == pytest.approx(0.4, rel=1e-5)

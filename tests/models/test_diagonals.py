@@ -123,9 +123,9 @@ class TestValidationNoise:
         assert noise().item() == pytest.approx(errors.mean().item(), rel=1e-12)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_it_is_one_until_it_is_known_and_keeps_its_dtype(self, errors, dtype):
-        noise = ValidationNoise(dtype)
-        assert noise().item() == 1
+    def test_it_is_the_start_until_it_is_known_and_keeps_its_dtype(self, errors, dtype):
+        noise = ValidationNoise(dtype, 0.25)
+        assert noise().item() == 0.25
         noise.settle([errors.to(dtype)])
         assert noise().dtype == dtype
         assert not list(noise.parameters())  # no gradient moves it

@@ -12,8 +12,8 @@ import torch
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models import lowrank, steps, training
-from geogp.models.catalogue import CATALOGUE
-from geogp.models.lowrank import LowRankGP
+from geogp.models.catalogue import CATALOGUE, build
+from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.steps import PerBatch, WholeData
 from geogp.models.storage import save_model
 from geogp.models.training import Data, FitSettings, FitState, fit
@@ -301,7 +301,7 @@ class TestSchedule:
         assert sorted(held) == sorted(id(value) for value in model.parameters())
 
     def test_patience_ends_a_fit_that_no_longer_improves(self, train, validation, make_model):
-        settings = FitSettings(epochs=50, batch=40, learning_rate=0.0, patience=3)
+        settings = FitSettings(epochs=50, batch=40, learning_rate=1e-30, patience=3)
         state = fit(make_model(), train, validation, settings)
         assert (state.best_epoch, state.epoch) == (1, 4)
         assert len(state.losses) == 4
@@ -759,3 +759,41 @@ class TestAverage:
         fit(moved, train, validation, with_settings(head_rate=3.0))
         assert still.noise.log_excess.item() == before
         assert moved.noise.log_excess.item() != before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epochs": 0}, "found epochs 0"),
+        ({"epochs": 2.5}, r"found epochs 2\.5"),
+        ({"batch": 0}, "found batch 0"),
+        ({"batch": -5, "seed": -1}, "found batch -5, seed -1"),
+        ({"patience": 0}, "found patience 0"),
+        ({"learning_rate": -1.0}, r"found learning_rate -1\.0"),
+        ({"learning_rate": math.nan}, "found learning_rate nan"),
+        ({"clip": 0.0}, r"found clip 0\.0"),
+        ({"clip": -1.0}, r"found clip -1\.0"),
+        ({"average": -1.0}, r"found average -1\.0"),
+        ({"head_rate": math.inf}, "found head_rate inf"),
+        ({"noise_rate": -2.0}, r"found noise_rate -2\.0"),
+        ({"decay": "linear"}, "decay of cosine or constant; found decay 'linear'"),
+    ],
+)
+def test_settings_that_cannot_train_are_refused(changed, message):
+    with pytest.raises(RequestError, match=message):
+        FitSettings(**{"epochs": 3, **changed})
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_a_target_beyond_double_precision_is_refused(size, train, validation, quick, make_model):
+    with pytest.raises(DataError, match="standard deviation is"):
+        fit(make_model(), Data(train.x, size * train.y), validation, quick)
+
+
+def test_a_checkpoint_of_other_scaling_is_refused(train, validation, quick, tmp_path):
+    path, sizes = tmp_path / "checkpoint", Architecture(d=2, h=6, r=8, blocks=1)
+    scaled = build("dbk-silu", sizes, train.x, scaling="minmax")
+    fit(scaled, train, validation, replace(quick, epochs=1), checkpoint=path)
+    plain = build("dbk-silu", sizes, train.x)
+    with pytest.raises(DataError, match="belongs to another fit"):
+        fit(plain, train, validation, replace(quick, epochs=1), checkpoint=path)

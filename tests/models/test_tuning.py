@@ -148,12 +148,12 @@ class TestDivergence:
 
     def test_all_diverging_is_refused(self, make, train, validation, settings, monkeypatch):
         monkeypatch.setattr(tuning, "fit", _diverge(*VALUES))
-        with pytest.raises(NumericalError, match="all 4 fits of the search diverged"):
+        with pytest.raises(NumericalError, match="all 4 fits of the search failed; the last one"):
             choose_weights(make, train, validation, settings)
 
     def test_a_rate_that_is_far_too_large_is_refused(self, make, train, validation):
         wild = FitSettings(epochs=3, batch=64, learning_rate=1e6)
-        with pytest.raises(NumericalError, match="all 4 fits of the search diverged"):
+        with pytest.raises(NumericalError, match="all 4 fits of the search failed; the last one"):
             choose_weights(make, train, validation, wild)
 
     def test_another_error_is_not_swallowed(self, make, train, validation, settings, monkeypatch):
