@@ -619,7 +619,7 @@ Made by
 of which the last writes this file from the result files.
 
 World: x ~ U[-1, 1], three steps in the mean, noise of standard deviation |0.4 sin 10x|
-(DBK section 4.1; `shared/methods.md` section 7 says why 0.4). Judged on {FRESH_ROWS:,} fresh
+(DBK section 4.1). Judged on {FRESH_ROWS:,} fresh
 points, on which the oracle's log score is **{results.oracle:.4f}**; {VALIDATION_ROWS:,}
 validation rows choose the epoch of the catalogue's models. One seed. Times are processor times
 of one thread, the least of several runs; the machine was busy with other work. Full-batch fits
