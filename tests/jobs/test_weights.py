@@ -1,9 +1,13 @@
 """alpha and beta chosen by validation, as a part of the main job."""
 
+import json
+
 import numpy as np
 import pytest
+import xarray as xr
 
 from geogp import fitting
+from geogp.errors import DataError
 from geogp.models.tuning import GRID
 from geogp.watcher import Watcher
 from geogp.workflow import make_map
@@ -44,9 +48,15 @@ def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
     assert {name: found["trials"][0][name] for name in ("alpha", "beta")} == {
         name: found[name] for name in ("alpha", "beta")
     }
-    whole = make_map(small.request(tmp_path / "whole", tune_weights=True, model="dbk-silu")).run
-    assert whole["weights"] == found
-    assert whole["settings"]["tune_weights"] is True
+    request = small.request(tmp_path / "whole", tune_weights=True, split="both", model="dbk-silu")
+    whole = make_map(request).run
+    assert {**whole["weights"], "seconds": 0} == {**found, "seconds": 0}
+    assert whole["seconds"]["fit"] > whole["weights"]["seconds"] > 0
+    # What the run states everywhere is what was chosen, not the preset's.
+    assert whole["settings"]["weights"] == "validation"
+    with xr.open_dataset(tmp_path / "whole" / "grid.nc", engine="h5netcdf") as grid:
+        stated = json.loads(grid.attrs["weights"])
+    assert stated == {name: found[name] for name in ("alpha", "beta")}
 
 
 def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch):
@@ -67,6 +77,34 @@ def test_a_model_without_weights_says_so(small, tmp_path):
     hears = Counter()
     run = make_map(small.request(tmp_path / "run", tune_weights=True, model="vbll"), hears).run
     assert hears.epochs == 0
-    assert run["weights"]["trials"] == []
-    assert any("has no weights to choose" in text for text in hears.warnings)
-    assert any("has no weights to choose" in text for text in run["warnings"])
+    assert run["weights"] == {"chosen_by": "none"}
+    assert any("vbll has no weights to choose" in text for text in hears.warnings)
+    assert any("vbll has no weights to choose" in text for text in run["warnings"])
+
+
+def test_a_damaged_search_is_refused(small, tmp_path):
+    request = small.request(tmp_path / "run", tune_weights=True, model="pp-dkl")
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, Stopper())
+    (path,) = (tmp_path / "run").rglob("weights.json")
+    assert set(json.loads(path.read_text())) == {"beta", "chosen_by", "seconds", "trials"}
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"damaged .* --fresh"):
+        make_map(request)
+
+
+class Stopper(Watcher):
+    """Interrupts a job in its first fit after the search."""
+
+    def progress(self, text: str, _done: int, _total: int, _note: str) -> None:
+        if text.startswith("fit"):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["dbk-exact", "dbk-exact-rbf", "sv-rbf", "sv-dkl"])
+def test_models_that_start_far_from_their_noise_reach_the_baseline(name, small, tmp_path):
+    """The quick preset on 1,200 rows; started at the papers' 0.01 they end at 1.4 to 7."""
+    run = make_map(small.request(tmp_path / "run", epochs=40, model=name)).run
+    own, other = run["metrics"]["random"]["all"], run["baseline"]["random"]["all"]
+    assert own["nll"] < other["nll"] + 0.1
+    assert 0.9 < own["coverage_95"] <= 1
