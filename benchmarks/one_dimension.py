@@ -42,8 +42,9 @@ from geogp.models.joint import effective_rank
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
+from geogp.models.schedule import FitSettings
 from geogp.models.steps import WholeData
-from geogp.models.training import Data, FitSettings, fit
+from geogp.models.training import Data, fit
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -12,7 +12,8 @@ from torch import Tensor
 from geogp.models.noise import NOISE_FLOOR, NOISE_START
 from geogp.models.placement import place_anchors
 from geogp.models.prediction import Prediction
-from geogp.models.training import Data, FitSettings
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data
 
 PEERS = {
     "gpytorch-svgp": gpytorch.mlls.VariationalELBO,

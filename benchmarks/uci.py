@@ -28,7 +28,8 @@ from geogp.models.catalogue import CATALOGUE, build, find_spec
 from geogp.models.lowrank import Architecture
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
-from geogp.models.training import Data, FitSettings, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
 from geogp.models.tuning import TUNING_EPOCHS, choose_weights
 
 SCORES = ("mae", "rmse", "nll", "crps")

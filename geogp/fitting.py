@@ -15,7 +15,8 @@ from geogp.job import Job
 from geogp.models.catalogue import build, find_spec
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.objectives import Weights
-from geogp.models.training import Data, FitSettings, FitState, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, FitState, fit
 from geogp.models.tuning import TUNING_EPOCHS, Trial, choose_weights
 
 Rows = NDArray[np.bool_]

@@ -35,7 +35,7 @@ class Preset:
         Width of the network and rank.
     epochs, batch, learning_rate, decay, head_rate, noise_rate, clip,
     average
-        The schedule; see `geogp.models.training.FitSettings`.
+        The schedule; see `geogp.models.schedule.FitSettings`.
     least_steps
         Steps that an epoch has at least: few rows take a smaller batch.
     placement, noise_start

@@ -5,6 +5,7 @@ Symbols follow Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processe
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,13 +47,13 @@ class Features:
     residual: Tensor
 
 
-class Basis(nn.Module):
+class Basis(nn.Module, ABC):
     """What the model asks of a basis: `rank` functions, and their values by `forward`."""
 
     @property
+    @abstractmethod
     def rank(self) -> int:
         """Number of basis functions."""
-        raise NotImplementedError
 
 
 class Backbone(nn.Module):

@@ -1,6 +1,7 @@
 """Posteriors over the weights w of f(x) = m0 + <w, phi(x)>, with prior w ~ N(0, I)."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,16 +31,16 @@ class WeightedRows(NamedTuple):
     variance: Tensor
 
 
-class Posterior(nn.Module):
+class Posterior(nn.Module, ABC):
     """What the model asks of a posterior; `settle` learns from the rows outside the gradient."""
 
+    @abstractmethod
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kl(self) -> Tensor:
         """Return KL(q(w) || N(0, I)), a scalar."""
-        raise NotImplementedError
 
     def settle(self, rows: Iterable[WeightedRows]) -> None:
         """Take what is known of the training rows in chunks; most posteriors need none of it."""

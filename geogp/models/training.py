@@ -2,103 +2,28 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.errors import DataError, NumericalError, RequestError
+from geogp.errors import DataError, NumericalError
 from geogp.models.arrays import as_floats
+from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import LowRankGP
-from geogp.models.objectives import Weights
+from geogp.models.schedule import FitSettings
 from geogp.models.storage import read_tensors, write_tensors
 
 Floats = NDArray[np.float64]
 
-Decay = Literal["cosine", "constant"]
-
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints on disk; an interruption always writes one."""
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How to train.
-
-    Attributes
-    ----------
-    epochs, batch
-        Passes over the training rows, and rows per step.
-    learning_rate
-        Of AdamW, at the start.
-    decay
-        ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
-    head_rate, noise_rate
-        Learning rates of posterior and kernel parameters, and of the noise law, as multiples of
-        that of the network. Many of them are logarithms, which must travel far; a noise that
-        falls faster than the mean is learned makes PPGP and dPPGP overconfident. None takes
-        `head_rate` for the noise too.
-    clip
-        Largest norm of a step's gradient; None leaves it alone.
-    average
-        Validate and keep an exponential average of the parameters over about so many epochs,
-        rather than the parameters of the last step; 0 does not average.
-    weight_decay
-        On the network's parameters only.
-    weights
-        alpha and beta of PPGP and dPPGP.
-    patience
-        Stop after so many epochs without a better validation score; None never.
-    seed
-        Fixes the order of the rows in every epoch.
-
-    Raises
-    ------
-    RequestError
-        A value is out of range.
-    """
-
-    epochs: int
-    batch: int = 1024
-    learning_rate: float = 1e-3
-    decay: Decay = "cosine"
-    head_rate: float = 1.0
-    noise_rate: float | None = None
-    clip: float | None = None
-    average: float = 0.0
-    weight_decay: float = 1e-2
-    weights: Weights = field(default_factory=Weights)
-    patience: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole = {"epochs": self.epochs, "batch": self.batch, "patience": self.patience or 1}
-        positive = {"learning_rate": self.learning_rate, "clip": self.clip or math.inf}
-        rates = {"head_rate": self.head_rate, "noise_rate": self.noise_rate or 0.0}
-        other = {"average": self.average, "weight_decay": self.weight_decay, "seed": self.seed}
-        faults = [
-            *(f"{k} {v}" for k, v in whole.items() if not isinstance(v, int | np.integer) or v < 1),
-            *(f"{k} {v}" for k, v in positive.items() if not v > 0),
-            *(f"{k} {v}" for k, v in {**rates, **other}.items() if not 0 <= v < math.inf),
-            *([f"clip {self.clip}"] if self.clip == 0 else []),
-            *([f"patience {self.patience}"] if self.patience == 0 else []),
-            *([f"decay {self.decay!r}"] if self.decay not in get_args(Decay) else []),
-        ]
-        if faults:
-            raise RequestError(
-                "expected whole numbers of 1 or more for epochs, batch and patience, numbers above "
-                "0 for learning_rate and clip, 0 or more for the other rates, average, "
-                f"weight_decay and seed, and a decay of {' or '.join(get_args(Decay))}; found "
-                f"{', '.join(faults)}."
-            )
 
 
 @dataclass(frozen=True)
@@ -236,7 +161,7 @@ class _Run:
         self.train, self.validation = train, validation
         self.optimiser = _optimiser(model, settings)
         size = self.step.rows(settings.batch, len(self.y))
-        self.average = _Average(model, settings.average * math.ceil(len(self.y) / size))
+        self.average = ParameterAverage(model, settings.average * math.ceil(len(self.y) / size))
         self.identity = self._identify()
         self.state = FitState()
         self.best = _clone(model.state_dict())
@@ -370,53 +295,6 @@ class _Run:
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = settings.learning_rate * factor * group["rate"]
-
-
-class _Average:
-    """Exponential average of a model's parameters over about `span` steps; 0 keeps none.
-
-    Early on the span is short, so that the start is soon forgotten.
-    """
-
-    def __init__(self, model: LowRankGP, span: float) -> None:
-        self.span = span
-        self.parameters = [value.detach() for value in model.parameters()] if span else []
-        self.values = [value.clone() for value in self.parameters]
-        self.count = torch.zeros((), dtype=torch.float64)
-
-    def update(self) -> None:
-        """Take the parameters after a step."""
-        if self.span:
-            self.count += 1
-            share = max(1 / self.span, 9 / (10 + float(self.count)))
-            torch._foreach_lerp_(self.values, self.parameters, min(share, 1.0))
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Let the model hold the average inside."""
-        self._exchange()
-        try:
-            yield
-        finally:
-            self._exchange()
-
-    def _exchange(self) -> None:
-        for parameter, value in zip(self.parameters, self.values, strict=True):
-            held = parameter.clone()
-            parameter.copy_(value)
-            value.copy_(held)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return what `load` takes."""
-        held = {str(index): value for index, value in enumerate(self.values)}
-        return {**held, "count": self.count} if held else {}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from the tensors of an earlier average."""
-        for index, value in enumerate(self.values):
-            value.copy_(tensors[str(index)])
-        if self.values:
-            self.count.copy_(tensors["count"])
 
 
 def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:

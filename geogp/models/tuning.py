@@ -9,7 +9,8 @@ from geogp.errors import NumericalError
 from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
-from geogp.models.training import Data, FitSettings, Progress, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, Progress, fit
 
 GRID = (0.0, 0.01, 0.1, 1.0)
 """Values tried for each weight (DBK appendix B.2)."""

@@ -12,7 +12,8 @@ from sklearn.gaussian_process.kernels import RBF
 from geogp.models.bases import InducingBasis
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture, LowRankGP
-from geogp.models.training import Data, FitSettings
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data
 
 Floats = NDArray[np.float64]
 

@@ -26,7 +26,8 @@ from geogp.models.objectives import (
     log_marginal_likelihood,
 )
 from geogp.models.posteriors import ClosedFormPosterior, WeightedRows, condition
-from geogp.models.training import Data, FitSettings, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
 
 Floats = np.ndarray
 

@@ -15,7 +15,8 @@ from geogp.models.joint import JointPosterior, effective_rank, joint_posterior
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.posteriors import condition
-from geogp.models.training import Data, FitSettings, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
 
 Floats = np.ndarray
 

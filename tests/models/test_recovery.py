@@ -11,7 +11,8 @@ from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
-from geogp.models.training import Data, FitSettings, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

@@ -14,9 +14,10 @@ from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models import lowrank, steps, training
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.schedule import FitSettings
 from geogp.models.steps import PerBatch, WholeData
 from geogp.models.storage import save_model
-from geogp.models.training import Data, FitSettings, FitState, fit
+from geogp.models.training import Data, FitState, fit
 
 
 def _history(state: FitState) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from geogp.models import tuning
 from geogp.models.catalogue import CATALOGUE
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
-from geogp.models.training import Data, FitSettings, FitState, fit
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, FitState, fit
 from geogp.models.tuning import Trial, choose_weights, grid
 
 VALUES = [0.0, 0.01, 0.1, 1.0]
