@@ -57,8 +57,12 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[dict]], line: list[di
 
 def main() -> int:
     """Fit, draw and keep the figures."""
-    apart = str(Path(__file__).parent / "out" / "sensitivity")
-    options = uci.parse(["--model", "dbk-silu", "--out", apart, *sys.argv[1:]])
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--table", type=Path, default=here / "results" / "uci")
+    own, rest = parser.parse_known_args()
+    apart = str(here / "out" / "sensitivity")
+    options = uci.parse(["--model", "dbk-silu", "--out", apart, *rest])
     torch.set_flush_denormal(True)
     try:
         table = uci.Table(options.data)
@@ -70,12 +74,11 @@ def main() -> int:
     except GeogpError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    folder = Path(__file__).parent / "results" / "uci"
-    folder.mkdir(parents=True, exist_ok=True)
-    draw(folder / f"sensitivity-{table.name}.png", pairs, line)
+    own.table.mkdir(parents=True, exist_ok=True)
+    draw(own.table / f"sensitivity-{table.name}.png", pairs, line)
     kept = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
     found = {"epochs": options.epochs, "vbll": line, "dbk-silu": kept}
-    (folder / f"sensitivity-{table.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (own.table / f"sensitivity-{table.name}.json").write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

@@ -116,6 +116,18 @@ def test_the_table_is_made_from_the_figures(tmp_path):
     assert "| pol | `dbk-silu` | `vbll` | -1.300 ± 0.153 |" in text
 
 
+def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
+    made = tmp_path / "made"
+    options = ("--data", table, "--seeds", "1", "--out", tmp_path / "out", "--table", made)
+    done = run("sensitivity.py", *options, *SHORT[:-2], "--epochs", "1")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((made / "sensitivity-waves.json").read_text())
+    pairs = {(line["alpha"], line["beta"]) for line in found["dbk-silu"]}
+    assert pairs == {(a, b) for a in (0, 0.01, 0.1, 1) for b in (0, 0.01, 0.1, 1)}
+    assert len({line["per_seed"][0]["nll"] for line in found["dbk-silu"]}) > 4
+    assert (made / "sensitivity-waves.png").stat().st_size > 10_000
+
+
 def test_figures_made_differently_are_no_table(tmp_path):
     for model, epochs in (("dbk-silu", 400), ("vbll", 3)):
         folder = tmp_path / "out" / "pol" / f"{model}-0123456789"
