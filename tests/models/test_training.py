@@ -14,6 +14,7 @@ from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models import lowrank, steps, training
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import PerBatch, WholeData
 from geogp.models.storage import save_model
@@ -522,7 +523,7 @@ class TestCheckpointsOfOthers:
             {"epochs": 7},
             {"learning_rate": 2e-2},
             {"seed": 1},
-            {"weights": training.Weights(0.1, 0.02)},
+            {"weights": Weights(0.1, 0.02)},
             {"decay": "constant"},
             {"head_rate": 3.0},
             {"clip": 10.0},
