@@ -190,8 +190,9 @@ def _comparisons(found: dict[tuple[str, str], Figures]) -> list[str]:
             for second in (*BOUND, *(("pp-dkl",) if first != "pp-dkl" else ())):
                 if (table, first) in found and (table, second) in found:
                     difference, error, _ = paired(found, table, first, second)
+                    spread = "" if math.isnan(error) else f" ± {error:.3f}"
                     lines.append(
-                        f"| {table} | `{first}` | `{second}` | {difference:+.3f} ± {error:.3f} |"
+                        f"| {table} | `{first}` | `{second}` | {difference:+.3f}{spread} |"
                     )
     return lines
 
