@@ -127,6 +127,9 @@ def markdown(found: dict[tuple[str, str], Figures]) -> str:
     lines = [
         "# Regression tables",
         "",
+        "    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds SEEDS --epochs EPOCHS",
+        "    python benchmarks/uci_table.py benchmarks/out/uci",
+        "",
         "`uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; on the scale of the",
         "standardised target; mean over the seeds ± standard deviation. The paper's seeds share",
         "one split, here a seed draws the split too. The GPyTorch models have inducing",

@@ -224,7 +224,8 @@ def test_fewer_rows_than_weights_are_told_and_can_be_fitted(
 
 
 def test_as_many_rows_as_weights_are_enough(make_data):
-    build("sv-rbf", SIZES, make_data(8).x)  # warnings are errors
+    model = build("sv-rbf", SIZES, make_data(8).x)  # warnings are errors
+    assert model.basis.rank == 8
 
 
 @pytest.mark.parametrize(
