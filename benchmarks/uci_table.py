@@ -127,7 +127,7 @@ def markdown(found: dict[tuple[str, str], Figures]) -> str:
     lines = [
         "# Regression tables",
         "",
-        "    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds SEEDS --epochs EPOCHS",
+        "    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N --epochs N",
         "    python benchmarks/uci_table.py benchmarks/out/uci",
         "",
         "`uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; on the scale of the",
