@@ -18,6 +18,7 @@ from geogp.calibration.metrics import (
 )
 from geogp.errors import DataError
 from geogp.models.prediction import Prediction
+from geogp.models.shapes import GAUSSIAN, shape_of
 
 LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
@@ -40,6 +41,9 @@ COLUMNS = (
     "upper_95",
 )
 """Columns of test_predictions.parquet that a report needs."""
+
+OPTIONAL = {"tile_variance": 0.0, "skewness": 0.0, "tailweight": 1.0}
+"""Columns that may be absent, and what that means: no tile process, a normal distribution."""
 
 Floats = NDArray[np.float64]
 
@@ -120,11 +124,23 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
     ------
     NumericalError
         A mean or a variance is missing or out of range.
+    DataError
+        The rows have several shapes.
     """
-    parts = (
-        rows[name].to_numpy(np.float64) for name in ("mean", "function_variance", "noise_variance")
+    names = ("mean", "function_variance", "noise_variance")
+    mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
+    tile, skewness, tailweight = (
+        rows[name].to_numpy(np.float64) if name in rows else np.full(len(rows), usual)
+        for name, usual in OPTIONAL.items()
     )
-    return Prediction(*parts)
+    shapes = set(zip(skewness.tolist(), tailweight.tolist(), strict=True))
+    if len(shapes) > 1:
+        raise DataError(
+            f"expected one predictive shape in a split, found {len(shapes)} pairs of skewness and "
+            "tailweight. Was test_predictions.parquet edited? Run `geogp map` again with --fresh."
+        )
+    shape = shape_of(*shapes.pop()) if shapes else GAUSSIAN
+    return Prediction(mean, function, noise, tile, shape)
 
 
 def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:

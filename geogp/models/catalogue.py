@@ -13,8 +13,11 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Backbone, Basis, DenseBasis, InducingBasis, NetworkBasis
+from geogp.models.blocksteps import PerPlace
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.field import FieldGP
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
+from geogp.models.measurement import MeasurementLaw
 from geogp.models.noise import NOISE_FLOOR, NOISE_START, ConstantNoise, Noise, ValidationNoise
 from geogp.models.objectives import (
     corrected_elbo,
@@ -33,6 +36,7 @@ from geogp.models.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.steps import PerBatch, Step, WholeData
+from geogp.models.tiles import TileProcess
 
 MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], Basis]
 MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
@@ -44,6 +48,34 @@ SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 LARGEST_INPUT = 10.0
 """Inputs that are taken as they are must not exceed this: the models start on [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a model is put together from; see `LowRankGP`."""
+
+    name: str
+    architecture: Architecture
+    basis: Basis
+    posterior: Posterior
+    noise: Noise
+    diagonal: Diagonal
+
+
+def plain_gp(parts: Parts, span: Tensor) -> LowRankGP:  # noqa: ARG001
+    """Return the low-rank process of the papers."""
+    return LowRankGP(
+        parts.name,
+        parts.architecture,
+        basis=parts.basis,
+        posterior=parts.posterior,
+        noise=parts.noise,
+        diagonal=parts.diagonal,
+    )
+
+
+Assemble = Callable[[Parts, Tensor], LowRankGP]
+"""From the parts, and half the range that each scaled input stands for, to a model."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +99,8 @@ class ModelSpec:
         One line.
     noise
         Makes the noise law.
+    assemble
+        Puts the parts together.
     """
 
     name: str
@@ -76,6 +110,7 @@ class ModelSpec:
     diagonal: Callable[[], Diagonal]
     summary: str
     noise: MakeNoise = ConstantNoise
+    assemble: "Assemble" = plain_gp
 
 
 def build(
@@ -225,14 +260,15 @@ def _assemble(
             low, high = rows.min(0).values, rows.max(0).values
         scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
     basis = spec.basis(architecture, scaled, placement, generator)
-    model = LowRankGP(
+    parts = Parts(
         spec.name,
         architecture,
-        basis=basis,
-        posterior=spec.posterior(basis.rank, generator, dtype),
-        noise=spec.noise(dtype, noise_start),
-        diagonal=spec.diagonal(),
+        basis,
+        spec.posterior(basis.rank, generator, dtype),
+        spec.noise(dtype, noise_start),
+        spec.diagonal(),
     )
+    model = spec.assemble(parts, (high - low) / 2)
     model.x_low.copy_(low)
     model.x_high.copy_(high)
     return model
@@ -284,6 +320,24 @@ def _point(r: int, _generator: torch.Generator, dtype: torch.dtype) -> PointPost
     return PointPosterior(r, dtype)
 
 
+def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
+    """Return the field model; its units are those of the architecture."""
+    sizes, r = parts.architecture, parts.basis.rank
+    per_input = torch.tensor(sizes.units or (1.0,) * sizes.d, dtype=torch.float64)
+    units = torch.ones(3, dtype=torch.float64)
+    units[: len(span)] = per_input[list(sizes.used)] * span.double()
+    return FieldGP(
+        parts.name,
+        sizes,
+        basis=parts.basis,
+        posterior=parts.posterior,
+        noise=MeasurementLaw(r, sizes.torch_dtype),
+        diagonal=parts.diagonal,
+        tiles=TileProcess(r, sizes.torch_dtype),
+        units=units,
+    )
+
+
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
@@ -293,6 +347,15 @@ _MLL = WholeData(log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
 _ROWS = (
+    ModelSpec(
+        "field",
+        _dense_basis,
+        VariationalPosterior,
+        PerPlace(),
+        Diagonal,
+        "a deep basis over space and time, a process of single tiles, noise that knows the tests",
+        assemble=_field_gp,
+    ),
     ModelSpec(
         "dbk-rbf",
         _deep_basis,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,6 +43,9 @@ class Architecture:
         Names of the columns of the inputs; none given, they are x0, x1, ...
     dropped
         Names of those that held one value among the training rows and are not used.
+    units
+        Kilometres and quarters that one unit of each column stands for, for models that measure
+        distances; none given, they are 1.
 
     Raises
     ------
@@ -58,6 +61,7 @@ class Architecture:
     dtype: str = "float32"
     columns: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    units: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
@@ -75,6 +79,11 @@ class Architecture:
         names = tuple(self.columns) or tuple(f"x{index}" for index in range(self.d))
         object.__setattr__(self, "columns", names)
         object.__setattr__(self, "dropped", tuple(self.dropped))
+        object.__setattr__(self, "units", tuple(self.units))
+        if self.units and (len(self.units) != self.d or not min(self.units) > 0):
+            raise RequestError(
+                f"expected {self.d} units above 0, one for each column, found {self.units}."
+            )
         if len(set(names)) != self.d or not set(self.dropped) < set(names):
             raise RequestError(
                 f"expected {self.d} different names of columns, some of them dropped but not "
@@ -94,6 +103,17 @@ class Architecture:
     def as_dict(self) -> dict[str, Any]:
         """Return the sizes as a dictionary that JSON can hold."""
         return asdict(self)
+
+
+class Rows(NamedTuple):
+    """Rows as a model takes them: scaled `x` (n, d), standardised `y` (n,), `tests` (n,).
+
+    Tests are counts, float64; models whose noise does not depend on them take no notice.
+    """
+
+    x: Tensor
+    y: Tensor
+    tests: Tensor
 
 
 class LowRankGP(nn.Module):
@@ -188,6 +208,26 @@ class LowRankGP(nn.Module):
         """Return what the objectives use of scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))
 
+    def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+        """Keep what prediction needs of the training rows (here nothing), and return them.
+
+        Parameters
+        ----------
+        rows
+            The training rows.
+        seed
+            Of choices among them.
+
+        Returns
+        -------
+        Rows
+            The same rows, in the order in which steps shall number them.
+        """
+        return rows
+
+    def finish(self, validation: Rows) -> None:
+        """Learn from the validation rows what no step learns; here nothing."""
+
     def settle(self, x: Tensor, y: Tensor, x_validation: Tensor, y_validation: Tensor) -> None:
         """Let the parts take what they need beside the gradient; see their `settle`.
 
@@ -220,8 +260,23 @@ class LowRankGP(nn.Module):
                 variance = variance + self.posterior.moments(found.phi).variance.double()
             yield WeightedRows(found.phi, ys - self.mean_constant, variance)
 
-    def predict(self, x: Floats) -> Prediction:
+    def predict(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,  # noqa: ARG002
+        *,
+        level: bool = False,
+    ) -> Prediction:
         """Predict at inputs of shape (n, d), in chunks.
+
+        Parameters
+        ----------
+        x
+            Inputs.
+        tests
+            Tests behind each average; the noise of this model is the same for all.
+        level
+            Predict what measurements scatter around: the function without noise.
 
         Returns
         -------
@@ -236,13 +291,19 @@ class LowRankGP(nn.Module):
         NumericalError
             A predictive variance is not positive.
         """
-        return self.predict_scaled(self.scaled(x))
+        return self.predict_scaled(self.scaled(x), level=level)
 
-    def predict_scaled(self, x: Tensor) -> Prediction:
+    def predict_scaled(
+        self,
+        x: Tensor,
+        tests: Tensor | None = None,  # noqa: ARG002
+        *,
+        level: bool = False,
+    ) -> Prediction:
         """Predict at inputs that `scaled` has returned; see `predict`."""
         parts = [self._predict_chunk(part) for part in x.split(CHUNK)]
         mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-        return Prediction(mean, variance, noise)
+        return Prediction(mean, variance, np.zeros_like(noise) if level else noise)
 
     def features(self, x: Floats) -> Floats:
         """Return phi(x) in the target's unit, so that k = phi phi', shape (n, r)."""

@@ -1,6 +1,7 @@
 """Noise laws: the variance of a measurement around the function."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import torch
@@ -13,22 +14,42 @@ NOISE_START = 1e-2
 """Where the noise variance starts in the papers (DBK appendix B)."""
 
 
-class ConstantNoise(nn.Module):
+class Noise(nn.Module, ABC):
+    """What the model asks of a noise law."""
+
+    @abstractmethod
+    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:
+        """Return the variance of measurements: a scalar, or (b,) where it differs between rows.
+
+        Parameters
+        ----------
+        phi
+            Features (b, r), for laws that vary over the inputs.
+        tests
+            Tests that each measurement averages, (b,), for laws that depend on them.
+        """
+
+    def settle(self, squared_errors: Iterable[Tensor]) -> None:
+        """Take the squared errors of the validation rows in chunks; most laws need none."""
+
+
+class ConstantNoise(Noise):
     """One noise variance for all measurements, at least 1e-6."""
 
     def __init__(self, dtype: torch.dtype, start: float = NOISE_START) -> None:
         super().__init__()
         self.log_excess = nn.Parameter(torch.tensor(math.log(start - NOISE_FLOOR), dtype=dtype))
 
-    def forward(self) -> Tensor:
+    def forward(
+        self,
+        phi: Tensor | None = None,  # noqa: ARG002
+        tests: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """Return the noise variance, a scalar."""
         return NOISE_FLOOR + self.log_excess.exp()
 
-    def settle(self, squared_errors: Iterable[Tensor]) -> None:
-        """Take the squared errors of the validation rows in chunks; not needed here."""
 
-
-class ValidationNoise(nn.Module):
+class ValidationNoise(Noise):
     """The mean squared error of the validation rows, at least 1e-6; `start` until it is known.
 
     For models whose objective says nothing about noise.
@@ -40,13 +61,14 @@ class ValidationNoise(nn.Module):
         super().__init__()
         self.register_buffer("variance", torch.tensor(start, dtype=dtype))
 
-    def forward(self) -> Tensor:
+    def forward(
+        self,
+        phi: Tensor | None = None,  # noqa: ARG002
+        tests: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """Return the noise variance, a scalar."""
         return self.variance
 
     def settle(self, squared_errors: Iterable[Tensor]) -> None:
         """Take the squared errors of the validation rows in chunks."""
         self.variance.copy_(torch.cat(list(squared_errors)).mean().clamp(min=NOISE_FLOOR))
-
-
-Noise = ConstantNoise | ValidationNoise

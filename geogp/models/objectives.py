@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
+from geogp.models.bases import squared_norms
 from geogp.models.linalg import jittered_cholesky
 
 
@@ -100,6 +101,33 @@ def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     mean_b[-log N(y; mu, noise_var) + (s² + residual) / (2 noise_var)] + KL / n.
     """
     return _expected_nll(terms, y, terms.residual) + terms.kl / n
+
+
+def whitened_elbo(
+    residual: Tensor, spread: Tensor, log_scale: Tensor, kl: Tensor, n: int
+) -> Tensor:
+    """Negative evidence lower bound of correlated rows, from whitened ones.
+
+    With W the inverse of a factor of the rows' covariance given w,
+    E_q[-log N(y; m0 + Phi w, (W'W)^(-1))]
+    = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π, over b, plus KL / n.
+
+    Parameters
+    ----------
+    residual
+        W(y - mu), (b,).
+    spread
+        W Phi L, (b, r).
+    log_scale
+        -log|W|, a scalar.
+    kl
+        KL(q(w) || N(0, I)).
+    n
+        Rows in all.
+    """
+    b = len(residual)
+    distance = 0.5 * (residual.square().sum() + squared_norms(spread).sum())
+    return (distance + log_scale) / b + 0.5 * math.log(2 * math.pi) + kl / n
 
 
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:

@@ -3,46 +3,64 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import NumericalError
+from geogp.models.shapes import GAUSSIAN, Shape
 
 Floats = NDArray[np.float64]
-
-_LOG_2PI = float(np.log(2 * np.pi))
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Gaussian predictive distributions N(mean, function_variance + noise_variance).
+    """Predictive distributions with given mean and variance, Gaussian unless a shape is given.
+
+    The variance of a measurement is function_variance + noise_variance; the function variance
+    is that of the field (what more data would remove) plus that of the tile process.
 
     Attributes
     ----------
     mean, function_variance, noise_variance
         float64 arrays of shape (n,), in the unit of the target and its square.
+    tile_variance
+        The part of the function variance that belongs to single tiles, (n,); 0 for models
+        without a tile process.
+    shape
+        Distribution of (y - mean) / sd.
 
     Raises
     ------
     NumericalError
-        Shapes differ, a value is not finite, a function variance is negative, or a
-        predictive variance is not positive.
+        Shapes differ, a value is not finite, a variance is negative, the tile variance exceeds
+        the function variance, or a predictive variance is not positive.
     """
 
     mean: Floats
     function_variance: Floats
     noise_variance: Floats
+    tile_variance: Floats = None  # type: ignore[assignment]
+    shape: Shape = GAUSSIAN
 
     def __post_init__(self) -> None:
-        shapes = {self.mean.shape, self.function_variance.shape, self.noise_variance.shape}
+        if self.tile_variance is None:
+            object.__setattr__(self, "tile_variance", np.zeros_like(self.function_variance))
+        parts = (self.mean, self.function_variance, self.noise_variance, self.tile_variance)
+        shapes = {part.shape for part in parts}
         if len(shapes) != 1:
             raise NumericalError(f"expected parts of one shape, found {sorted(shapes)}.")
-        if not (np.isfinite(self.mean).all() and np.isfinite(self.variance).all()):
+        if not all(np.isfinite(part).all() for part in parts):
             raise NumericalError("a prediction holds values that are not finite.")
-        if self.mean.size and (self.function_variance.min() < 0 or self.variance.min() <= 0):
+        if not self.mean.size:
+            return
+        if self.function_variance.min() < 0 or self.variance.min() <= 0:
             raise NumericalError(
                 "expected function variances of 0 or more and positive predictive variances, "
                 f"found {self.function_variance.min():.3g} and {self.variance.min():.3g}."
+            )
+        if self.tile_variance.min() < 0 or (self.tile_variance > self.function_variance).any():
+            raise NumericalError(
+                "expected tile variances from 0 to the function variance, found "
+                f"{self.tile_variance.min():.3g} to {self.tile_variance.max():.3g}."
             )
 
     def __len__(self) -> int:
@@ -50,7 +68,18 @@ class Prediction:
 
     def __getitem__(self, rows: "NDArray[np.bool_] | NDArray[np.intp] | slice") -> "Prediction":
         """Return the prediction at some of the points."""
-        return Prediction(self.mean[rows], self.function_variance[rows], self.noise_variance[rows])
+        return Prediction(
+            self.mean[rows],
+            self.function_variance[rows],
+            self.noise_variance[rows],
+            self.tile_variance[rows],
+            self.shape,
+        )
+
+    @property
+    def field_variance(self) -> Floats:
+        """Variance of the field, which more data would remove, shape (n,)."""
+        return self.function_variance - self.tile_variance
 
     @property
     def variance(self) -> Floats:
@@ -64,8 +93,8 @@ class Prediction:
 
     def quantile(self, probability: float) -> Floats:
         """Return the quantiles at one probability strictly between 0 and 1, shape (n,)."""
-        standard = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64))
-        return self.mean + float(standard) * self.sd
+        standard = self.shape.quantile(np.array([probability], np.float64))
+        return self.mean + float(standard[0]) * self.sd
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of the central interval of a level, each (n,)."""
@@ -73,31 +102,29 @@ class Prediction:
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""
-        return _normal_cdf((np.asarray(value, np.float64) - self.mean) / self.sd)
+        return self.shape.cdf(self._standard(value))
 
     def exceedance(self, threshold: ArrayLike) -> Floats:
         """Return P(y > threshold) at each point, shape (n,)."""
-        return _normal_cdf((self.mean - np.asarray(threshold, np.float64)) / self.sd)
+        return self.shape.survival(self._standard(threshold))
 
     def log_score(self, y: ArrayLike) -> Floats:
         """Return the negative log density at the observations `y`, shape (n,); lower is better."""
-        residual = np.asarray(y, np.float64) - self.mean
-        return 0.5 * (_LOG_2PI + np.log(self.variance) + residual**2 / self.variance)
+        return 0.5 * np.log(self.variance) - self.shape.log_density(self._standard(y))
 
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
-        For a Gaussian with z = (y - mean) / sd (Gneiting and Raftery 2007, equation 21):
-        sd * (z (2 Φ(z) - 1) + 2 φ(z) - 1 / sqrt(π)).
+        The score of a location-scale family is sd times that of its shape at (y - mean) / sd.
         """
-        z = (np.asarray(y, np.float64) - self.mean) / self.sd
-        density = np.exp(-0.5 * (z**2 + _LOG_2PI))
-        score: Floats = self.sd * (z * (2 * _normal_cdf(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
-        return score
+        return self.sd * self.shape.crps(self._standard(y))
 
+    def power_mean(self, base: float) -> Floats:
+        """Return E[base^y] at each point, shape (n,): for log10 of a speed, its mean at base 10."""
+        rate = np.log(base)
+        found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
+        return found
 
-def _normal_cdf(z: Floats) -> Floats:
-    # erfc keeps the digits of the lower tail, where torch's ndtr loses them.
-    tail = torch.special.erfc(torch.from_numpy(np.ascontiguousarray(z)) * -(0.5**0.5))
-    found: Floats = 0.5 * tail.numpy()
-    return found
+    def _standard(self, y: ArrayLike) -> Floats:
+        found: Floats = (np.asarray(y, np.float64) - self.mean) / self.sd
+        return found

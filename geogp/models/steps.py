@@ -1,16 +1,18 @@
 """How an objective is evaluated and its gradient taken: by batches, or over all rows at once."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from geogp.models.objectives import BatchObjective, Statistics, Weights, WholeObjective
 
 if TYPE_CHECKING:
-    from geogp.models.lowrank import LowRankGP
+    from geogp.models.lowrank import LowRankGP, Rows
 
 CHUNK = 8192
 """Rows whose features are held at once: memory is CHUNK times r, whatever the rows."""
@@ -39,14 +41,56 @@ class Step(Protocol):
     def rows(self, batch: int, n: int) -> int:
         """Return the rows of one step, of n."""
 
+    def parts(
+        self, model: "LowRankGP", n: int, batch: int, rng: np.random.Generator, share: float
+    ) -> list["Part"]:
+        """Cut the n rows into the steps of one epoch, `share` of all epochs being done."""
+
+    def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+
+
+class Part(NamedTuple):
+    """Rows of one step: their numbers, or those of whole places with `n` rows in all."""
+
+    numbers: Tensor
+    n: int
+    whole_places: bool = False
+
+
+class ByRows(ABC):
+    """A step that takes rows one by one, whatever their places."""
+
+    @abstractmethod
+    def rows(self, batch: int, n: int) -> int:
+        """Return the rows of one step, of n."""
+
+    @abstractmethod
     def backward(
         self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
     ) -> Tensor:
         """Add the gradient of the loss per datum to the parameters; return the loss."""
 
+    def parts(
+        self,
+        model: "LowRankGP",
+        n: int,
+        batch: int,
+        rng: np.random.Generator,
+        share: float,  # noqa: ARG002
+    ) -> list[Part]:
+        """Cut a random order of the rows into batches."""
+        order = torch.from_numpy(rng.permutation(n)).to(model.device)
+        return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
+
+    def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+        x, y = rows.x[part.numbers], rows.y[part.numbers]
+        return self.backward(model, x, y, len(rows.y), weights)
+
 
 @dataclass(frozen=True)
-class PerBatch:
+class PerBatch(ByRows):
     """An objective of a batch; see `Step`."""
 
     objective: BatchObjective
@@ -67,7 +111,7 @@ class PerBatch:
 
 
 @dataclass(frozen=True)
-class WholeData:
+class WholeData(ByRows):
     """The negative of a log likelihood of all rows, per datum; see `Step`.
 
     The sums over the rows are taken in chunks. Their gradient is known once they are, and a

@@ -16,8 +16,9 @@ from geogp.errors import DataError, NumericalError
 from geogp.models.arrays import as_floats
 from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import find_spec
-from geogp.models.lowrank import LowRankGP
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.schedule import FitSettings
+from geogp.models.steps import Part
 from geogp.models.storage import read_tensors, write_tensors
 
 Floats = NDArray[np.float64]
@@ -30,14 +31,23 @@ CHECKPOINT_SECONDS = 10.0
 class Data:
     """Inputs of shape (n, d) and targets of shape (n,); real numbers, kept as float64.
 
+    Attributes
+    ----------
+    x, y
+        Inputs and targets.
+    tests
+        Tests behind each target, which averages them, (n,); 1 where nothing is given.
+
     Raises
     ------
     DataError
-        Shapes do not agree, there are no rows, or a value is not a finite real number.
+        Shapes do not agree, there are no rows, a value is not a finite real number, or a count
+        of tests is below 1.
     """
 
     x: Floats
     y: Floats
+    tests: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", as_floats(self.x, "inputs"))
@@ -46,6 +56,13 @@ class Data:
             raise DataError(
                 "expected inputs (n, d) and targets (n,) with n >= 1, "
                 f"found {self.x.shape} and {self.y.shape}."
+            )
+        given = np.ones(len(self.y)) if self.tests is None else self.tests
+        object.__setattr__(self, "tests", as_floats(given, "tests"))
+        if self.tests.shape != self.y.shape or (self.tests < 1).any():
+            raise DataError(
+                f"expected {len(self.y)} counts of tests of 1 or more, found shape "
+                f"{self.tests.shape}{' and smaller ones' if (self.tests < 1).any() else ''}."
             )
 
 
@@ -140,6 +157,7 @@ def fit(
         raise
     run.save()
     model.load_state_dict(run.best)
+    model.finish(run.held_out)
     return run.state
 
 
@@ -156,12 +174,13 @@ class _Run:
     ) -> None:
         self.model, self.settings, self.path = model, settings, checkpoint
         self.step = find_spec(model.name).step
-        self.x, self.y = self._on_device(train)
-        self.x_validation, self.y_validation = self._on_device(validation)
+        self.rows = model.hold(self._on_device(train), settings.seed)
+        self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
         self.optimiser = _optimiser(model, settings)
-        size = self.step.rows(settings.batch, len(self.y))
-        self.average = ParameterAverage(model, settings.average * math.ceil(len(self.y) / size))
+        n = len(self.rows.y)
+        size = self.step.rows(settings.batch, n)
+        self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
         self.identity = self._identify()
         self.state = FitState()
         self.best = _clone(model.state_dict())
@@ -173,17 +192,14 @@ class _Run:
         """Go through the rows once in an order that depends on seed and epoch only."""
         settings, state = self.settings, self.state
         started = monotonic()
-        order = np.random.default_rng([settings.seed, state.epoch]).permutation(len(self.y))
-        batches = (
-            torch.from_numpy(order)
-            .to(self.x.device)
-            .split(self.step.rows(settings.batch, len(order)))
-        )
-        total = torch.zeros((), dtype=torch.float64, device=self.x.device)
-        for step, rows in enumerate(batches):
-            self._set_rate((state.epoch + step / len(batches)) / settings.epochs)
-            total += self._update(rows) * len(rows)
-        loss = float(total) / len(self.y)
+        rng = np.random.default_rng([settings.seed, state.epoch])
+        n, share = len(self.rows.y), state.epoch / settings.epochs
+        parts = self.step.parts(self.model, n, settings.batch, rng, share)
+        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
+        for step, part in enumerate(parts):
+            self._set_rate((state.epoch + step / len(parts)) / settings.epochs)
+            total += self._update(part) * part.n
+        loss = float(total) / n
         with self.average.in_place():
             score = self._validate()
             if score < state.best_nll:
@@ -253,8 +269,9 @@ class _Run:
         Not the initial parameters: a model may be handed over again half trained.
         """
         digest = hashlib.sha256()
-        for values in (self.train.x, self.train.y, self.validation.x, self.validation.y):
-            digest.update(repr(values.shape).encode() + values.tobytes())
+        for data in (self.train, self.validation):
+            for values in (data.x, data.y, data.tests):
+                digest.update(repr(values.shape).encode() + values.tobytes())
         for buffer in (self.model.x_low, self.model.x_high):
             digest.update(buffer.cpu().numpy().tobytes())
         parts = (self.model.name, self.model.architecture, self.settings)
@@ -268,17 +285,19 @@ class _Run:
         whole = self.optimiser.state_dict()
         self.optimiser.load_state_dict({**whole, "state": state})
 
-    def _on_device(self, data: Data) -> tuple[Tensor, Tensor]:
+    def _on_device(self, data: Data) -> Rows:
         """Return scaled inputs and standardised targets where the model is."""
         model = self.model
         standardised = (torch.from_numpy(data.y).to(model.device) - model.y_mean) / model.y_sd
-        return model.scaled(data.x), standardised.to(model.architecture.torch_dtype)
-
-    def _update(self, rows: Tensor) -> Tensor:
-        self.optimiser.zero_grad(set_to_none=True)
-        loss = self.step.backward(
-            self.model, self.x[rows], self.y[rows], len(self.y), self.settings.weights
+        return Rows(
+            model.scaled(data.x),
+            standardised.to(model.architecture.torch_dtype),
+            torch.from_numpy(data.tests).to(model.device),
         )
+
+    def _update(self, part: Part) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self.step.learn(self.model, self.rows, part, self.settings.weights)
         if self.settings.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimiser.step()
@@ -286,8 +305,9 @@ class _Run:
         return loss
 
     def _validate(self) -> float:
-        self.model.settle(self.x, self.y, self.x_validation, self.y_validation)
-        prediction = self.model.predict_scaled(self.x_validation)
+        held_out = self.held_out
+        self.model.settle(self.rows.x, self.rows.y, held_out.x, held_out.y)
+        prediction = self.model.predict_scaled(held_out.x, held_out.tests)
         return float(prediction.log_score(self.validation.y).mean())
 
     def _set_rate(self, share: float) -> None:
@@ -307,7 +327,8 @@ def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:
     parameters: dict[str, list[Tensor]] = {name: [] for name in groups}
     for name, value in model.named_parameters():
         part = name.split(".", maxsplit=1)[0]
-        kind = "network" if ".backbone." in name else "noise" if part == "noise" else "head"
+        laws = {"noise", "tiles"}
+        kind = "network" if ".backbone." in name else "noise" if part in laws else "head"
         parameters[kind].append(value)
     filled = [{"params": found, **groups[kind]} for kind, found in parameters.items() if found]
     # Fused: one pass over each parameter instead of a dozen small operations.

@@ -1,0 +1,517 @@
+"""The field model: a deep basis process, a process of single tiles, and a law of measurements.
+
+    y(tile, quarter) = f(place, quarter) + shift(k) + u(tile, quarter) + e,
+
+f = m0 + <w, phi> of the low rank, u of `TileProcess`, e of variance `MeasurementLaw` for an
+average of k tests. Given the weights w, y is Gaussian with the covariance of u + e, whose
+Vecchia factor W whitens rows and features alike: W y ~ N(W(m0 + Phi w + shift), I). With
+q(w) = N(m, L L') the evidence lower bound is that of a linear regression on W Phi.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor, nn
+
+from geogp.errors import DataError, NumericalError, RequestError
+from geogp.models.arrays import as_floats
+from geogp.models.bases import Basis
+from geogp.models.diagonals import Diagonal
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.measurement import MeasurementLaw
+from geogp.models.objectives import BatchTerms
+from geogp.models.posteriors import Posterior, VariationalPosterior, WeightedRows
+from geogp.models.prediction import Prediction
+from geogp.models.shapes import fit_shape, shape_of
+from geogp.models.steps import CHUNK
+from geogp.models.tiles import TileProcess
+from geogp.models.vecchia import NO_ROW, Sites, earlier_rows, nearest_rows, whiten
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+SITES_AT_ONCE = 256
+"""Places whose blocks are held at once."""
+
+
+class HeldRows(nn.Module):
+    """The training rows, those of one place together; part of the saved model.
+
+    `x` scaled inputs, `y` standardised targets, `tests` counts.
+    """
+
+    x: Tensor
+    y: Tensor
+    tests: Tensor
+
+    def __init__(self, d: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.register_buffer("x", torch.zeros(0, d, dtype=dtype))
+        self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("tests", torch.zeros(0, dtype=torch.float64))
+
+    def hold(self, rows: Rows) -> None:
+        """Take rows."""
+        self.x, self.y = rows.x, rows.y.double()
+        self.tests = rows.tests
+
+    def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
+        # The number of rows is that of the file.
+        for name in ("x", "y", "tests"):
+            own, found = getattr(self, name), state.get(prefix + name)
+            if found is not None and found.shape[1:] == own.shape[1:]:
+                setattr(self, name, own.new_zeros(found.shape))
+        super()._load_from_state_dict(state, prefix, *others)
+
+
+class RowTerms(NamedTuple):
+    """What the low rank and the laws say of rows: phi (n, r); the others (n,) float64."""
+
+    phi: Tensor
+    mean: Tensor
+    amplitude: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whitened rows of some places.
+
+    Attributes
+    ----------
+    residual
+        W (y - mean), (k,).
+    spread
+        W Phi L for the factor L of q(w), or W Phi, (k, r).
+    log_scale
+        Sum of the logarithms of the conditional standard deviations, a scalar.
+    """
+
+    residual: Tensor
+    spread: Tensor
+    log_scale: Tensor
+
+
+class FieldGP(LowRankGP):
+    """A low-rank process, a process of single tiles and a law of measurements.
+
+    Parameters
+    ----------
+    name, architecture, basis, posterior, diagonal
+        As for `LowRankGP`.
+    noise
+        The law of measurements.
+    tiles
+        The process of single tiles.
+    units
+        Kilometres (two) and quarters that one unit of the scaled inputs stands for.
+
+    Raises
+    ------
+    RequestError
+        Other inputs than two coordinates and, or not, a time.
+    """
+
+    units: Tensor
+    drift: Tensor
+    shape_values: Tensor
+
+    def __init__(
+        self,
+        name: str,
+        architecture: Architecture,
+        *,
+        basis: Basis,
+        posterior: Posterior,
+        noise: MeasurementLaw,
+        diagonal: Diagonal,
+        tiles: TileProcess,
+        units: Tensor,
+    ) -> None:
+        if architecture.d not in {2, 3} or architecture.dropped not in {
+            (),
+            architecture.columns[2:],
+        }:
+            raise RequestError(
+                f"{name} takes two coordinates and, or not, a time, found the columns "
+                f"{', '.join(architecture.columns)}"
+                f"{' without ' if architecture.dropped else ''}{', '.join(architecture.dropped)}."
+            )
+        super().__init__(
+            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
+        )
+        self.tiles = tiles
+        self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
+        self.register_buffer("units", units.double())
+        self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("shape_values", torch.tensor([0.0, 1.0, 0.0, 1.0]).double())
+        self._sites: tuple[Sites, KDTree] | None = None
+        self._earlier: Tensor | None = None
+
+    @property
+    def law(self) -> MeasurementLaw:
+        """The law of measurements."""
+        return cast("MeasurementLaw", self.noise)
+
+    @property
+    def factor(self) -> Tensor:
+        """The factor L of q(w), (r, r)."""
+        return cast("VariationalPosterior", self.posterior).cholesky()
+
+    # Training.
+
+    def hold(self, rows: Rows, seed: int) -> Rows:
+        """Keep the training rows, in the order of their places, and return them so."""
+        sites = Sites.of(_numpy(self.points(rows.x)[:, :2]))
+        order = torch.from_numpy(sites.order).to(self.device)
+        held = Rows(rows.x[order], rows.y[order], rows.tests[order])
+        self.rows.hold(held)
+        self._sites = None
+        earlier = earlier_rows(self.sites[0], np.random.default_rng([seed, 1]))
+        self._earlier = torch.from_numpy(earlier).to(self.device)
+        return held
+
+    @property
+    def sites(self) -> tuple[Sites, KDTree]:
+        """The places of the held rows, and a tree to search them."""
+        if self._sites is None or len(self._sites[0].order) != len(self.rows.y):
+            if not len(self.rows.y):
+                raise RequestError("the model has not been fitted: it holds no rows.")
+            sites = Sites.of(_numpy(self.points(self.rows.x)[:, :2]))
+            self._sites = sites, KDTree(sites.centre)
+        return self._sites
+
+    def row_terms(self, x: Tensor, tests: Tensor) -> RowTerms:
+        """Return means and laws of scaled inputs (n, d) and counts of tests (n,)."""
+        phi = self.basis(self._within_data(x)).phi
+        mean = self.mean_constant.double() + self.posterior.moments(phi).mean.double()
+        return RowTerms(
+            phi,
+            mean + self.law.shift(tests),
+            self.tiles.amplitude(phi),
+            self.law(phi, tests),
+        )
+
+    def single_row_terms(self, rows: Rows) -> BatchTerms:
+        """Return what `elbo` needs when every row is a block of its own.
+
+        The variance around f is then that of the tile process plus that of the measurement.
+        """
+        found = self.row_terms(rows.x, rows.tests)
+        moments = self.posterior.moments(found.phi)
+        variance = found.noise + found.amplitude.square() * self.tiles.variance().detach()
+        zero = torch.zeros_like(variance)
+        return BatchTerms(
+            mean=found.mean,
+            function_variance=moments.variance.double(),
+            residual=zero,
+            feature_norm=zero,
+            noise_var=variance,
+            kl=self.posterior.kl(),
+        )
+
+    def block(self, sites: Tensor, *, factor: Tensor | None) -> Block:
+        """Return the whitened held rows of some places.
+
+        Parameters
+        ----------
+        sites
+            Numbers of places, (b,).
+        factor
+            L of q(w), (r, r), or None for W Phi itself.
+        """
+        if self._earlier is None:
+            held = Rows(self.rows.x, self.rows.y, self.rows.tests)
+            self.hold(held, 0)
+        assert self._earlier is not None
+        earlier = self._earlier[sites]
+        number = sites.cpu().numpy()
+        places = self.sites[0]
+        own = places.rows(number[:, None], int(places.count[number].max()))
+        index = torch.cat([earlier, torch.from_numpy(own).to(self.device)], 1)
+        known = index != NO_ROW
+        distinct, back = _distinct(index, known)
+        x, y, tests = self.rows.x[distinct], self.rows.y[distinct], self.rows.tests[distinct]
+        terms = self.row_terms(x, tests)
+        spread = terms.phi if factor is None else terms.phi @ factor
+        values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
+        covariance = self._covariance(self.points(x), terms.amplitude, back, back)
+        noise = torch.diag_embed(terms.noise[back])
+        L, whitened = _whitened(covariance + noise, known, values[back])
+        mine = known[:, earlier.shape[1] :]
+        kept = whitened[:, earlier.shape[1] :][mine]
+        log_scale = L.diagonal(dim1=1, dim2=2)[:, earlier.shape[1] :][mine].log().sum()
+        return Block(kept[:, 0], kept[:, 1:], log_scale)
+
+    def settle(self, x: Tensor, y: Tensor, x_validation: Tensor, y_validation: Tensor) -> None:
+        """Nothing is learned outside the gradient before the end; see `finish`."""
+
+    def finish(self, validation: Rows) -> None:
+        """Learn the drift of the level between quarters, and the shape of what is left.
+
+        Parameters
+        ----------
+        validation
+            Rows that took no part in the gradient; their standardised residuals give location,
+            scale, skewness and tail weight of the predictive distribution.
+        """
+        with torch.no_grad():
+            self.drift.copy_(self._drift())
+            self.shape_values.copy_(torch.tensor([0.0, 1.0, 0.0, 1.0]))
+            prediction = self.predict_scaled(validation.x, validation.tests)
+            y = _numpy(self.y_mean + self.y_sd * validation.y.double())
+            found = fit_shape((y - prediction.mean) / prediction.sd)
+            values = [found.location, found.scale, found.skewness, found.tailweight]
+            self.shape_values.copy_(torch.tensor(values, dtype=torch.float64))
+
+    def weighted_rows(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        spread_is_noise: bool,  # noqa: ARG002
+    ) -> Iterator[WeightedRows]:
+        """Yield W Phi and W (y - m0 - shift) of the held rows in chunks, of variance 1.
+
+        Raises
+        ------
+        RequestError
+            Other rows than those the model was fitted to: their tests are not known.
+        """
+        if len(y) != len(self.rows.y) or x.shape != self.rows.x.shape:
+            raise RequestError(
+                f"expected the {len(self.rows.y)} training rows of this model, found {len(y)}."
+            )
+        m = cast("VariationalPosterior", self.posterior).m
+        numbers = torch.arange(len(self.sites[0]), device=self.device)
+        for part in numbers.split(SITES_AT_ONCE):
+            with torch.no_grad():
+                found = self.block(part, factor=None)
+            mean = found.spread @ m.double()
+            yield WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
+
+    # Prediction.
+
+    def predict(
+        self, x: Floats, tests: Floats | float | None = None, *, level: bool = False
+    ) -> Prediction:
+        """Predict at inputs of shape (n, d), in chunks.
+
+        Parameters
+        ----------
+        x
+            Inputs. Beyond the first and last time of the training rows the field stays as it
+            was there, and its variance grows.
+        tests
+            Tests behind each average, (n,) or one number for all; 1 where nothing is given.
+            Infinity is allowed.
+        level
+            Predict what measurements scatter around: without noise, at infinitely many tests.
+
+        Returns
+        -------
+        Prediction
+            `function_variance` is that of field and tile process; `tile_variance` the second.
+
+        Raises
+        ------
+        DataError
+            `x` or `tests` has another shape or values out of range.
+        NumericalError
+            A predictive variance is not positive.
+        """
+        scaled = self.scaled(x)
+        given = np.inf if level else 1.0 if tests is None else tests
+        return self.predict_scaled(scaled, self._counts(given, len(scaled)), level=level)
+
+    def predict_scaled(
+        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
+    ) -> Prediction:
+        """Predict at inputs that `scaled` has returned; see `predict`."""
+        if tests is None:
+            tests = torch.ones(len(x), dtype=torch.float64, device=self.device)
+        asked = Sites.of(_numpy(self.points(x)[:, :2]))
+        parts = torch.zeros(4, len(x), dtype=torch.float64, device=self.device)
+        order = torch.from_numpy(asked.order).to(self.device)
+        numbers = np.arange(len(asked))
+        for chosen in np.array_split(numbers, max(1, len(asked) // SITES_AT_ONCE)):
+            own = asked.rows(chosen[:, None], int(asked.count[chosen].max()))
+            index = torch.from_numpy(own).to(self.device)
+            known = index != NO_ROW
+            rows = order[index.clamp(min=0)]
+            with torch.no_grad():
+                found = self._predict_block(asked.centre[chosen], x[rows], tests[rows])
+            parts[:, rows[known]] = found[:, known]
+        return self._assembled(parts, level=level)
+
+    def features(self, x: Floats) -> Floats:
+        """Return phi(x) of the field in the target's unit, shape (n, r)."""
+        return super().features(x)
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                phi = self.basis(self._within_data(part)).phi.double() * self.y_sd
+            yield phi
+
+    def kernel(self, x: Floats, x2: Floats) -> Floats:
+        """Return the prior covariance of f + u between points, shape (n, n2).
+
+        <phi(x), phi(x2)> plus that of the tile process, in the squared unit of the target.
+        """
+        low_rank = super().kernel(x, x2)
+        second = self.scaled(x2)
+        with torch.no_grad():
+            points, amplitude = self.points(second), self._amplitude(second)
+            parts = []
+            for part in self.scaled(x).split(CHUNK):
+                own = self._amplitude(part)
+                found = self.tiles(self.points(part), points)
+                parts.append(found * own[:, None] * amplitude[None, :])
+            local = torch.cat(parts) * self.y_sd.square()
+        return low_rank + _numpy(local)
+
+    def points(self, x: Tensor) -> Tensor:
+        """Return scaled inputs as kilometres and quarters, (n, 3) float64."""
+        exact = x.double()
+        if x.shape[-1] == 2:
+            exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
+        return exact * self.units
+
+    def _within_data(self, x: Tensor) -> Tensor:
+        """Return inputs with their times brought into those of the held rows."""
+        if x.shape[-1] == 2 or not len(self.rows.x):
+            return x
+        times = self.rows.x[:, 2]
+        time = x[..., 2:].clamp(times.min(), times.max())
+        return torch.cat([x[..., :2], time], -1)
+
+    def _counts(self, tests: Floats | float, n: int) -> Tensor:
+        given = np.asarray(tests, np.float64)
+        infinite = np.isinf(given)
+        counts = as_floats(np.where(infinite, 1.0, given), "tests")
+        counts = np.where(infinite, given, counts)
+        if counts.shape not in {(), (n,)} or (counts < 1).any():
+            raise DataError(
+                f"expected one count of tests or {n}, each 1 or more, found shape {counts.shape}"
+                f"{f' and a least value of {counts.min():g}' if counts.size else ''}."
+            )
+        spread = np.broadcast_to(counts, (n,)).copy()
+        return torch.from_numpy(spread).to(self.device)
+
+    def _amplitude(self, x: Tensor) -> Tensor:
+        return self.tiles.amplitude(self.basis(self._within_data(x)).phi)
+
+    def _covariance(self, points: Tensor, amplitude: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Return the covariance of u between rows a (n, i) and b (n, j) of `points`."""
+        prior: Tensor = self.tiles(points[a], points[b])
+        return prior * amplitude[a][:, :, None] * amplitude[b][:, None]
+
+    def _predict_block(self, centre: Floats, x: Tensor, tests: Tensor) -> Tensor:
+        """Return mean, field, tile and noise variance of the rows of some places, (4, b, m)."""
+        sites, tree = self.sites
+        near = torch.from_numpy(nearest_rows(sites, tree, centre)).to(self.device)
+        known = near != NO_ROW
+        distinct, back = _distinct(near, known)
+        held = self.rows.x[distinct]
+        seen = self.row_terms(held, self.rows.tests[distinct])
+        b, m = tests.shape
+        asked = self.row_terms(x.reshape(b * m, -1), tests.reshape(-1))
+        points = torch.cat([self.points(held), self.points(x.reshape(b * m, -1))])
+        amplitude = torch.cat([seen.amplitude, asked.amplitude])
+        here = torch.arange(b * m, device=self.device).reshape(b, m) + len(held)
+        covariance = self._covariance(points, amplitude, back, back)
+        cross = self._covariance(points, amplitude, back, here)
+        deviations = (self.rows.y[distinct] - seen.mean)[:, None]
+        spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
+        values = torch.cat([cross, deviations[back], spread[back]], 2)
+        _, white = _whitened(covariance + torch.diag_embed(seen.noise[back]), known, values)
+        weights, rest = white[:, :, :m], white[:, :, m:]
+        shared = weights.transpose(1, 2) @ rest
+        tile = amplitude[here].square() * self.tiles.variance() - weights.square().sum(1)
+        field = (spread[here] - shared[:, :, 1:]).square().sum(-1)
+        return torch.stack(
+            [
+                asked.mean.reshape(b, m) + shared[:, :, 0],
+                field + self._beyond(x),
+                tile.clamp(min=0),
+                asked.noise.reshape(b, m),
+            ]
+        )
+
+    def _beyond(self, x: Tensor) -> Tensor:
+        """Return the variance of what the level may do outside the times of the held rows."""
+        if x.shape[-1] == 2:
+            return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
+        away = (x - self._within_data(x))[..., 2].double().abs() * self.units[2]
+        found: Tensor = away * self.drift[0] + away.square() * self.drift[1]
+        return found
+
+    def _drift(self) -> Tensor:
+        """Return variance per quarter and squared mean of the level's change in a quarter.
+
+        From the changes between successive times of the mean of y - shift; 0 where there are
+        fewer than three times.
+        """
+        if self.rows.x.shape[1] == 2:
+            return torch.zeros(2, dtype=torch.float64)
+        times, number = torch.unique(self.rows.x[:, 2], return_inverse=True)
+        if len(times) < 3:
+            return torch.zeros(2, dtype=torch.float64)
+        values = self.rows.y - self.law.shift(self.rows.tests)
+        count = torch.bincount(number)
+        level = torch.bincount(number, values) / count
+        quarters = times.diff().double() * self.units[2]
+        slope = (level[-1] - level[0]) / quarters.sum()
+        changes = (level.diff() - slope * quarters) / quarters.sqrt()
+        return torch.stack([changes.square().sum() / (len(changes) - 1), slope.square()])
+
+    def _assembled(self, parts: Tensor, *, level: bool) -> Prediction:
+        """Return the prediction in the target's unit."""
+        mean, field, tile, noise = (_numpy(part) for part in parts)
+        if level:
+            noise = np.zeros_like(noise)
+        location, scale, skewness, tailweight = self.shape_values.tolist()
+        factor = (scale * float(self.y_sd)) ** 2
+        mean = mean + location * np.sqrt(field + tile + noise)
+        return Prediction(
+            float(self.y_mean) + float(self.y_sd) * mean,
+            factor * (field + tile),
+            factor * noise,
+            factor * tile,
+            shape_of(skewness, tailweight),
+        )
+
+
+def _whitened(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    try:
+        return whiten(covariance, known, values)
+    except RuntimeError as error:
+        raise NumericalError(
+            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
+            "diverged. Lower the learning rate."
+        ) from error
+
+
+def _distinct(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows among known ones, and where each place of `index` finds its row.
+
+    Padding finds the first.
+    """
+    distinct, inverse = torch.unique(index[known], return_inverse=True)
+    if not len(distinct):
+        distinct = torch.zeros(1, dtype=index.dtype, device=index.device)
+    back = torch.zeros_like(index)
+    back[known] = inverse
+    return distinct, back
+
+
+def _numpy(tensor: Tensor) -> Floats:
+    found: Floats = tensor.detach().cpu().double().numpy()
+    return found

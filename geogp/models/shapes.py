@@ -1,0 +1,326 @@
+"""Shapes of predictive distributions: location-scale families in standard form.
+
+A shape is a distribution with mean 0 and variance 1. A prediction with mean mu and variance v
+is that of mu + sqrt(v) X with X of the shape.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from geogp.errors import NumericalError, RequestError
+
+Floats = NDArray[np.float64]
+
+_LOG_2PI = math.log(2 * math.pi)
+
+PRIOR_ROWS = 30.0
+"""Weight, in rows, of the standard normal in the fit of a shape: a few rows do not bend it."""
+
+LEAST_TAILWEIGHT = 0.5
+"""Heavier tails are not fitted: below this 10^X has no mean."""
+
+MOST_TAILWEIGHT = 2.0
+MOST_SKEWNESS = 2.0
+
+_REACH = 9.0
+_STEP = 0.01
+
+
+class Shape(ABC):
+    """What a prediction asks of its shape; all values are elementwise."""
+
+    @abstractmethod
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles at probabilities strictly between 0 and 1."""
+
+    @abstractmethod
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+
+    @abstractmethod
+    def survival(self, x: Floats) -> Floats:
+        """Return P(X > x), with its digits where it is small."""
+
+    @abstractmethod
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density at x."""
+
+    @abstractmethod
+    def crps(self, x: Floats) -> Floats:
+        """Return the continuous ranked probability score of the shape at x."""
+
+    @abstractmethod
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return E[exp(t X)]."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Shape):
+    """The standard normal."""
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles Φ^(-1)(p)."""
+        return _of_torch(torch.special.ndtri, probability)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return Φ(x)."""
+        # erfc keeps the digits of the lower tail, where torch's ndtr loses them.
+        return 0.5 * _of_torch(torch.special.erfc, -x * math.sqrt(0.5))
+
+    def survival(self, x: Floats) -> Floats:
+        """Return 1 - Φ(x)."""
+        return self.cdf(-x)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return log φ(x)."""
+        return -0.5 * (_LOG_2PI + x**2)
+
+    def crps(self, x: Floats) -> Floats:
+        """Return x (2 Φ(x) - 1) + 2 φ(x) - 1 / sqrt(π) (Gneiting and Raftery 2007, (21))."""
+        density = np.exp(self.log_density(x))
+        found: Floats = x * (2 * self.cdf(x) - 1) + 2 * density - 1 / math.sqrt(math.pi)
+        return found
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return exp(t² / 2)."""
+        found: Floats = np.exp(np.square(t) / 2)
+        return found
+
+
+GAUSSIAN = Gaussian()
+
+
+@dataclass(frozen=True)
+class SinhArcsinh(Shape):
+    """The sinh-arcsinh distribution of Jones and Pewsey (2009), brought to mean 0, variance 1.
+
+    W = sinh((asinh(Z) + ε) / δ) with Z standard normal, X = (W - E W) / sd(W). ε > 0 leans to
+    the right, ε < 0 to the left; δ < 1 has heavier tails than the normal, δ > 1 lighter ones;
+    ε = 0, δ = 1 is the normal.
+
+    Attributes
+    ----------
+    skewness, tailweight
+        ε and δ.
+
+    Raises
+    ------
+    RequestError
+        A parameter is out of range.
+    """
+
+    skewness: float
+    tailweight: float
+
+    def __post_init__(self) -> None:
+        if not (
+            abs(self.skewness) <= MOST_SKEWNESS
+            and LEAST_TAILWEIGHT <= self.tailweight <= MOST_TAILWEIGHT
+        ):
+            raise RequestError(
+                f"expected a skewness from -{MOST_SKEWNESS:g} to {MOST_SKEWNESS:g} and a "
+                f"tailweight from {LEAST_TAILWEIGHT:g} to {MOST_TAILWEIGHT:g}, found "
+                f"{self.skewness} and {self.tailweight}."
+            )
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles: W at the normal quantile, standardised."""
+        return self._standardised(GAUSSIAN.quantile(probability))
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return Φ(z(x)) with z(x) = sinh(δ asinh(w) - ε)."""
+        return GAUSSIAN.cdf(self._normal(x))
+
+    def survival(self, x: Floats) -> Floats:
+        """Return Φ(-z(x))."""
+        return GAUSSIAN.cdf(-self._normal(x))
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return log φ(z) + log dz/dx, dz/dw = δ sqrt((1 + z²) / (1 + w²))."""
+        w, z = self._raw(x), self._normal(x)
+        slope = 0.5 * (np.log1p(z**2) - np.log1p(w**2))
+        found: Floats = GAUSSIAN.log_density(z) + slope + math.log(self.tailweight * self._sd)
+        return found
+
+    def crps(self, x: Floats) -> Floats:
+        """Return E|X - x| - ½ E|X - X'|, with both expectations as integrals over Z.
+
+        With q(z) the value of X at Z = z and I(z) the integral of q φ up to z, the first is
+        x (2 F(x) - 1) - 2 I(z(x)), as E X = 0, and the second E[q(Z) (2 Φ(Z) - 1)].
+        """
+        z = self._normal(x)
+        found: Floats = x * (2 * GAUSSIAN.cdf(z) - 1) - 2 * self._partial(z) - self._half_spread
+        return found
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return E[exp(t X)] over 9 standard deviations of Z on both sides."""
+        nodes, weights = _grid()
+        values = self._standardised(nodes)
+        flat = np.atleast_1d(np.asarray(t, np.float64)).ravel()
+        distinct, inverse = np.unique(np.round(flat, 6), return_inverse=True)
+        coarse = np.linspace(distinct[0], distinct[-1], 2001) if len(distinct) > 2001 else distinct
+        # The logarithm is smooth in t: a grid of 2,001 values serves a whole map.
+        logs = np.log([np.exp(s * values) @ weights for s in coarse])
+        return np.exp(np.interp(distinct, coarse, logs)[inverse]).reshape(np.shape(t))
+
+    def _raw(self, x: Floats) -> Floats:
+        return self._mean + self._sd * x
+
+    def _normal(self, x: Floats) -> Floats:
+        found: Floats = np.sinh(self.tailweight * np.arcsinh(self._raw(x)) - self.skewness)
+        return found
+
+    def _standardised(self, z: Floats) -> Floats:
+        found: Floats = (_transform(z, self.skewness, self.tailweight) - self._mean) / self._sd
+        return found
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        nodes, weights = _grid()
+        w = _transform(nodes, self.skewness, self.tailweight)
+        mean = float(w @ weights)
+        return mean, float(np.sqrt(np.square(w - mean) @ weights))
+
+    @property
+    def _mean(self) -> float:
+        return self._moments[0]
+
+    @property
+    def _sd(self) -> float:
+        return self._moments[1]
+
+    @cached_property
+    def _half_spread(self) -> float:
+        nodes, weights = _grid()
+        return float((self._standardised(nodes) * (2 * GAUSSIAN.cdf(nodes) - 1)) @ weights)
+
+    def _partial(self, z: Floats) -> Floats:
+        """Return I(z), by cubic Hermite interpolation between the nodes of the grid."""
+        nodes, totals, slopes = self._partial_table
+        inside = np.clip(z, -_REACH, _REACH)
+        at = np.clip(((inside + _REACH) / _STEP).astype(np.intp), 0, len(nodes) - 2)
+        s = (inside - nodes[at]) / _STEP
+        rise = totals[at + 1] - totals[at]
+        left, right = slopes[at] * _STEP, slopes[at + 1] * _STEP
+        found: Floats = totals[at] + s * (
+            left + s * (3 * rise - 2 * left - right + s * (left + right - 2 * rise))
+        )
+        return found
+
+    @cached_property
+    def _partial_table(self) -> tuple[Floats, Floats, Floats]:
+        nodes, _ = _grid()
+        half = nodes[:-1] + _STEP / 2
+
+        def slope(z: Floats) -> Floats:
+            found: Floats = self._standardised(z) * np.exp(GAUSSIAN.log_density(z))
+            return found
+
+        slopes = slope(nodes)
+        # Simpson's rule on each step.
+        pieces = (slopes[:-1] + 4 * slope(half) + slopes[1:]) * _STEP / 6
+        return nodes, np.concatenate([[0.0], np.cumsum(pieces)]), slopes
+
+
+def shape_of(skewness: float, tailweight: float) -> Shape:
+    """Return the normal for 0 and 1, else the sinh-arcsinh shape."""
+    if skewness == 0 and tailweight == 1:
+        return GAUSSIAN
+    return SinhArcsinh(skewness, tailweight)
+
+
+@dataclass(frozen=True)
+class ShapeFit:
+    """A shape with the shift and factor of the residuals it was fitted to.
+
+    Attributes
+    ----------
+    location, scale
+        Mean and standard deviation of the standardised residuals.
+    skewness, tailweight
+        Of the shape.
+    """
+
+    location: float
+    scale: float
+    skewness: float
+    tailweight: float
+
+
+def fit_shape(residuals: Floats, prior_rows: float = PRIOR_ROWS) -> ShapeFit:
+    """Fit location, scale and shape to standardised residuals by maximum a posteriori.
+
+    The mean log density of ``a + b sinh((asinh(Z) + ε) / δ)`` less ``prior_rows / (2 n)``
+    times ``a² + (log b)² + ε² + (log δ)²``: with few residuals it stays near the standard
+    normal. By L-BFGS in float64.
+
+    Parameters
+    ----------
+    residuals
+        (measurement - mean) / sd, shape (n,).
+    prior_rows
+        Weight of the prior.
+
+    Raises
+    ------
+    NumericalError
+        A residual is not finite or the fit does not end at finite values.
+    """
+    r = torch.from_numpy(np.ascontiguousarray(residuals, np.float64))
+    if not len(r) or not bool(torch.isfinite(r).all()):
+        raise NumericalError("expected finite residuals to fit a shape to.")
+    theta = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS(
+        [theta], max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> torch.Tensor:
+        a, log_b, skewness, log_tail = theta.unbind()
+        w = (r - a) * torch.exp(-log_b)
+        z = torch.sinh(log_tail.exp() * torch.asinh(w) - skewness)
+        slope = log_tail - log_b + 0.5 * (torch.log1p(z.square()) - torch.log1p(w.square()))
+        density = -0.5 * z.square() + slope
+        return -density.mean() + prior_rows / (2 * len(r)) * theta.square().sum()
+
+    def closure() -> torch.Tensor:
+        optimiser.zero_grad()
+        found = loss()
+        found.backward()
+        return found
+
+    optimiser.step(closure)
+    a, log_b, skewness, log_tail = theta.detach().tolist()
+    if not np.isfinite([a, log_b, skewness, log_tail]).all():
+        raise NumericalError("the fit of the predictive shape diverged.")
+    skewness = float(np.clip(skewness, -MOST_SKEWNESS, MOST_SKEWNESS))
+    tailweight = float(np.clip(np.exp(log_tail), LEAST_TAILWEIGHT, MOST_TAILWEIGHT))
+    nodes, weights = _grid()
+    w = _transform(nodes, skewness, tailweight)
+    mean = float(w @ weights)
+    sd = float(np.sqrt(np.square(w - mean) @ weights))
+    b = math.exp(log_b)
+    return ShapeFit(a + b * mean, b * sd, skewness, tailweight)
+
+
+def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:
+    found: Floats = np.sinh((np.arcsinh(z) + skewness) / tailweight)
+    return found
+
+
+def _grid() -> tuple[Floats, Floats]:
+    """Return nodes over ±9 and the weights of E[g(Z)] by the trapezoidal rule."""
+    nodes = np.linspace(-_REACH, _REACH, round(2 * _REACH / _STEP) + 1)
+    weights = np.exp(GAUSSIAN.log_density(nodes))
+    return nodes, weights / weights.sum()
+
+
+def _of_torch(function: object, values: Floats) -> Floats:
+    tensor = torch.from_numpy(np.ascontiguousarray(values, np.float64))
+    found: Floats = function(tensor).numpy().reshape(np.shape(values))  # type: ignore[operator]
+    return found

@@ -1,0 +1,151 @@
+"""Blocks of a Vecchia approximation: which rows each place is conditioned on.
+
+log p(y) is approximated by the sum over places of log p(y_t | y_N(t)), where y_t holds all rows
+at one place and N(t) the rows of near places that come earlier in a random order (Vecchia 1988;
+Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+NEIGHBOURS = 6
+"""Earlier places whose rows a place is conditioned on in training, at most."""
+
+TRAINING_ROWS = 40
+"""Rows that a place is conditioned on in training, at most."""
+
+PREDICTION_PLACES = 16
+PREDICTION_ROWS = 64
+"""Places and rows that a prediction is conditioned on, at most."""
+
+NO_ROW = -1
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The distinct places of rows, in an order in which near places follow each other.
+
+    Attributes
+    ----------
+    order
+        Row numbers, those of one place together, (n,).
+    first, count
+        Where in `order` the rows of each place start, and how many there are, (s,).
+    centre
+        Coordinates of each place, (s, 2).
+    """
+
+    order: Indices
+    first: Indices
+    count: Indices
+    centre: Floats
+
+    @classmethod
+    def of(cls, place: Floats) -> "Sites":
+        """Return the places of rows (n, 2)."""
+        centre, inverse = np.unique(place, axis=0, return_inverse=True)
+        rank = np.argsort(np.argsort(_morton(centre)))
+        inverse = rank[inverse.reshape(-1)]
+        order = np.argsort(inverse, kind="stable")
+        count = np.bincount(inverse, minlength=len(centre))
+        sorted_centre = np.empty_like(centre)
+        sorted_centre[rank] = centre
+        return cls(order, np.cumsum(count) - count, count, sorted_centre)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def rows(self, sites: Indices, most: int) -> Indices:
+        """Return the positions in `order` of the rows of sites (m, k), in turn, at most `most`.
+
+        Parameters
+        ----------
+        sites
+            Numbers of sites, nearest first; `NO_ROW` where there is none.
+        most
+            Rows to return for each.
+
+        Returns
+        -------
+        ndarray of int64, shape (m, most); `NO_ROW` fills up.
+        """
+        count = np.where(sites == NO_ROW, 0, self.count[sites])
+        ends = np.cumsum(count, 1)
+        slot = np.arange(most)
+        found = np.full((len(sites), most), NO_ROW)
+        for at in range(sites.shape[1]):
+            start = ends[:, at] - count[:, at]
+            inside = (slot >= start[:, None]) & (slot < ends[:, at][:, None])
+            value = self.first[sites[:, at]][:, None] + slot - start[:, None]
+            found = np.where(inside, value, found)
+        return found
+
+    def own_rows(self) -> Indices:
+        """Return the positions in `order` of each place's rows, (s, largest count), filled up."""
+        return self.rows(np.arange(len(self))[:, None], int(self.count.max()))
+
+
+def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
+    """Return the rows each place is conditioned on: of near places earlier in a random order.
+
+    Returns
+    -------
+    ndarray of int64, shape (s, TRAINING_ROWS), positions in `sites.order`, `NO_ROW` filling up
+    """
+    s = len(sites)
+    rank = rng.permutation(s)
+    _, near = KDTree(sites.centre).query(sites.centre, k=min(s, 4 * NEIGHBOURS + 1))
+    near = near.reshape(s, -1)
+    earlier = rank[near] < rank[:, None]
+    chosen = np.where(earlier & (np.cumsum(earlier, 1) <= NEIGHBOURS), near, NO_ROW)
+    return sites.rows(chosen, TRAINING_ROWS)
+
+
+def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
+    """Return the rows of the places nearest to some places (m, 2), (m, PREDICTION_ROWS)."""
+    _, near = tree.query(place, k=min(len(sites), PREDICTION_PLACES))
+    return sites.rows(near.reshape(len(place), -1), PREDICTION_ROWS)
+
+
+def whiten(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return L and L^(-1) values for padded covariances, L L' = covariance.
+
+    Parameters
+    ----------
+    covariance
+        (b, m, m), float64; anything at the padding.
+    known
+        Which of the m rows are no padding, (b, m).
+    values
+        (b, m, c); anything at the padding.
+
+    Returns
+    -------
+    L, whitened
+        (b, m, m) and (b, m, c). Rows of the padding are those of the identity and 0.
+    """
+    both = known[:, :, None] & known[:, None, :]
+    covariance = torch.where(both, covariance, 0.0) + torch.diag_embed((~known).double())
+    L = torch.linalg.cholesky(covariance)
+    values = torch.where(known[..., None], values, 0.0)
+    return L, torch.linalg.solve_triangular(L, values, upper=False)
+
+
+def _morton(centre: Floats) -> Indices:
+    """Return codes that interleave the bits of two coordinates (s, 2)."""
+    low, high = centre.min(0), centre.max(0)
+    span = np.maximum(high - low, np.finfo(np.float64).tiny)
+    cells = ((centre - low) / span * (2**16 - 1)).astype(np.int64)
+    code = np.zeros(len(centre), np.int64)
+    for bit in range(16):
+        for axis in range(2):
+            code |= ((cells[:, axis] >> bit) & 1) << (2 * bit + axis)
+    return code
