@@ -6,9 +6,6 @@ import geogp
 from geogp.errors import DataError
 from geogp.settings import MapRequest
 
-DEMO_EPOCHS = 40
-"""Passes over the demo's rows: about half a minute on two cores."""
-
 
 def demo_folder() -> Path:
     """Return the folder of the embedded region: in the repository, or in the installed package.
@@ -36,7 +33,6 @@ def demo_request(
         source=str(folder),
         boundaries=str(folder / "boundaries"),
         preset="quick",
-        epochs=DEMO_EPOCHS,
         device=device,
         seed=seed,
         out=out,

@@ -15,6 +15,7 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
+from geogp.job import Question
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import build_grid, distance_to_nearest_km, quantity_of
 from geogp.maps.page import map_page
@@ -43,6 +44,8 @@ class Drawing:
         Label of the quarter that the map shows.
     target
         What is mapped.
+    question
+        What is predicted of it.
     warnings
         What the user should know.
     """
@@ -53,6 +56,7 @@ class Drawing:
     slices: list[KernelSlice]
     quarter: str
     target: str
+    question: Question
     warnings: tuple[str, ...]
 
     def described(self) -> dict[str, Any]:
@@ -78,7 +82,7 @@ class Drawing:
             title=f"{self.region.name}: {quantity_of(self.target).subject}, {self.quarter}",
             kernel_slices=self.slices,
             attribution=attribution,
-            notes=notes,
+            notes=[f"The map predicts {self.question.words()}.", *notes],
         )
         write_text(folder / "map.html", page)
 
@@ -99,11 +103,12 @@ def make_drawing(
     model: LowRankGP,
     make_inputs: MakeInputs,
     *,
+    question: Question,
     zoom: int,
     far_km: float,
     settings: dict[str, str | int | float],
 ) -> Drawing:
-    """Predict a region's tiles in the latest quarter and lay them out.
+    """Predict a region's tiles and lay them out.
 
     Parameters
     ----------
@@ -115,6 +120,8 @@ def make_drawing(
         The fitted model.
     make_inputs
         Turns longitude, latitude and quarter, each (n,), into the model's inputs (n, d).
+    question
+        What to predict, and for which quarter.
     zoom
         Zoom of the map's tiles; dropped while there are more than a million.
     far_km
@@ -131,7 +138,7 @@ def make_drawing(
     tiles = region.tiles(used)
     if not len(tiles):
         raise DataError(f"{region.name} is smaller than a tile of zoom {used}; use a higher zoom.")
-    quarter = observations.quarters[-1]
+    quarter = question.quarter
     longitude, latitude = tiles.centres
     measured = _measured_tiles(observations)
     distance = distance_to_nearest_km(tiles, measured.longitude, measured.latitude)
@@ -139,7 +146,7 @@ def make_drawing(
     grid = build_grid(
         region,
         tiles,
-        model.predict(inputs),
+        model.predict(inputs, question.tests, level=question.tests is None),
         target=observations.target,
         distance_km=distance,
         far_km=far_km,
@@ -157,6 +164,7 @@ def make_drawing(
         slices,
         quarter_label(quarter),
         observations.target,
+        question,
         (dropped,) if used < zoom else (),
     )
 

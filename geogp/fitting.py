@@ -55,7 +55,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         As `geogp.models.training.fit` says.
     """
     job.watcher.stage(f"fitting {job.request.model} ({name})")
-    rows, held = _data(job, train), _data(job, validation)
+    rows, held = job.data(train), job.data(validation)
 
     def progress(state: FitState, epochs: int) -> None:
         note = f"validation log score {state.validation_nll[-1]:.4f}"
@@ -90,7 +90,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[s
         return preset, {**_named(preset, uses), "chosen_by": "preset"}
     path = job.folder.unfinished / WEIGHTS_FILE
     if not path.exists():
-        described = _search(job, _data(job, train), _data(job, validation))
+        described = _search(job, job.data(train), job.data(validation))
         write_text(path, json.dumps(described, indent=1))
     try:
         described = json.loads(path.read_text("utf-8"))
@@ -137,14 +137,10 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
     }
 
 
-def _data(job: Job, rows: Rows) -> Data:
-    return Data(job.inputs(rows), job.observations.y[rows])
-
-
 def _build(job: Job, rows: Data) -> LowRankGP:
     """Return the untrained model on its device; what there is to say of the rows is a warning."""
     preset, d = job.preset, job.scale.d
-    sizes = Architecture(d=d, h=preset.h, r=preset.r, columns=COLUMNS[:d])
+    sizes = Architecture(d=d, h=preset.h, r=preset.r, columns=COLUMNS[:d], units=job.scale.units)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model = build(

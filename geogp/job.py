@@ -17,12 +17,13 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.census import Boundaries, read_region
 from geogp.geodata.observations import Observations
 from geogp.geodata.ookla import Ingested, read_observations
-from geogp.geodata.quarters import parse_quarters, quarter_label
+from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
 from geogp.models.catalogue import find_spec
+from geogp.models.training import Data
 from geogp.runs import RunFolder
-from geogp.settings import PRESETS, MapRequest, Preset
+from geogp.settings import MapRequest, Preset, find_preset
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -56,9 +57,58 @@ class InputScale:
         first, last = self.quarters
         return np.column_stack([place, (2.0 * quarter - first - last) / (last - first)])
 
+    @property
+    def units(self) -> tuple[float, ...]:
+        """Kilometres, and quarters, that one unit of each input stands for."""
+        if self.quarters is None:
+            return self.region.half_size_km
+        return (*self.region.half_size_km, (self.quarters[1] - self.quarters[0]) / 2)
+
     def described(self) -> dict[str, Any]:
         """Return what a saved model needs to be used again."""
         return {"bounds": self.region.bounds, "quarters": self.quarters}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a map predicts.
+
+    Attributes
+    ----------
+    name
+        ``tile-mean``, ``single-test`` or ``level``.
+    quarter, latest
+        Indices of the quarter shown and of the latest one with data.
+    tests
+        Tests that the predicted value averages; None for the level.
+    """
+
+    name: str
+    quarter: int
+    latest: int
+    tests: int | None
+
+    @property
+    def beyond(self) -> int:
+        """Quarters that the map lies after the latest data; 0 within them."""
+        return max(0, self.quarter - self.latest)
+
+    def words(self) -> str:
+        """Return what is predicted, for titles and notes."""
+        if self.tests is None:
+            return "the level that measurements scatter around"
+        if self.name == "single-test":
+            return "a single test"
+        return f"a tile's average over {self.tests} test{'s' if self.tests > 1 else ''}"
+
+    def described(self) -> dict[str, Any]:
+        """Return what run.json says of it."""
+        return {
+            "for": self.name,
+            "tests": self.tests,
+            "at": quarter_label(self.quarter),
+            "quarters_beyond_data": self.beyond,
+        }
 
 
 @dataclass
@@ -120,6 +170,24 @@ class Job:
         seen = self.observations
         return self.scale.inputs(seen.longitude[rows], seen.latitude[rows], seen.quarter[rows])
 
+    def data(self, rows: NDArray[np.bool_]) -> Data:
+        """Return inputs, targets and tests of some of the observations."""
+        seen = self.observations
+        return Data(self.inputs(rows), seen.y[rows], seen.tests[rows].astype(np.float64))
+
+    @property
+    def question(self) -> Question:
+        """What the map predicts."""
+        request = self.request
+        latest = self.observations.quarters[-1]
+        quarter = latest if request.at is None else quarter_index(request.at)
+        if request.question == "level":
+            return Question("level", quarter, latest, None)
+        if request.question == "single-test":
+            return Question("single-test", quarter, latest, 1)
+        typical = max(1, round(float(np.median(self.observations.tests))))
+        return Question("tile-mean", quarter, latest, request.tests or typical)
+
     def warn(self, text: str) -> None:
         """Pass a warning on, and keep it for run.json."""
         self.warnings.append(text)
@@ -160,7 +228,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     name = f"{region.code}-{request.service}-{request.target}-{request.model}-{request.preset}"
     job = Job(
         request,
-        PRESETS[request.preset],
+        find_preset(request.preset, request.model),
         watcher,
         RunFolder(request.out or Path("runs") / name),
         boundaries,
@@ -170,9 +238,47 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         seconds,
     )
     job.folder.check()
+    _check_question(job)
     for text in (*boundaries.warnings, *ingested.warnings):
         job.warn(text)
     return job
+
+
+def _check_question(job: Job) -> None:
+    question, scale = job.question, job.scale
+    if question.quarter != question.latest and scale.quarters is None:
+        raise RequestError(
+            f"--at {quarter_label(question.quarter)} needs a model of time, but the inputs are "
+            f"those of place alone; the data are of {quarter_label(question.latest)}"
+            f"{' and before' if len(job.observations.quarters) > 1 else ''}."
+        )
+    first = job.observations.quarters[0]
+    if question.quarter < first:
+        raise RequestError(
+            f"--at {quarter_label(question.quarter)} lies before the data, which start in "
+            f"{quarter_label(first)}."
+        )
+    spec = find_spec(job.request.model)
+    if question.beyond and not spec.has_tiles:
+        raise RequestError(
+            f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
+            f"{quarter_label(question.latest)}; only the model field says how sure it is there."
+        )
+    if not spec.has_tiles and (job.request.question == "single-test" or job.request.tests):
+        job.warn(
+            f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
+            "measurement as the data hold them."
+        )
+    if question.name == "level" and spec.step.spread_is_noise:
+        job.warn(
+            f"the function variance of {spec.name} also carries noise that varies over space: the "
+            "intervals of the level are too wide."
+        )
+    if question.beyond:
+        job.warn(
+            f"the map shows {quarter_label(question.quarter)}, but the data end in "
+            f"{quarter_label(question.latest)}: the level stays as it was, and the intervals grow."
+        )
 
 
 def _input_scale(request: MapRequest, region: Region, observations: Observations) -> InputScale:
@@ -200,6 +306,7 @@ def identity_of(job: Job) -> dict[str, Any]:
         "inputs": "place" if job.scale.quarters is None else "place-quarter",
         "zoom": request.zoom,
         "far_km": request.far_km,
+        **{f"map_{k}": v for k, v in job.question.described().items()},
         "source": request.source,
         "boundaries": request.boundaries,
         "urban_vintage": job.region.urban_vintage,

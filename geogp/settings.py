@@ -2,13 +2,14 @@
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
+from geogp.geodata.quarters import quarter_index
 from geogp.models.catalogue import find_spec
 from geogp.models.objectives import Weights
 from geogp.models.placement import Placement
@@ -18,6 +19,8 @@ SPLIT_CHOICES = {"random": ("random",), "blocks": ("blocks",), "both": ("random"
 
 INPUT_CHOICES = ("auto", "place", "place-quarter")
 """Values of ``--inputs``; ``auto`` adds the quarter where there are several."""
+
+DEFAULT_MODEL = "field"
 
 DEVICE_CHOICES = ("auto", "cpu", "cuda")
 
@@ -119,7 +122,37 @@ PRESETS = {
         noise_start=1e-2,
     ),
 }
-"""The presets by name."""
+"""The presets by name, for the models of the papers."""
+
+FIELD_PRESETS = {
+    name: replace(
+        preset,
+        epochs=epochs,
+        learning_rate=1e-2,
+        decay="cosine",
+        noise_rate=3.0,
+        clip=1.0,
+        weights=Weights(alpha=0.0, beta=1.0),
+    )
+    for (name, preset), epochs in zip(PRESETS.items(), (8, 20, 40), strict=True)
+}
+"""The presets of the field model, whose epochs over blocks of tiles tell more and cost more."""
+
+
+def find_preset(name: str, model: str) -> Preset:
+    """Return a preset as it applies to a model.
+
+    Raises
+    ------
+    RequestError
+        No such preset or model.
+    """
+    _one_of("preset", name, PRESETS)
+    return FIELD_PRESETS[name] if find_spec(model).has_tiles else PRESETS[name]
+
+
+QUESTIONS = ("tile-mean", "single-test", "level")
+"""Values of ``--for``: what a map predicts."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +191,13 @@ class MapRequest:
         The run folder; None makes one under ``runs``.
     fresh
         Start over, whatever the run folder holds.
+    question
+        What the map predicts: ``tile-mean``, the average of `tests` tests, as Ookla publishes
+        it; ``single-test``; ``level``, what measurements scatter around.
+    tests
+        Tests of a tile mean; None takes the median of the region's rows.
+    at
+        The quarter that the map shows; None takes the latest with data.
 
     Raises
     ------
@@ -171,7 +211,7 @@ class MapRequest:
     service: str = "mobile"
     target: str = "download"
     quarters: str | None = None
-    model: str = "dbk-rbf"
+    model: str = DEFAULT_MODEL
     preset: str = "standard"
     split: str | None = None
     inputs: str = "auto"
@@ -183,6 +223,9 @@ class MapRequest:
     far_km: float = 10.0
     out: Path | None = None
     fresh: bool = False
+    question: str = "tile-mean"
+    tests: int | None = None
+    at: str | None = None
 
     def __post_init__(self) -> None:
         find_spec(self.model)
@@ -193,6 +236,16 @@ class MapRequest:
         _one_of("device", self.device, DEVICE_CHOICES)
         if self.split is not None:
             _one_of("split", self.split, SPLIT_CHOICES)
+        _one_of("question", self.question, QUESTIONS)
+        if self.at is not None:
+            quarter_index(self.at)
+        if self.tests is not None and self.tests < 1:
+            raise RequestError(f"expected 1 test or more, found {self.tests}.")
+        if self.tests is not None and self.question != "tile-mean":
+            raise RequestError(
+                f"--tests {self.tests} says how many tests a tile mean averages; --for "
+                f"{self.question} has no use for it."
+            )
         if not 1 <= self.zoom <= ZOOM:
             raise RequestError(f"expected a zoom from 1 to {ZOOM}, found {self.zoom}.")
         if self.epochs is not None and self.epochs < 1:

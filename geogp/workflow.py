@@ -97,6 +97,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
             job.observations,
             final.model,
             job.scale.inputs,
+            question=job.question,
             zoom=request.zoom,
             far_km=request.far_km,
             settings={
@@ -117,7 +118,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         "warnings": job.warnings,
         "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
-        "map": drawing.described(),
+        "map": {**drawing.described(), **job.question.described()},
         "attribution": job.ingested.attribution,
     }
     predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
@@ -183,7 +184,9 @@ def _run_split(job: Job, name: str, parts: Parts, weights: Weights) -> _Outcome:
     observations, test, train = job.observations, parts == "test", parts == "train"
     fitted = fit_model(job, name, train, parts == "validation", weights)
     with timed(job.seconds, "predict"):
-        prediction = fitted.model.predict(job.inputs(test))
+        prediction = fitted.model.predict(
+            job.inputs(test), observations.tests[test].astype(np.float64)
+        )
     y, stratum = observations.y[test], observations.stratum[test]
     reference = quarter_baseline(
         observations.quarter[train], observations.y[train], observations.quarter[test]
@@ -259,7 +262,9 @@ def _prediction_table(
             "stratum": observations.stratum[rows],
             "mean": prediction.mean,
             "function_variance": prediction.function_variance,
+            "tile_variance": prediction.tile_variance,
             "noise_variance": prediction.noise_variance,
+            **dict(zip(("skewness", "tailweight"), prediction.shape.parameters, strict=True)),
             "lower_95": lower,
             "upper_95": upper,
         }

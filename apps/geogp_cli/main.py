@@ -44,7 +44,7 @@ def map_command(
     quarters: Annotated[
         str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
     ] = None,
-    model: Model = "dbk-rbf",
+    model: Model = "field",
     preset: Annotated[str, typer.Option(help="quick, standard or paper.")] = "standard",
     split: Annotated[
         str | None, typer.Option(help="random, blocks or both. Default: the preset's.")
@@ -61,6 +61,16 @@ def map_command(
     far_km: Annotated[
         float, typer.Option(help="Mark tiles farther than this from any measured tile.")
     ] = 10.0,
+    question: Annotated[
+        str,
+        typer.Option("--for", help="What the map predicts: tile-mean, single-test or level."),
+    ] = "tile-mean",
+    tests: Annotated[
+        int | None, typer.Option(help="Tests of a tile mean. Default: the region's median.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="Quarter of the map. Default: the latest with data.")
+    ] = None,
     out: Out = None,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -89,6 +99,9 @@ def map_command(
         far_km=far_km,
         out=out,
         fresh=fresh,
+        question=question,
+        tests=tests,
+        at=at,
     )
     _map(request, as_json=as_json)
 

@@ -14,6 +14,9 @@ from shapely.geometry.base import BaseGeometry
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
 
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the Earth."""
+
 URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
 STRATA = (URBAN, RURAL)
 
@@ -130,6 +133,17 @@ class Region:
         across = (2 * self.unwrap(longitude) - west - east) / (east - west)
         up = (2 * np.asarray(latitude, np.float64) - south - north) / (north - south)
         return np.column_stack([across, up])
+
+    @property
+    def half_size_km(self) -> tuple[float, float]:
+        """Kilometres that one unit of `scale` stands for, east and north.
+
+        On the sphere, at the middle latitude of the bounding box.
+        """
+        west, south, east, north = self.bounds
+        degree = np.pi / 180 * EARTH_RADIUS_KM
+        across = (east - west) / 2 * degree * np.cos(np.deg2rad((south + north) / 2))
+        return float(across), float((north - south) / 2 * degree)
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
         """Return the tiles whose centre lies in the region, row by row from the north-west."""

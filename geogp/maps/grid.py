@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.region import EARTH_RADIUS_KM, UNKNOWN, URBAN, Region, Tiles
 from geogp.maps.frame import Frame
 from geogp.models.prediction import Prediction
 
@@ -26,7 +26,6 @@ TESTS_FILL = -1
 """Number of tests outside the region."""
 
 _SUBJECT = {"download": "download speed", "upload": "upload speed", "latency": "latency"}
-_EARTH_MEAN_RADIUS_KM = 6371.0088
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,11 @@ def build_grid(
 ) -> xr.Dataset:
     """Lay the predictions for tiles out as a raster in EPSG:3857, where tiles are square.
 
-    With mu and v = function variance + noise variance of log10 of the value:
-    median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
-    mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v).
+    With mu and v = function variance + noise variance of log10 of the value, for a Gaussian
+    prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
+    mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
+    are its quantiles, and its mean of 10^y. The function variance includes that of single
+    tiles, which is given apart too.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def distance_to_nearest_km(
         )
     chord, _ = cKDTree(points).query(_unit_vectors(*tiles.centres))
     half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
-    return np.asarray(2 * _EARTH_MEAN_RADIUS_KM * half_angle, np.float64)
+    return np.asarray(2 * EARTH_RADIUS_KM * half_angle, np.float64)
 
 
 def _check_lengths(
@@ -218,13 +219,14 @@ def _speed_variables(
 ) -> dict[str, tuple[NDArray[np.float64], str, str]]:
     """Return values, long name and CF unit of each variable derived from the prediction."""
     lower, upper = prediction.interval(LEVEL)
-    mean_factor = np.exp(np.log(10) ** 2 * prediction.variance / 2)
+    middle = prediction.quantile(0.5)
+    local = np.sqrt(prediction.tile_variance)
     subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
     with np.errstate(over="ignore"):  # an overflow is reported, with its name, when placed
-        median = 10**prediction.mean
+        median = 10**middle
         return {
             f"median_{end}": (median, f"median of the predicted {subject}", unit),
-            f"mean_{end}": (median * mean_factor, f"mean of the predicted {subject}", unit),
+            f"mean_{end}": (prediction.power_mean(10.0), f"mean of the predicted {subject}", unit),
             f"lower_{end}": (10**lower, f"lower end of the 95 % interval of {subject}", unit),
             f"upper_{end}": (10**upper, f"upper end of the 95 % interval of {subject}", unit),
             "width_log10": (
@@ -235,6 +237,11 @@ def _speed_variables(
             "function_sd_log10": (
                 np.sqrt(prediction.function_variance),
                 f"standard deviation of the underlying log10 {subject} ({quantity.unit})",
+                "1",
+            ),
+            "tile_sd_log10": (
+                local,
+                f"standard deviation of what single tiles add, log10 {subject} ({quantity.unit})",
                 "1",
             ),
             "noise_sd_log10": (

@@ -54,7 +54,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     end = quantity_of(grid.attrs["target"]).suffix
     names = [f"median_{end}", f"mean_{end}", f"lower_{end}", f"upper_{end}"]
     paths = []
-    for name in [*names, "width_log10", "function_sd_log10", "noise_sd_log10"]:
+    for name in [*names, "width_log10", "function_sd_log10", "tile_sd_log10", "noise_sd_log10"]:
         path = folder / f"{name}.tif"
         write_bytes(path, _geotiff(grid, name))
         paths.append(path)

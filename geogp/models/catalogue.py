@@ -101,6 +101,8 @@ class ModelSpec:
         Makes the noise law.
     assemble
         Puts the parts together.
+    has_tiles
+        Whether a process of single tiles and a law of tests belong to it.
     """
 
     name: str
@@ -111,6 +113,7 @@ class ModelSpec:
     summary: str
     noise: MakeNoise = ConstantNoise
     assemble: "Assemble" = plain_gp
+    has_tiles: bool = False
 
 
 def build(
@@ -355,6 +358,7 @@ _ROWS = (
         Diagonal,
         "a deep basis over space and time, a process of single tiles, noise that knows the tests",
         assemble=_field_gp,
+        has_tiles=True,
     ),
     ModelSpec(
         "dbk-rbf",

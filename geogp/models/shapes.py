@@ -35,6 +35,11 @@ _STEP = 0.01
 class Shape(ABC):
     """What a prediction asks of its shape; all values are elementwise."""
 
+    @property
+    @abstractmethod
+    def parameters(self) -> tuple[float, float]:
+        """Skewness and tail weight of `shape_of`."""
+
     @abstractmethod
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles at probabilities strictly between 0 and 1."""
@@ -63,6 +68,11 @@ class Shape(ABC):
 @dataclass(frozen=True)
 class Gaussian(Shape):
     """The standard normal."""
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """0 and 1."""
+        return 0.0, 1.0
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles Φ^(-1)(p)."""
@@ -128,6 +138,11 @@ class SinhArcsinh(Shape):
                 f"tailweight from {LEAST_TAILWEIGHT:g} to {MOST_TAILWEIGHT:g}, found "
                 f"{self.skewness} and {self.tailweight}."
             )
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """ε and δ."""
+        return self.skewness, self.tailweight
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles: W at the normal quantile, standardised."""
