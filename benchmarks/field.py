@@ -1,0 +1,190 @@
+r"""The field model beside its peers: same rows, several seeds, both splits.
+
+    python benchmarks/field.py PR --source ookla-open-data --boundaries census \
+        --quarters 2019Q1..2023Q4 --models field lightgbm --seeds 5
+
+Each fit is its own file under --out, and the same command continues where it stopped;
+`field_table.py` makes the committed tables from them.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from field_peers import LEVELS, PEERS, Answer, Case, quantile_crps
+
+import geogp
+from geogp.calibration.baseline import quarter_baseline
+from geogp.calibration.metrics import rows_by_group, score_by_stratum
+from geogp.calibration.splits import CELL_DEGREES, block_split, random_split
+from geogp.errors import GeogpError
+from geogp.files import write_text
+from geogp.fitting import fit_model
+from geogp.job import Job, prepare
+from geogp.models.catalogue import CATALOGUE
+from geogp.models.objectives import Weights
+from geogp.models.training import Data
+from geogp.settings import MapRequest
+from geogp.watcher import Watcher
+
+SPLITS = ("random", "blocks")
+
+
+def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fit a model on the training rows of a split; return its figures and its test rows."""
+    seen = job.observations
+    if split == "random":
+        parts = random_split(seen.quadkey, seen.quarter, seed)
+    else:
+        parts = block_split(seen.longitude, seen.latitude, seed)
+    rows = {name: parts == name for name in ("train", "validation", "test")}
+    data = {name: job.data(chosen) for name, chosen in rows.items()}
+    test, stratum = data["test"], seen.stratum[rows["test"]]
+    start = monotonic()
+    if model in PEERS:
+        rows_of = Case(data["train"], data["validation"], test, np.array(job.scale.units), seed)
+        answer = PEERS[model](rows_of)
+    else:
+        answer = own(job, rows, test)
+    whole = monotonic() - start
+    reference = quarter_baseline(
+        seen.quarter[rows["train"]], data["train"].y, seen.quarter[rows["test"]]
+    )
+    kept = {
+        "stratum": stratum,
+        "quarter": seen.quarter[rows["test"]],
+        "tests": seen.tests[rows["test"]],
+        "block_x": np.floor(seen.longitude[rows["test"]] / CELL_DEGREES).astype(np.int32),
+        "block_y": np.floor(seen.latitude[rows["test"]] / CELL_DEGREES).astype(np.int32),
+        **places(answer, test.y),
+    }
+    found = {
+        "region": job.region.code,
+        "target": seen.target,
+        "model": model,
+        "split": split,
+        "seed": seed,
+        "n": {name: int(chosen.sum()) for name, chosen in rows.items()},
+        "seconds": {"fit": answer.seconds, "predict": whole - answer.seconds},
+        "scores": scores(answer, test.y, stratum),
+        "baseline": {
+            k: asdict(v) for k, v in score_by_stratum(reference.prediction, test.y, stratum).items()
+        },
+        "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
+        "threads": torch.get_num_threads(),
+    }
+    return found, kept
+
+
+def own(job: Job, rows: dict[str, np.ndarray], test: Data) -> Answer:
+    """Fit a model of the catalogue as `geogp map` does."""
+    start = monotonic()
+    weights: Weights = job.preset.weights
+    fitted = fit_model(job, "benchmark", rows["train"], rows["validation"], weights)
+    seconds = monotonic() - start
+    return Answer(seconds, fitted.model.predict(test.x, test.tests))
+
+
+def places(answer: Answer, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Return where each measurement lies: in its predictive distribution, or among quantiles."""
+    if answer.prediction is not None:
+        return {"pit": answer.prediction.cdf(y)}
+    assert answer.quantiles is not None
+    # Between two quantiles the distribution is taken to be uniform.
+    levels = np.array(LEVELS)
+    pit = [
+        np.interp(v, q, levels, left=0.0, right=1.0)
+        for v, q in zip(y, answer.quantiles, strict=True)
+    ]
+    return {"pit": np.array(pit)}
+
+
+def scores(answer: Answer, y: np.ndarray, stratum: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Return the scores by stratum; the absolute error is that of the median, for all alike."""
+    prediction = answer.prediction
+    if prediction is not None:
+        found = {k: asdict(v) for k, v in score_by_stratum(prediction, y, stratum).items()}
+        error = np.abs(y - prediction.quantile(0.5))
+        for name, chosen in rows_by_group(stratum, len(y)).items():
+            found[name]["mae_median"] = float(error[chosen].mean()) if chosen.any() else None
+        return found
+    assert answer.quantiles is not None
+    crps, error = quantile_crps(answer.quantiles, y), np.abs(y - answer.quantiles[:, 3])
+    lines = {}
+    for name, chosen in rows_by_group(stratum, len(y)).items():
+        means = (crps[chosen].mean(), error[chosen].mean()) if chosen.any() else (None, None)
+        lines[name] = {
+            "n": int(chosen.sum()),
+            "nll": None,
+            "crps": means[0],
+            "mae_median": means[1],
+        }
+    return lines
+
+
+def parse() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("region")
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--boundaries", required=True)
+    parser.add_argument("--quarters")
+    parser.add_argument("--target", default="download")
+    parser.add_argument("--models", nargs="+", default=["field"], choices=[*CATALOGUE, *PEERS])
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=SPLITS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "field")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Fit what is not yet there."""
+    options = parse()
+    try:
+        for model in options.models:
+            for seed in range(options.first_seed, options.seeds):
+                for split in options.splits:
+                    _one(options, model, split, seed)
+    except GeogpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _one(options: argparse.Namespace, model: str, split: str, seed: int) -> None:
+    place = options.out / f"{options.region}-{options.target}" / model / options.preset
+    path = place / f"{split}-{seed}.json"
+    if path.exists():
+        return
+    request = MapRequest(
+        region=options.region,
+        source=options.source,
+        boundaries=options.boundaries,
+        quarters=options.quarters,
+        target=options.target,
+        model=model if model in CATALOGUE else "field",
+        preset=options.preset,
+        seed=seed,
+        device=options.device,
+        out=place / f"{split}-{seed}",
+    )
+    job = prepare(request, Watcher())
+    found, kept = measure(job, model, split, seed)
+    job.folder.clear()
+    np.savez_compressed(place / f"{split}-{seed}.npz", **kept)
+    write_text(path, json.dumps(found, indent=1) + "\n")
+    line = found["scores"]["all"]
+    print(model, split, seed, {k: line.get(k) for k in ("nll", "crps", "mae_median")}, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
