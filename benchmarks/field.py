@@ -180,6 +180,7 @@ def _one(options: argparse.Namespace, model: str, split: str, seed: int) -> None
     job = prepare(request, Watcher())
     found, kept = measure(job, model, split, seed)
     job.folder.clear()
+    place.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(place / f"{split}-{seed}.npz", **kept)
     write_text(path, json.dumps(found, indent=1) + "\n")
     line = found["scores"]["all"]

@@ -345,13 +345,12 @@ class FieldGP(LowRankGP):
             known = index != NO_ROW
             rows = order[index.clamp(min=0)]
             with torch.no_grad():
-                found = self._predict_block(asked.centre[chosen], x[rows], tests[rows])
+                if len(self.rows.y):
+                    found = self._predict_block(asked.centre[chosen], x[rows], tests[rows])
+                else:
+                    found = self._prior_block(x[rows], tests[rows])
             parts[:, rows[known]] = found[:, known]
         return self._assembled(parts, level=level)
-
-    def features(self, x: Floats) -> Floats:
-        """Return phi(x) of the field in the target's unit, shape (n, r)."""
-        return super().features(x)
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
@@ -360,12 +359,11 @@ class FieldGP(LowRankGP):
                 phi = self.basis(self._within_data(part)).phi.double() * self.y_sd
             yield phi
 
-    def kernel(self, x: Floats, x2: Floats) -> Floats:
-        """Return the prior covariance of f + u between points, shape (n, n2).
+    def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
+        """Return the prior covariance of u between points, in the target's squared unit, (n, n2).
 
-        <phi(x), phi(x2)> plus that of the tile process, in the squared unit of the target.
+        `kernel` is that of f.
         """
-        low_rank = super().kernel(x, x2)
         second = self.scaled(x2)
         with torch.no_grad():
             points, amplitude = self.points(second), self._amplitude(second)
@@ -374,8 +372,7 @@ class FieldGP(LowRankGP):
                 own = self._amplitude(part)
                 found = self.tiles(self.points(part), points)
                 parts.append(found * own[:, None] * amplitude[None, :])
-            local = torch.cat(parts) * self.y_sd.square()
-        return low_rank + _numpy(local)
+        return _numpy(torch.cat(parts) * self.y_sd.square())
 
     def points(self, x: Tensor) -> Tensor:
         """Return scaled inputs as kilometres and quarters, (n, 3) float64."""
@@ -444,6 +441,14 @@ class FieldGP(LowRankGP):
                 asked.noise.reshape(b, m),
             ]
         )
+
+    def _prior_block(self, x: Tensor, tests: Tensor) -> Tensor:
+        """Return what `_predict_block` does for a model that holds no rows yet."""
+        b, m = tests.shape
+        asked = self.row_terms(x.reshape(b * m, -1), tests.reshape(-1))
+        field = self.posterior.moments(asked.phi).variance.double()
+        tile = asked.amplitude.square() * self.tiles.variance()
+        return torch.stack([asked.mean, field, tile, asked.noise]).reshape(4, b, m)
 
     def _beyond(self, x: Tensor) -> Tensor:
         """Return the variance of what the level may do outside the times of the held rows."""

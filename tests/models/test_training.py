@@ -41,7 +41,7 @@ def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) ->
     return stop
 
 
-NAMES = sorted(CATALOGUE)
+NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.has_tiles)
 
 
 class TestProgress:
