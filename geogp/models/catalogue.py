@@ -327,8 +327,6 @@ def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
     """Return the field model; its units are those of the architecture."""
     sizes, r = parts.architecture, parts.basis.rank
     per_input = torch.tensor(sizes.units or (1.0,) * sizes.d, dtype=torch.float64)
-    units = torch.ones(3, dtype=torch.float64)
-    units[: len(span)] = per_input[list(sizes.used)] * span.double()
     return FieldGP(
         parts.name,
         sizes,
@@ -337,7 +335,7 @@ def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
         noise=MeasurementLaw(r, sizes.torch_dtype),
         diagonal=parts.diagonal,
         tiles=TileProcess(r, sizes.torch_dtype),
-        units=units,
+        units=per_input[list(sizes.used)] * span.double(),
     )
 
 

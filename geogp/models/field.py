@@ -109,7 +109,7 @@ class FieldGP(LowRankGP):
     tiles
         The process of single tiles.
     units
-        Kilometres (two) and quarters that one unit of the scaled inputs stands for.
+        Kilometres (two) and quarters that one unit of each scaled input stands for, (2,) or (3,).
 
     Raises
     ------
@@ -147,7 +147,7 @@ class FieldGP(LowRankGP):
         )
         self.tiles = tiles
         self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
-        self.register_buffer("units", units.double())
+        self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("shape_values", torch.tensor([0.0, 1.0, 0.0, 1.0]).double())
         self._sites: tuple[Sites, KDTree] | None = None

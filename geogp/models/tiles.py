@@ -48,13 +48,14 @@ class TileProcess(nn.Module):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (..., m, 3) and (..., n, 3): (..., m, n).
 
-        Points hold two coordinates in km and a time in quarters, float64. Points closer than
-        a metre are on the same tile.
+        Points hold two coordinates in km and a time in quarters, float64, and are no
+        parameters: at distance 0 there is no gradient. Points closer than a metre are on the
+        same tile.
         """
         sills, ranges = self.log_sills.double().exp(), self.log_ranges.double().exp()
         memories = self.log_memories.double().exp()
         square = (a[..., :, None, :2] - b[..., None, :, :2]).square().sum(-1)
-        distance = square.clamp(min=1e-12).sqrt()
+        distance = square.sqrt()
         elapsed = (a[..., :, None, 2] - b[..., None, :, 2]).abs()
         near = sills[0] * torch.exp(-distance / ranges[0])
         near = near + sills[1] * torch.exp(-distance / ranges[1] - elapsed / memories[0])
