@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.calibration.classes import ClassReport
 from geogp.calibration.metrics import (
     Scores,
     binomial_interval,
@@ -32,7 +33,11 @@ TOLERANCE = 1e-6
 COLUMNS = (
     "split",
     "quadkey",
+    "quarter",
+    "longitude",
+    "latitude",
     "y",
+    "tests",
     "stratum",
     "mean",
     "function_variance",
@@ -107,6 +112,8 @@ class SplitReport:
         By ``all``, ``urban`` and ``rural``.
     width_ratio
         Median rural over median urban width of the 95 % intervals, or None.
+    classes
+        Coverage by quarter and by tests per tile.
     """
 
     name: str
@@ -115,6 +122,7 @@ class SplitReport:
     rows: dict[str, int]
     groups: dict[str, GroupReport]
     width_ratio: float | None
+    classes: list[ClassReport]
 
 
 def prediction_of(rows: pd.DataFrame) -> Prediction:

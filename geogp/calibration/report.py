@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -24,6 +25,7 @@ from geogp.calibration.assessment import (
     prediction_of,
     widths_by_group,
 )
+from geogp.calibration.classes import CLASS_LEVELS, table_classes
 from geogp.calibration.metrics import GROUPS, score_by_stratum
 from geogp.calibration.splits import BLOCKS, SPLITS
 from geogp.errors import DataError
@@ -201,8 +203,15 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
         groups = group_reports(rows, baseline.get(name) or {})
         sizes = dict((run.get("n") or {}).get(name) or {})
         split = SPLITS[name]
+        pit = prediction_of(rows).cdf(rows["y"].to_numpy(np.float64))
         reports[name] = SplitReport(
-            name, split.title, split.question, sizes, groups, _width_ratio(groups)
+            name,
+            split.title,
+            split.question,
+            sizes,
+            groups,
+            _width_ratio(groups),
+            table_classes(rows, pit),
         )
     return reports
 
@@ -230,7 +239,13 @@ def _inputs(inputs: Any) -> list[dict[str, Any]]:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    return {"report": report, "groups": GROUPS, "levels": TABLE_LEVELS, "words": words}
+    return {
+        "report": report,
+        "groups": GROUPS,
+        "levels": TABLE_LEVELS,
+        "class_levels": CLASS_LEVELS,
+        "words": words,
+    }
 
 
 def _environment() -> Environment:

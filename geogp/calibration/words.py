@@ -33,6 +33,9 @@ INDEPENDENCE = (
     "larger than its interval says."
 )
 
+KINDS = {"quarter": "quarter", "tests": "tests per tile and quarter"}
+"""What the classes of a split are classes of."""
+
 MATERIAL = 0.01
 """Coverage within one percentage point of the stated level counts as kept, however many rows."""
 
@@ -84,6 +87,23 @@ def finding(split: SplitReport) -> str:
             f"({percent(bounds[0])} to {percent(bounds[1])}; {count(group.n)} rows)"
         )
     return f"{split.title}: the 95 % intervals hold {' and '.join(shares)} of what was measured."
+
+
+def class_finding(split: SplitReport) -> str:
+    """Say which quarters and classes of tests miss a stated level beyond chance."""
+    off = [
+        f"{group.name} ({KINDS[group.kind]}): {percent(check.observed)} in the "
+        f"{round(100 * check.level)} % interval"
+        for group in split.classes
+        for check in group.checks
+        if check.off
+    ]
+    if not off:
+        return (
+            "Every quarter and every class of tests holds its levels, within 3 points or within "
+            "what chance allows for as many checks."
+        )
+    return f"Off by more than 3 points, and beyond what chance allows: {'; '.join(off)}."
 
 
 def statements(splits: dict[str, SplitReport]) -> list[str]:

@@ -47,7 +47,7 @@ def world() -> tuple[FieldGP, Rows]:
     with torch.no_grad():
         for name, value in model.named_parameters():
             if not name.startswith("basis"):
-                value += 0.3 * torch.randn(value.shape, generator=random, dtype=value.dtype)
+                value.add_(0.3 * torch.randn(value.shape, generator=random, dtype=value.dtype))
     rows = Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests))
     return model, model.hold(rows, 0)
 
@@ -62,7 +62,7 @@ def exact(monkeypatch) -> None:
 def _dense(model: FieldGP, rows: Rows, other: Rows | None = None) -> np.ndarray:
     """Covariance of u between rows, written out from the docstring with SciPy's distances."""
     other = rows if other is None else other
-    s, l, m = (
+    s, ranges, m = (
         value.detach().numpy()
         for value in (
             model.tiles.log_sills.exp(),
@@ -73,7 +73,7 @@ def _dense(model: FieldGP, rows: Rows, other: Rows | None = None) -> np.ndarray:
     (a, b) = (r.x.numpy() * np.array(UNITS) for r in (rows, other))
     h, t = cdist(a[:, :2], b[:, :2]), np.abs(a[:, None, 2] - b[None, :, 2])
     same = h == 0
-    k = s[0] * np.exp(-h / l[0]) + s[1] * np.exp(-h / l[1] - t / m[0])
+    k = s[0] * np.exp(-h / ranges[0]) + s[1] * np.exp(-h / ranges[1] - t / m[0])
     k = k + same * (s[2] + s[3] * np.exp(-t / m[1]))
     first, second = (
         np.exp((model.basis(r.x).phi @ model.tiles.head).detach().numpy()) for r in (rows, other)

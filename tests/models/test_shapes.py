@@ -1,5 +1,7 @@
 """Shapes against SciPy's quadrature, closed forms and draws."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -19,7 +21,7 @@ def shape(request: pytest.FixtureRequest) -> SinhArcsinh:
 
 def _integral(function, low: float, high: float) -> float:
     edges = np.linspace(low, high, 41)
-    pairs = zip(edges[:-1], edges[1:], strict=True)
+    pairs = itertools.pairwise(edges)
     return sum(
         integrate.quad(lambda t: float(function(np.array([t]))[0]), a, b)[0] for a, b in pairs
     )
