@@ -132,8 +132,8 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
     ------
     NumericalError
         A mean or a variance is missing or out of range.
-    DataError
-        The rows have several shapes.
+    RequestError
+        A skewness or tail weight is out of range.
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
@@ -141,13 +141,7 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
         rows[name].to_numpy(np.float64) if name in rows else np.full(len(rows), usual)
         for name, usual in OPTIONAL.items()
     )
-    shapes = set(zip(skewness.tolist(), tailweight.tolist(), strict=True))
-    if len(shapes) > 1:
-        raise DataError(
-            f"expected one predictive shape in a split, found {len(shapes)} pairs of skewness and "
-            "tailweight. Was test_predictions.parquet edited? Run `geogp map` again with --fresh."
-        )
-    shape = shape_of(*shapes.pop()) if shapes else GAUSSIAN
+    shape = shape_of(skewness, tailweight) if len(rows) else GAUSSIAN
     return Prediction(mean, function, noise, tile, shape)
 
 

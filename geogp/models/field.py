@@ -27,7 +27,7 @@ from geogp.models.measurement import MeasurementLaw
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import Posterior, VariationalPosterior, WeightedRows
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import fit_shape, shape_of
+from geogp.models.shapes import NO_LAW, ShapeLaw, fit_shape
 from geogp.models.steps import CHUNK
 from geogp.models.tiles import TileProcess
 from geogp.models.vecchia import NO_ROW, Sites, earlier_rows, nearest_rows, whiten
@@ -119,7 +119,8 @@ class FieldGP(LowRankGP):
 
     units: Tensor
     drift: Tensor
-    shape_values: Tensor
+    shape_coefficients: Tensor
+    shape_range: Tensor
 
     def __init__(
         self,
@@ -149,7 +150,8 @@ class FieldGP(LowRankGP):
         self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
         self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
-        self.register_buffer("shape_values", torch.tensor([0.0, 1.0, 0.0, 1.0]).double())
+        self.register_buffer("shape_coefficients", torch.zeros(4, 2, dtype=torch.float64))
+        self.register_buffer("shape_range", torch.zeros(2, dtype=torch.float64))
         self._sites: tuple[Sites, KDTree] | None = None
         self._earlier: Tensor | None = None
 
@@ -258,16 +260,15 @@ class FieldGP(LowRankGP):
         ----------
         validation
             Rows that took no part in the gradient; their standardised residuals give location,
-            scale, skewness and tail weight of the predictive distribution.
+            scale, skewness and tail weight of the predictive distribution, by number of tests.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
-            self.shape_values.copy_(torch.tensor([0.0, 1.0, 0.0, 1.0]))
+            self._set_shape(NO_LAW)
             prediction = self.predict_scaled(validation.x, validation.tests)
             y = _numpy(self.y_mean + self.y_sd * validation.y.double())
-            found = fit_shape((y - prediction.mean) / prediction.sd)
-            values = [found.location, found.scale, found.skewness, found.tailweight]
-            self.shape_values.copy_(torch.tensor(values, dtype=torch.float64))
+            residuals = (y - prediction.mean) / prediction.sd
+            self._set_shape(fit_shape(residuals, _numpy(validation.tests)))
 
     def weighted_rows(
         self,
@@ -350,7 +351,7 @@ class FieldGP(LowRankGP):
                 else:
                     found = self._prior_block(x[rows], tests[rows])
             parts[:, rows[known]] = found[:, known]
-        return self._assembled(parts, level=level)
+        return self._assembled(parts, tests, level=level)
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
@@ -477,12 +478,17 @@ class FieldGP(LowRankGP):
         changes = (level.diff() - slope * quarters) / quarters.sqrt()
         return torch.stack([changes.square().sum() / (len(changes) - 1), slope.square()])
 
-    def _assembled(self, parts: Tensor, *, level: bool) -> Prediction:
+    def _set_shape(self, law: ShapeLaw) -> None:
+        self.shape_coefficients.copy_(torch.from_numpy(law.coefficients))
+        self.shape_range.copy_(torch.tensor([law.low, law.high]))
+
+    def _assembled(self, parts: Tensor, tests: Tensor, *, level: bool) -> Prediction:
         """Return the prediction in the target's unit."""
         mean, field, tile, noise = (_numpy(part) for part in parts)
         if level:
             noise = np.zeros_like(noise)
-        location, scale, skewness, tailweight = self.shape_values.tolist()
+        law = ShapeLaw(_numpy(self.shape_coefficients), *self.shape_range.tolist())
+        location, scale, shape = law.at(_numpy(tests))
         factor = (scale * float(self.y_sd)) ** 2
         mean = mean + location * np.sqrt(field + tile + noise)
         return Prediction(
@@ -490,7 +496,7 @@ class FieldGP(LowRankGP):
             factor * (field + tile),
             factor * noise,
             factor * tile,
-            shape_of(skewness, tailweight),
+            shape,
         )
 
 

@@ -73,7 +73,7 @@ class Prediction:
             self.function_variance[rows],
             self.noise_variance[rows],
             self.tile_variance[rows],
-            self.shape,
+            self.shape[rows],
         )
 
     @property
@@ -93,8 +93,8 @@ class Prediction:
 
     def quantile(self, probability: float) -> Floats:
         """Return the quantiles at one probability strictly between 0 and 1, shape (n,)."""
-        standard = self.shape.quantile(np.array([probability], np.float64))
-        return self.mean + float(standard[0]) * self.sd
+        standard = self.shape.quantile(np.full(len(self), probability))
+        return self.mean + standard * self.sd
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of the central interval of a level, each (n,)."""

@@ -6,8 +6,9 @@ is that of mu + sqrt(v) X with X of the shape.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from geogp.errors import NumericalError, RequestError
 
 Floats = NDArray[np.float64]
+RowChoice = NDArray[np.bool_] | NDArray[np.intp] | slice
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -37,8 +39,12 @@ class Shape(ABC):
 
     @property
     @abstractmethod
-    def parameters(self) -> tuple[float, float]:
+    def parameters(self) -> tuple[float | Floats, float | Floats]:
         """Skewness and tail weight of `shape_of`."""
+
+    def __getitem__(self, _rows: RowChoice) -> "Shape":
+        """Return the shape of some of the rows."""
+        return self
 
     @abstractmethod
     def quantile(self, probability: Floats) -> Floats:
@@ -196,19 +202,12 @@ class SinhArcsinh(Shape):
         return found
 
     @cached_property
-    def _moments(self) -> tuple[float, float]:
-        nodes, weights = _grid()
-        w = _transform(nodes, self.skewness, self.tailweight)
-        mean = float(w @ weights)
-        return mean, float(np.sqrt(np.square(w - mean) @ weights))
-
-    @property
     def _mean(self) -> float:
-        return self._moments[0]
+        return _moments(self.skewness, self.tailweight)[0]
 
-    @property
+    @cached_property
     def _sd(self) -> float:
-        return self._moments[1]
+        return _moments(self.skewness, self.tailweight)[1]
 
     @cached_property
     def _half_spread(self) -> float:
@@ -243,42 +242,133 @@ class SinhArcsinh(Shape):
         return nodes, np.concatenate([[0.0], np.cumsum(pieces)]), slopes
 
 
-def shape_of(skewness: float, tailweight: float) -> Shape:
-    """Return the normal for 0 and 1, else the sinh-arcsinh shape."""
-    if skewness == 0 and tailweight == 1:
-        return GAUSSIAN
-    return SinhArcsinh(skewness, tailweight)
+class RowShapes(Shape):
+    """One shape for each row, of few different ones; values are those of the rows, in order.
+
+    Parameters
+    ----------
+    shapes
+        The different ones.
+    number
+        Which of them each row has, (n,).
+    """
+
+    def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
+        self.shapes, self.number = tuple(shapes), number
+
+    @property
+    def parameters(self) -> tuple[float | Floats, float | Floats]:
+        """Skewness and tail weight of each row, each (n,)."""
+        table = np.array([shape.parameters for shape in self.shapes], np.float64)[self.number]
+        return table[:, 0], table[:, 1]
+
+    def __getitem__(self, rows: RowChoice) -> Shape:
+        """Return the shapes of some of the rows."""
+        return RowShapes(self.shapes, self.number[rows])
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles."""
+        return self._each(lambda shape, part: shape.quantile(part), probability)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+        return self._each(lambda shape, part: shape.cdf(part), x)
+
+    def survival(self, x: Floats) -> Floats:
+        """Return P(X > x)."""
+        return self._each(lambda shape, part: shape.survival(part), x)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density at x."""
+        return self._each(lambda shape, part: shape.log_density(part), x)
+
+    def crps(self, x: Floats) -> Floats:
+        """Return the continuous ranked probability score."""
+        return self._each(lambda shape, part: shape.crps(part), x)
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return E[exp(t X)]."""
+        return self._each(lambda shape, part: shape.exponential_mean(part), t)
+
+    def _each(self, function: Callable[[Shape, Floats], Floats], values: Floats) -> Floats:
+        values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
+        found = np.empty(values.shape)
+        for number, shape in enumerate(self.shapes):
+            rows = self.number == number
+            if rows.any():
+                found[rows] = function(shape, values[rows])
+        return found
+
+
+def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
+    """Return the shape of parameters: the normal for 0 and 1, else sinh-arcsinh.
+
+    Parameters
+    ----------
+    skewness, tailweight
+        Numbers, or one for each row, (n,); `RowShapes` where they differ.
+    """
+    if np.ndim(skewness) == np.ndim(tailweight) == 0:
+        if skewness == 0 and tailweight == 1:
+            return GAUSSIAN
+        return SinhArcsinh(float(skewness), float(tailweight))
+    pairs = np.column_stack(np.broadcast_arrays(skewness, tailweight))
+    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+    shapes = [shape_of(*pair) for pair in distinct.tolist()]
+    return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))
 
 
 @dataclass(frozen=True)
-class ShapeFit:
-    """A shape with the shift and factor of the residuals it was fitted to.
+class ShapeLaw:
+    """Location, scale and shape of standardised residuals, as functions of the tests behind them.
+
+    Each of a, log b, ε and log δ is c_0 + c_1 t, with t the logarithm of the tests, held within
+    what the law was fitted to. The residual is a + b sinh((asinh(Z) + ε) / δ), Z standard normal.
 
     Attributes
     ----------
-    location, scale
-        Mean and standard deviation of the standardised residuals.
-    skewness, tailweight
-        Of the shape.
+    coefficients
+        c_0 and c_1 of a, log b, ε, log δ: (4, 2).
+    low, high
+        Bounds of t.
     """
 
-    location: float
-    scale: float
-    skewness: float
-    tailweight: float
+    coefficients: Floats
+    low: float = 0.0
+    high: float = 0.0
+
+    def at(self, tests: Floats) -> tuple[Floats, Floats, Shape]:
+        """Return mean and sd of the residuals, each (n,), and their shape, for tests (n,)."""
+        counts, number = np.unique(tests, return_inverse=True)
+        t = np.clip(np.log(counts), self.low, self.high)
+        a, log_b, skewness, log_tail = self.coefficients @ np.stack([np.ones_like(t), t])
+        skewness = np.clip(skewness, -MOST_SKEWNESS, MOST_SKEWNESS)
+        tailweight = np.clip(np.exp(log_tail), LEAST_TAILWEIGHT, MOST_TAILWEIGHT)
+        b, number = np.exp(log_b), number.reshape(-1)
+        moments = np.array(
+            [_moments(*pair) for pair in zip(skewness, tailweight, strict=True)]
+        ).reshape(-1, 2)
+        location, scale = a + b * moments[:, 0], b * moments[:, 1]
+        return location[number], scale[number], shape_of(skewness[number], tailweight[number])
 
 
-def fit_shape(residuals: Floats, prior_rows: float = PRIOR_ROWS) -> ShapeFit:
+NO_LAW = ShapeLaw(np.zeros((4, 2)))
+"""The standard normal, whatever the tests."""
+
+
+def fit_shape(residuals: Floats, tests: Floats, prior_rows: float = PRIOR_ROWS) -> ShapeLaw:
     """Fit location, scale and shape to standardised residuals by maximum a posteriori.
 
-    The mean log density of ``a + b sinh((asinh(Z) + ε) / δ)`` less ``prior_rows / (2 n)``
-    times ``a² + (log b)² + ε² + (log δ)²``: with few residuals it stays near the standard
-    normal. By L-BFGS in float64.
+    The mean log density under `ShapeLaw` less ``prior_rows / (2 n)`` times the sum of the
+    squared coefficients: with few residuals it stays near the standard normal. t is held
+    between its 1 % and 99 % quantiles. By L-BFGS in float64.
 
     Parameters
     ----------
     residuals
         (measurement - mean) / sd, shape (n,).
+    tests
+        Tests behind each measurement, (n,).
     prior_rows
         Weight of the prior.
 
@@ -290,13 +380,16 @@ def fit_shape(residuals: Floats, prior_rows: float = PRIOR_ROWS) -> ShapeFit:
     r = torch.from_numpy(np.ascontiguousarray(residuals, np.float64))
     if not len(r) or not bool(torch.isfinite(r).all()):
         raise NumericalError("expected finite residuals to fit a shape to.")
-    theta = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    low, high = np.quantile(np.log(tests), [0.01, 0.99]).tolist()
+    t = np.clip(np.log(tests), low, high)
+    design = torch.from_numpy(np.stack([np.ones_like(t), t]))
+    theta = torch.zeros(4, 2, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS(
         [theta], max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe"
     )
 
     def loss() -> torch.Tensor:
-        a, log_b, skewness, log_tail = theta.unbind()
+        a, log_b, skewness, log_tail = (theta @ design).unbind()
         w = (r - a) * torch.exp(-log_b)
         z = torch.sinh(log_tail.exp() * torch.asinh(w) - skewness)
         slope = log_tail - log_b + 0.5 * (torch.log1p(z.square()) - torch.log1p(w.square()))
@@ -310,17 +403,10 @@ def fit_shape(residuals: Floats, prior_rows: float = PRIOR_ROWS) -> ShapeFit:
         return found
 
     optimiser.step(closure)
-    a, log_b, skewness, log_tail = theta.detach().tolist()
-    if not np.isfinite([a, log_b, skewness, log_tail]).all():
+    coefficients: Floats = theta.detach().numpy()
+    if not np.isfinite(coefficients).all():
         raise NumericalError("the fit of the predictive shape diverged.")
-    skewness = float(np.clip(skewness, -MOST_SKEWNESS, MOST_SKEWNESS))
-    tailweight = float(np.clip(np.exp(log_tail), LEAST_TAILWEIGHT, MOST_TAILWEIGHT))
-    nodes, weights = _grid()
-    w = _transform(nodes, skewness, tailweight)
-    mean = float(w @ weights)
-    sd = float(np.sqrt(np.square(w - mean) @ weights))
-    b = math.exp(log_b)
-    return ShapeFit(a + b * mean, b * sd, skewness, tailweight)
+    return ShapeLaw(coefficients, low, high)
 
 
 def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:
@@ -328,6 +414,15 @@ def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:
     return found
 
 
+def _moments(skewness: float, tailweight: float) -> tuple[float, float]:
+    """Return mean and standard deviation of sinh((asinh(Z) + ε) / δ)."""
+    nodes, weights = _grid()
+    w = _transform(nodes, skewness, tailweight)
+    mean = float(w @ weights)
+    return mean, float(np.sqrt(np.square(w - mean) @ weights))
+
+
+@cache
 def _grid() -> tuple[Floats, Floats]:
     """Return nodes over ±9 and the weights of E[g(Z)] by the trapezoidal rule."""
     nodes = np.linspace(-_REACH, _REACH, round(2 * _REACH / _STEP) + 1)

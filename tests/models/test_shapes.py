@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from geogp.errors import NumericalError, RequestError
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import GAUSSIAN, SinhArcsinh, fit_shape, shape_of
+from geogp.models.shapes import GAUSSIAN, ShapeLaw, SinhArcsinh, fit_shape, shape_of
 
 PAIRS = [(-0.3, 0.8), (0.5, 1.3), (0.0, 0.6), (-1.0, 1.0)]
 AT = np.array([-4.0, -1.0, -0.2, 0.0, 0.7, 2.5])
@@ -86,27 +86,57 @@ def test_skewness_leans_to_its_sign():
     assert SinhArcsinh(0.4, 1.0).quantile(np.array([0.5]))[0] < 0
 
 
-def test_a_fit_finds_the_shape_again():
-    truth = SinhArcsinh(-0.3, 0.8)
-    z = np.random.default_rng(0).standard_normal(100_000)
-    values = 0.2 + 1.3 * truth.quantile(stats.norm.cdf(z))
-    found = fit_shape(values)
-    assert found.location == pytest.approx(values.mean(), abs=0.01)
-    assert found.scale == pytest.approx(values.std(), abs=0.01)
-    assert found.skewness == pytest.approx(-0.3, abs=0.01)
-    assert found.tailweight == pytest.approx(0.8, abs=0.01)
+def test_a_fit_finds_the_law_again():
+    """Location, scale and shape all change with the tests."""
+    random = np.random.default_rng(0)
+    tests = np.exp(random.uniform(0, 3, 200_000)).round()
+    truth = ShapeLaw(np.array([[0.2, -0.1], [0.3, -0.1], [-0.5, 0.2], [-0.3, 0.1]]), 0.0, 3.0)
+    location, scale, shape = truth.at(tests)
+    values = location + scale * shape.quantile(random.uniform(0, 1, len(tests)))
+    found = fit_shape(values, tests)
+    np.testing.assert_allclose(found.coefficients, truth.coefficients, atol=0.03)
+    for k in (1, 5):
+        (a,), (b,), s = found.at(np.array([float(k)]))
+        assert a == pytest.approx(values[tests == k].mean(), abs=0.02)
+        assert b == pytest.approx(values[tests == k].std(), abs=0.02)
+        assert s.quantile(np.array([0.1])) == pytest.approx(
+            (np.quantile(values[tests == k], 0.1) - a) / b, abs=0.03
+        )
+
+
+def test_a_law_stays_within_the_tests_it_has_seen():
+    law = ShapeLaw(np.array([[0.2, -0.1], [0.3, -0.1], [-0.5, 0.2], [-0.3, 0.1]]), 0.5, 2.0)
+    ends = law.at(np.array([np.exp(0.5), np.exp(2.0)]))
+    beyond = law.at(np.array([1.0, np.inf]))
+    for inside, outside in zip(ends[:2], beyond[:2], strict=True):
+        np.testing.assert_allclose(outside, inside)
+    np.testing.assert_allclose(beyond[2].parameters, ends[2].parameters)
 
 
 def test_few_rows_do_not_bend_the_normal():
     outlier = np.array([0.1, -0.2, 0.3, -5.0])
-    few, many = fit_shape(outlier), fit_shape(np.tile(outlier, 500))
-    assert abs(few.skewness) < 0.5 * abs(many.skewness)
+    few, many = (fit_shape(np.tile(outlier, n), np.ones(4 * n)) for n in (1, 500))
+    assert abs(few.coefficients[2, 0]) < 0.5 * abs(many.coefficients[2, 0])
+
+
+def test_rows_keep_their_own_shapes():
+    skewness, tailweight = np.array([0.0, -0.3, 0.0, 0.5]), np.array([1.0, 0.8, 1.0, 1.3])
+    rows = shape_of(skewness, tailweight)
+    one = [shape_of(*pair) for pair in zip(skewness.tolist(), tailweight.tolist(), strict=True)]
+    for name in ("quantile", "cdf", "survival", "log_density", "crps", "exponential_mean"):
+        at = np.array([0.1, 0.4, 0.5, 0.9])
+        expected = [getattr(s, name)(at[[i]])[0] for i, s in enumerate(one)]
+        np.testing.assert_array_equal(getattr(rows, name)(at), expected)
+        last = getattr(rows[np.array([False, True, False, True])], name)(at[[1, 3]])
+        np.testing.assert_array_equal(last, np.array(expected)[[1, 3]])
+    np.testing.assert_array_equal(rows.parameters, [skewness, tailweight])
+    assert shape_of(np.zeros(3), np.ones(3)) is GAUSSIAN
 
 
 @pytest.mark.parametrize("values", [np.array([]), np.array([0.0, np.nan])])
 def test_residuals_that_are_not_finite_are_refused(values):
     with pytest.raises(NumericalError, match="expected finite residuals"):
-        fit_shape(values)
+        fit_shape(values, np.ones(len(values)))
 
 
 @pytest.mark.parametrize("pair", [(0.0, 0.1), (3.0, 1.0), (np.nan, 1.0), (0.0, 5.0)])
