@@ -27,6 +27,7 @@ from geogp.calibration.classes import (
     tests_groups,
     value_groups,
 )
+from geogp.calibration.words import MISSING
 from geogp.files import write_text
 from geogp.geodata.quarters import quarter_label
 from geogp.models.catalogue import CATALOGUE
@@ -147,8 +148,7 @@ def _scores(lines: list[Line]) -> str:
         name: min(v for line in lines if (v := line.means[name]) is not None) for name in FIGURES
     }
     rows = [
-        "| model | seeds | log score | gain over the baseline | CRPS | MAE of the median | fit, s | "
-        "predict, s |",
+        "| model | seeds | log score | gain | CRPS | MAE of the median | fit, s | predict, s |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for line in lines:
@@ -170,7 +170,8 @@ def _coverage(lines: list[Line]) -> str:
     for line in lines:
         groups = {group.name: group for group in line.classes if group.kind in {"all", "stratum"}}
         cells = [
-            _levels(groups[name]) if name in groups else "–" for name in ("all", "urban", "rural")
+            _levels(groups[name]) if name in groups else MISSING
+            for name in ("all", "urban", "rural")
         ]
         cells += [_range(line, "quarter"), _range(line, "tests")]
         rows.append(f"| `{line.model}` | {' | '.join(cells)} | {_off(line)} |")
@@ -178,7 +179,7 @@ def _coverage(lines: list[Line]) -> str:
 
 
 def _off(line: Line) -> str:
-    """Say which checks are off; strata may be off by 1.5 points, other classes by 3 or by chance."""
+    """Say which checks are off: strata by 1.5 points, others by 3 points and beyond chance."""
     said = []
     for group in line.classes:
         for check in group.checks:
@@ -203,7 +204,7 @@ def _range(line: Line, kind: str) -> str:
 def _figure(line: Line, name: str, best: float | None) -> str:
     mean, error = line.means[name], line.errors[name]
     if mean is None:
-        return "–"
+        return MISSING
     text = f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}"
     return f"**{text}**" if mean == best else text
 
@@ -228,16 +229,21 @@ _TITLES = {"random": "Random split", "blocks": "Split by blocks of 0.1°"}
 
 _HEAD = f"""# The field model and its peers
 
-Made by `benchmarks/field_table.py` from the files of `benchmarks/field.py`. Same rows and inputs for
-all: longitude, latitude, quarter, and the tests of a row for all who can use them. Each test row is
-scored with its own tests. Scores are on the scale of log10 Mbps, means over the seeds ± their
-standard error (a seed sets split and initialisation); lower is better; the lowest is bold. The gain
-is the log score of the baseline (mean and variance of each quarter) less the model's, on the same
-rows. Coverages are of the central 50, 80 and 95 % intervals, pooled over the seeds. `off` lists strata
-that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters or classes of tests that miss one by more
-than {100 * TOLERANCE:g} points and beyond a band that holds for all checks together (95 %, bootstrap over blocks).
-Between two of its quantiles `lightgbm-quantile` is taken to be uniform. `kriging` uses a random
-1,500 training rows. Seconds on two cores with one thread, beside another such process.
+Made by `benchmarks/field_table.py` from the files of `benchmarks/field.py`. Same rows and inputs
+for all: longitude, latitude, quarter, and the tests of a row for all who can use them. Each test
+row is scored with its own tests. Scores are on the scale of log10 Mbps, means over the seeds ±
+their standard error (a seed sets split and initialisation); lower is better; the lowest is bold.
+The gain is the log score of the baseline (mean and variance of each quarter) less the model's, on
+the same rows.
+
+Coverages are of the central 50, 80 and 95 % intervals, pooled over the seeds. `off` lists strata
+that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters or classes of tests
+that miss one by more than {100 * TOLERANCE:g} points and beyond a band that holds for all checks
+together (95 %, bootstrap over blocks). Between two of its quantiles `lightgbm-quantile` is taken to
+be uniform; `kriging` uses a random 1,500 training rows.
+
+Fits ran with one thread each, two or three beside each other on two cores: their seconds compare
+models, and are longer than alone.
 """
 
 

@@ -39,7 +39,7 @@ from geogp.files import write_text
 from geogp.models.bases import Backbone
 from geogp.models.catalogue import CATALOGUE, build, find_spec
 from geogp.models.joint import effective_rank
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.schedule import FitSettings
@@ -280,7 +280,7 @@ def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]
 
     def take() -> None:
         optimiser.zero_grad(set_to_none=True)
-        step.backward(twin, x, y, case.n, weights)
+        step.backward(twin, Rows(x, y, torch.ones_like(y)), case.n, weights)
         optimiser.step()
 
     return take

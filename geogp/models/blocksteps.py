@@ -39,10 +39,15 @@ class PerPlace:
         """Return the batch size asked for."""
         return min(batch, n)
 
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Return the rows themselves: those of a place differ in time and tests."""
+        return rows
+
     def parts(
-        self, model: "LowRankGP", n: int, batch: int, rng: np.random.Generator, share: float
+        self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list[Part]:
         """Cut the rows, or groups of places, into batches."""
+        n = rows.n
         if share < self.single:
             order = torch.from_numpy(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
@@ -58,14 +63,14 @@ class PerPlace:
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        field, n = cast("FieldGP", model), len(rows.y)
+        field, n = cast("FieldGP", model), rows.n
         if part.whole_places:
             block = field.block(part.numbers, factor=field.factor)
             loss = whitened_elbo(
                 block.residual, block.spread, block.log_scale, field.posterior.kl(), n
             )
         else:
-            chosen = type(rows)(*(values[part.numbers] for values in rows))
+            chosen = rows.at(part.numbers)
             loss = elbo(field.single_row_terms(chosen), chosen.y, n, weights)
         loss.backward()
         return loss.detach().double()

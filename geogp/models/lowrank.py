@@ -15,7 +15,7 @@ from geogp.models.bases import Basis, Features
 from geogp.models.diagonals import Diagonal
 from geogp.models.linalg import LARGEST_JITTER
 from geogp.models.noise import Noise
-from geogp.models.objectives import BatchTerms
+from geogp.models.objectives import BatchTerms, Repeats
 from geogp.models.posteriors import Posterior, WeightedRows
 from geogp.models.prediction import Prediction
 from geogp.models.steps import CHUNK
@@ -108,12 +108,35 @@ class Architecture:
 class Rows(NamedTuple):
     """Rows as a model takes them: scaled `x` (n, d), standardised `y` (n,), `tests` (n,).
 
-    Tests are counts, float64; models whose noise does not depend on them take no notice.
+    Tests are counts, float64; models whose noise does not depend on them take no notice. With
+    `repeats`, each is an input with several rows, `y` their mean.
     """
 
     x: Tensor
     y: Tensor
     tests: Tensor
+    repeats: Repeats | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of rows, repeats counted."""
+        return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
+
+    def at(self, numbers: Tensor) -> "Rows":
+        """Return some of the rows."""
+        repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
+        return Rows(self.x[numbers], self.y[numbers], self.tests[numbers], repeats)
+
+    def collapsed(self) -> "Rows":
+        """Return the different inputs with the mean and scatter of their rows; see `Repeats`."""
+        x, inverse = torch.unique(self.x, dim=0, return_inverse=True)
+        count = torch.bincount(inverse).double()
+        mean = torch.bincount(inverse, self.y.double()) / count
+        square = (self.y.double() - mean[inverse]).square()
+        repeats = Repeats(count, torch.bincount(inverse, square) / count)
+        dtype = self.y.dtype
+        tests = torch.bincount(inverse, self.tests) / count
+        return Rows(x, mean.to(dtype), tests, Repeats(*(part.to(dtype) for part in repeats)))
 
 
 class LowRankGP(nn.Module):

@@ -8,6 +8,7 @@ functions of the sums that `Statistics` holds.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +18,22 @@ from geogp.models.bases import squared_norms
 from geogp.models.linalg import jittered_cholesky
 
 
+class Repeats(NamedTuple):
+    """Rows of equal inputs, put together: how many `rows`, (b,), and their `scatter`, (b,).
+
+    With ybar the mean of their targets and scatter the mean of (y_j - ybar)², their joint
+    Gaussian log density needs no more: for one mean mu and one variance v at an input,
+
+    sum_j log N(y_j; mu, v) = -k/2 log 2π v - k (scatter + (ybar - mu)²) / (2 v).
+    """
+
+    rows: Tensor
+    scatter: Tensor
+
+
 @dataclass(frozen=True)
 class BatchTerms:
-    """What an objective may use of a batch of b rows.
+    """What an objective may use of a batch of b rows, or of b inputs with several rows each.
 
     Attributes
     ----------
@@ -31,6 +45,9 @@ class BatchTerms:
         ||phi||², (b,).
     noise_var, kl
         Scalars.
+    repeats
+        How many rows each input has; None for one each. Targets are then their means, and
+        means over the batch are over rows.
     """
 
     mean: Tensor
@@ -39,6 +56,18 @@ class BatchTerms:
     feature_norm: Tensor
     noise_var: Tensor
     kl: Tensor
+    repeats: Repeats | None = None
+
+    def average(self, values: Tensor) -> Tensor:
+        """Return the mean over the rows of the batch of values (b,) that belong to inputs."""
+        if self.repeats is None:
+            return values.mean()
+        return (self.repeats.rows * values).sum() / self.repeats.rows.sum()
+
+    def square(self, y: Tensor) -> Tensor:
+        """Return the mean of (y_j - mean)² over the rows of each input, (b,)."""
+        square = (y - self.mean).square()
+        return square if self.repeats is None else square + self.repeats.scatter
 
 
 @dataclass(frozen=True)
@@ -90,9 +119,9 @@ BatchObjective = Callable[[BatchTerms, Tensor, int, Weights], Tensor]
 WholeObjective = Callable[[Statistics, Tensor], Tensor]
 
 
-def gaussian_nll(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """-log N(y; mean, variance), elementwise."""
-    return 0.5 * (math.log(2 * math.pi) + variance.log() + (y - mean).square() / variance)
+def gaussian_nll(square: Tensor, variance: Tensor) -> Tensor:
+    """-log N(y; mean, variance) for square (y - mean)², elementwise."""
+    return 0.5 * (math.log(2 * math.pi) + variance.log() + square / variance)
 
 
 def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
@@ -144,7 +173,7 @@ def ppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
     mean_b[-log N(y; mu, s² + residual + noise_var)] + (beta / n) KL.
     """
     variance = terms.function_variance + terms.residual + terms.noise_var
-    return gaussian_nll(y, terms.mean, variance).mean() + weights.beta / n * terms.kl
+    return terms.average(gaussian_nll(terms.square(y), variance)) + weights.beta / n * terms.kl
 
 
 def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
@@ -153,14 +182,14 @@ def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
     mean_b[-log N(y; mu, s² + noise_var)]
     + alpha mean_b[(max_b ||phi||² - ||phi||²) / (2 noise_var)] + (beta / n) KL.
     """
-    fit = gaussian_nll(y, terms.mean, terms.function_variance + terms.noise_var)
-    trace = _correction(terms).mean() / (2 * terms.noise_var)
-    return fit.mean() + weights.alpha * trace + weights.beta / n * terms.kl
+    fit = gaussian_nll(terms.square(y), terms.function_variance + terms.noise_var)
+    trace = terms.average(_correction(terms)) / (2 * terms.noise_var)
+    return terms.average(fit) + weights.alpha * trace + weights.beta / n * terms.kl
 
 
 def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> Tensor:
     """Mean squared error of the batch: mean_b[(y - mu)²]."""
-    return (y - terms.mean).square().mean()
+    return terms.average(terms.square(y))
 
 
 def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
@@ -196,8 +225,8 @@ def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Te
 
 def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
     """mean_b of E_q[-log N(y; f, noise_var)] with `missed` variance beside s²."""
-    fit = gaussian_nll(y, terms.mean, terms.noise_var)
-    return (fit + (terms.function_variance + missed) / (2 * terms.noise_var)).mean()
+    square = terms.square(y) + terms.function_variance + missed
+    return terms.average(gaussian_nll(square, terms.noise_var))
 
 
 def _correction(terms: BatchTerms) -> Tensor:

@@ -1,8 +1,9 @@
 """How an objective is evaluated and its gradient taken: by batches, or over all rows at once."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -41,10 +42,13 @@ class Step(Protocol):
     def rows(self, batch: int, n: int) -> int:
         """Return the rows of one step, of n."""
 
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Return the rows as the steps shall take them."""
+
     def parts(
-        self, model: "LowRankGP", n: int, batch: int, rng: np.random.Generator, share: float
+        self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
-        """Cut the n rows into the steps of one epoch, `share` of all epochs being done."""
+        """Cut the rows into the steps of one epoch, `share` of all epochs being done."""
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
@@ -66,27 +70,30 @@ class ByRows(ABC):
         """Return the rows of one step, of n."""
 
     @abstractmethod
-    def backward(
-        self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
-    ) -> Tensor:
-        """Add the gradient of the loss per datum to the parameters; return the loss."""
+    def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
+        """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
+
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Return the rows themselves."""
+        return rows
 
     def parts(
         self,
         model: "LowRankGP",
-        n: int,
+        rows: "Rows",
         batch: int,
         rng: np.random.Generator,
         share: float,  # noqa: ARG002
     ) -> list[Part]:
-        """Cut a random order of the rows into batches."""
-        order = torch.from_numpy(rng.permutation(n)).to(model.device)
-        return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
+        """Cut a random order of the inputs into batches of about as many rows as asked for."""
+        inputs = len(rows.y)
+        size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
+        order = torch.from_numpy(rng.permutation(inputs)).to(model.device)
+        return [Part(index, rows.at(index).n) for index in order.split(size)]
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        x, y = rows.x[part.numbers], rows.y[part.numbers]
-        return self.backward(model, x, y, len(rows.y), weights)
+        return self.backward(model, rows.at(part.numbers), rows.n, weights)
 
 
 @dataclass(frozen=True)
@@ -101,11 +108,18 @@ class PerBatch(ByRows):
         """Return the batch size asked for."""
         return min(batch, n)
 
-    def backward(
-        self, model: "LowRankGP", x: Tensor, y: Tensor, n: int, weights: Weights
-    ) -> Tensor:
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Put rows of equal inputs together where inputs have two rows or more on average.
+
+        The objective stays what it was (see `Repeats`), from fewer features.
+        """
+        found = rows.collapsed()
+        return found if len(found.y) <= rows.n / 2 else rows
+
+    def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Differentiate the objective of the batch."""
-        loss = self.objective(model.terms(x), y, n, weights)
+        terms = replace(model.terms(rows.x), repeats=rows.repeats)
+        loss = self.objective(terms, rows.y, n, weights)
         loss.backward()
         return loss.detach().double()
 
@@ -129,12 +143,12 @@ class WholeData(ByRows):
     def backward(
         self,
         model: "LowRankGP",
-        x: Tensor,
-        y: Tensor,
+        rows: "Rows",
         n: int,
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
         """Differentiate the objective of all rows."""
+        x, y = rows.x, rows.y
         total, peak = _total(model, x, y)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         loss = -self.objective(Statistics(total.n, **leaves), model.noise()) / n

@@ -174,11 +174,11 @@ class _Run:
     ) -> None:
         self.model, self.settings, self.path = model, settings, checkpoint
         self.step = find_spec(model.name).step
-        self.rows = model.hold(self._on_device(train), settings.seed)
+        self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
         self.optimiser = _optimiser(model, settings)
-        n = len(self.rows.y)
+        n = self.rows.n
         size = self.step.rows(settings.batch, n)
         self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
         self.identity = self._identify()
@@ -193,8 +193,8 @@ class _Run:
         settings, state = self.settings, self.state
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
-        n, share = len(self.rows.y), state.epoch / settings.epochs
-        parts = self.step.parts(self.model, n, settings.batch, rng, share)
+        n, share = self.rows.n, state.epoch / settings.epochs
+        parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
         total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
         for step, part in enumerate(parts):
             self._set_rate((state.epoch + step / len(parts)) / settings.epochs)

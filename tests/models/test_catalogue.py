@@ -11,7 +11,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.bases import DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.catalogue import CATALOGUE, build, find_spec
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
-from geogp.models.lowrank import Architecture
+from geogp.models.lowrank import Architecture, Rows
 from geogp.models.noise import ConstantNoise, ValidationNoise
 from geogp.models.objectives import Weights
 from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
@@ -82,7 +82,7 @@ def test_every_parameter_has_a_finite_gradient(name, train, make_model):
     x, y = torch.from_numpy(train.x).float(), torch.from_numpy(train.y).float()
     with torch.no_grad():
         model.posterior.m.fill_(0.1)
-    loss = CATALOGUE[name].step.backward(model, x, y, len(y), Weights())
+    loss = CATALOGUE[name].step.backward(model, Rows(x, y, torch.ones_like(y)), len(y), Weights())
     assert torch.isfinite(loss)
     for key, value in model.named_parameters():
         assert value.grad is not None, key

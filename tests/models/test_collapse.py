@@ -9,7 +9,7 @@ import torch
 
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.joint import effective_rank
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Statistics, Weights, log_marginal_likelihood
 
 Floats = np.ndarray
@@ -145,7 +145,9 @@ def _train(name: str, seed: int, weights: Weights) -> Trained:
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     for _ in range(STEPS):
         optimiser.zero_grad()
-        CATALOGUE[name].step.backward(model, inputs, targets, 400, weights)
+        CATALOGUE[name].step.backward(
+            model, Rows(inputs, targets, torch.ones_like(targets)), 400, weights
+        )
         optimiser.step()
         decay.step()
     return Trained(model, x, truth)

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from geogp.models import steps
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import (
     Statistics,
     Weights,
@@ -283,7 +283,7 @@ class TestGradientInChunks:
         expected.backward()
         reference = self._gradients(model)
         step = CATALOGUE[model.name].step
-        found = step.backward(model, x, y, len(y), Weights())
+        found = step.backward(model, Rows(x, y, torch.ones_like(y)), len(y), Weights())
         assert found.item() == pytest.approx(expected.item(), rel=1e-8)
         gradients = self._gradients(model)
         assert max(value.abs().max() for value in reference.values()) > 1e-2
@@ -318,9 +318,9 @@ class TestGradientInChunks:
 
     def test_gradients_add_to_those_that_are_there(self, model, rows):
         step = CATALOGUE[model.name].step
-        step.backward(model, *rows, len(rows[1]), Weights())
+        step.backward(model, Rows(*rows, torch.ones_like(rows[1])), len(rows[1]), Weights())
         once = {name: value.grad.clone() for name, value in model.named_parameters()}
-        step.backward(model, *rows, len(rows[1]), Weights())
+        step.backward(model, Rows(*rows, torch.ones_like(rows[1])), len(rows[1]), Weights())
         for name, value in self._gradients(model).items():
             torch.testing.assert_close(value, 2 * once[name], rtol=1e-12, atol=1e-14)
 
@@ -363,8 +363,9 @@ class TestMemory:
             sizes = Architecture(d=2, h=8, r=self.RANK, blocks=1, dtype="float64")
             model = build(name, sizes, x[:500], seed=0)
             model.basis(x[:2])  # what is allocated once and for all
+            rows = Rows(x, y, torch.ones_like(y))
             with _Meter(x, y) as meter:
-                CATALOGUE[name].step.backward(model, x, y, n, Weights())
+                CATALOGUE[name].step.backward(model, rows, n, Weights())
             return meter.largest, meter.most
 
         return measure

@@ -376,7 +376,7 @@ def test_every_parameter_has_a_finite_gradient(world):
     assert isinstance(step, PerPlace)
     for share in (0.0, 0.9):
         model.zero_grad()
-        parts = step.parts(model, len(rows.y), len(rows.y), np.random.default_rng(0), share)
+        parts = step.parts(model, rows, rows.n, np.random.default_rng(0), share)
         assert sum(part.n for part in parts) == len(rows.y)
         for part in parts:
             assert torch.isfinite(step.learn(model, rows, part, Weights()))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from geogp.models.lowrank import LowRankGP
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.noise import NOISE_FLOOR
 from geogp.models.objectives import Weights, elbo, ppgp
 from geogp.models.steps import PerBatch
@@ -118,7 +118,9 @@ def assert_same_loss(world) -> Callable[..., None]:
     def compare(mll: gpytorch.Module, step: PerBatch, n: int, weights: Weights) -> None:
         theirs = -mll(world.reference(world.x), world.y)
         theirs.backward()
-        ours = step.backward(world.model, world.x, world.y, n, weights)
+        ours = step.backward(
+            world.model, Rows(world.x, world.y, torch.ones_like(world.y)), n, weights
+        )
         assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
         found, expected = world.ours(), world.theirs()
         for part in PARTS:

@@ -194,8 +194,9 @@ class TestProgress:
         monkeypatch.setattr(
             type(step),
             "backward",
-            lambda self, model, x, y, n, weights: (
-                given.append((len(x), len(y), n)) or backward(self, model, x, y, n, weights)
+            lambda self, model, rows, n, weights: (
+                given.append((len(rows.x), len(rows.y), n))
+                or backward(self, model, rows, n, weights)
             ),
         )
         fit(make_model(name), train, validation, replace(quick, epochs=2))

@@ -1,0 +1,96 @@
+"""Rows of equal inputs put together give the objective of the rows one by one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from geogp.models.catalogue import CATALOGUE, build
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.objectives import Weights
+from geogp.models.schedule import FitSettings
+from geogp.models.steps import PerBatch
+from geogp.models.training import Data, fit
+
+NAMES = sorted(name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch))
+
+
+def _places(n_places: int, rows: int, seed: int = 0) -> Data:
+    random = np.random.default_rng(seed)
+    place = random.uniform(-1, 1, (n_places, 2))
+    x = place[random.integers(0, n_places, rows)]
+    return Data(x, np.sin(3 * x[:, 0]) + 0.4 * random.standard_normal(rows))
+
+
+def _model(name: str, x: np.ndarray) -> LowRankGP:
+    return build(name, Architecture(d=2, h=8, r=6, blocks=1, dtype="float64"), x, seed=1)
+
+
+def _rows(data: Data) -> Rows:
+    tests = torch.ones(len(data.y), dtype=torch.float64)
+    return Rows(torch.from_numpy(data.x), torch.from_numpy(data.y), tests)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_objective_and_its_gradient_are_those_of_all_rows(name):
+    rows = _rows(_places(12, 90))
+    model, step = _model(name, rows.x.numpy()), CATALOGUE[name].step
+    weights = Weights(0.3, 0.7)
+    found = []
+    for given in (rows, rows.collapsed()):
+        model.zero_grad()
+        loss = step.backward(model, given, rows.n, weights)
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        found.append((loss, gradients))
+    (plain, first), (together, second) = found
+    assert together.item() == pytest.approx(plain.item(), rel=1e-12)
+    assert len(first) == len(second) > 4
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-8, atol=1e-11)
+
+
+def test_counts_means_and_scatter_by_hand():
+    x = torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0], [0.0, 1.0]])
+    y = torch.tensor([1.0, 5.0, 2.0, 6.0])
+    found = Rows(x, y, torch.tensor([1.0, 2.0, 3.0, 5.0]).double()).collapsed()
+    assert found.x.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert found.y.tolist() == [3.0, 5.0]
+    assert found.repeats.rows.tolist() == [3.0, 1.0]
+    torch.testing.assert_close(found.repeats.scatter, torch.tensor([14 / 3, 0.0]))
+    assert found.tests.tolist() == [3.0, 2.0]
+    assert found.n == 4
+    assert found.at(torch.tensor([1])).n == 1
+
+
+def test_only_inputs_that_repeat_are_put_together():
+    step = CATALOGUE["dbk-rbf"].step
+    many, few = _rows(_places(20, 200)), _rows(_places(500, 200))
+    assert len(step.gathered(many).y) <= 20
+    assert step.gathered(few) is few
+
+
+def test_batches_hold_every_row_once_and_about_as_many_as_asked_for():
+    step = CATALOGUE["dbk-rbf"].step
+    rows = step.gathered(_rows(_places(50, 1000)))
+    model = _model("dbk-rbf", rows.x.numpy())
+    parts = step.parts(model, rows, 100, np.random.default_rng(0), 0.0)
+    assert sorted(torch.cat([part.numbers for part in parts]).tolist()) == list(range(50))
+    assert sum(part.n for part in parts) == 1000
+    assert len(parts) == 10
+    assert max(part.n for part in parts) < 200
+
+
+def test_a_whole_fit_in_one_batch_is_that_of_the_plain_rows(monkeypatch):
+    """With all rows in a step the order does not matter: both fits go the same way."""
+    train, held = _places(15, 150), _places(15, 40, seed=1)
+    settings = FitSettings(epochs=6, batch=1000, learning_rate=1e-2)
+    predictions = []
+    for gather in (True, False):
+        if not gather:
+            monkeypatch.setattr(PerBatch, "gathered", lambda _self, rows: rows)
+        model = _model("dbk-silu", train.x)
+        fit(model, train, held, replace(settings, seed=3))
+        predictions.append(model.predict(held.x))
+    np.testing.assert_allclose(predictions[0].mean, predictions[1].mean, rtol=1e-6)
+    np.testing.assert_allclose(predictions[0].variance, predictions[1].variance, rtol=1e-6)
