@@ -360,6 +360,18 @@ class FieldGP(LowRankGP):
                 phi = self.basis(self._within_data(part)).phi.double() * self.y_sd
             yield phi
 
+    def field_mean(self, x: Floats) -> Floats:
+        """Return the mean of field and shift at infinitely many tests, in the target's unit, (n,).
+
+        The level that `predict` gives adds to it what near tiles tell of each tile.
+        """
+        parts = []
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                endless = torch.full((len(part),), torch.inf, dtype=torch.float64)
+                parts.append(self.row_terms(part, endless.to(self.device)).mean)
+        return _numpy(self.y_mean + self.y_sd * torch.cat(parts))
+
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance of u between points, in the target's squared unit, (n, n2).
 

@@ -29,8 +29,13 @@ class Counter(Watcher):
         self.warnings.append(text)
 
 
-def test_the_preset_decides_unless_asked(finished):
-    assert finished.run["weights"] == {"alpha": 0.01, "beta": 0.01, "chosen_by": "preset"}
+def test_the_preset_decides_unless_asked(small, tmp_path):
+    run = make_map(small.request(tmp_path / "run", model="dbk-silu", epochs=1)).run
+    assert run["weights"] == {"alpha": 0.01, "beta": 0.01, "chosen_by": "preset"}
+
+
+def test_the_field_model_has_none(finished):
+    assert finished.run["weights"] == {"chosen_by": "none"}
 
 
 def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
