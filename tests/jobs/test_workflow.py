@@ -19,6 +19,7 @@ from geogp.geodata.quadkeys import parse_quadkeys
 from geogp.geodata.sources import open_source
 from geogp.job import InputScale, pick_device
 from geogp.models.prediction import Prediction
+from geogp.models.shapes import shape_of
 from geogp.models.storage import load_model
 from geogp.watcher import Watcher
 from geogp.workflow import losing_groups, make_map, remake_report
@@ -86,9 +87,9 @@ def test_test_predictions_agree_with_the_metrics(finished, small):
         (int(k), int(q)): y for k, q, y in zip(seen.quadkey, seen.quarter, seen.y, strict=True)
     }
     for split, rows in table.groupby("split"):
-        prediction = Prediction(
-            *(rows[name].to_numpy() for name in ("mean", "function_variance", "noise_variance"))
-        )
+        names = ("mean", "function_variance", "noise_variance", "tile_variance")
+        shape = shape_of(*(rows[name].to_numpy() for name in ("skewness", "tailweight")))
+        prediction = Prediction(*(rows[name].to_numpy() for name in names), shape)
         found = score(prediction, rows["y"])
         assert found.nll == pytest.approx(finished.run["metrics"][split]["all"]["nll"], abs=1e-12)
         codes = parse_quadkeys(rows["quadkey"].to_numpy(str))
