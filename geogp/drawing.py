@@ -73,13 +73,14 @@ class Drawing:
         """
         write_netcdf(self.grid, folder / "grid.nc")
         write_geotiffs(self.grid, folder)
-        write_map_figures(self.grid, self.region, folder, quarter=self.quarter)
+        label = self.question.label()
+        write_map_figures(self.grid, self.region, folder, quarter=label)
         write_bytes(folder / "kernel.png", kernel_figure(self.region, self.tiles, self.slices))
         page = map_page(
             self.grid,
             self.region,
             self.tiles,
-            title=f"{self.region.name}: {quantity_of(self.target).subject}, {self.quarter}",
+            title=f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
             kernel_slices=self.slices,
             attribution=attribution,
             notes=[f"The map predicts {self.question.words()}.", *notes],

@@ -101,6 +101,11 @@ class Question:
             return "a single test"
         return f"a tile's average over {self.tests} test{'s' if self.tests > 1 else ''}"
 
+    def label(self) -> str:
+        """Return the quarter, with that in which the data end where it lies beyond."""
+        end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
+        return f"{quarter_label(self.quarter)}{end}"
+
     def described(self) -> dict[str, Any]:
         """Return what run.json says of it."""
         return {

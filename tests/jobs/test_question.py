@@ -1,0 +1,113 @@
+"""What a map predicts: the question, the tests and the quarter."""
+
+import html
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from geogp.errors import RequestError
+from geogp.models.storage import load_model
+from geogp.workflow import RunResult, make_map
+
+
+def _grid(result: RunResult) -> xr.Dataset:
+    with xr.open_dataset(result.path / "grid.nc", engine="h5netcdf") as grid:
+        return grid.load()
+
+
+@pytest.fixture(scope="module")
+def maps(small, tmp_path_factory) -> dict[str, RunResult]:
+    folder = tmp_path_factory.mktemp("questions")
+    asked = {
+        "usual": {},
+        "one": {"question": "single-test"},
+        "many": {"tests": 50},
+        "level": {"question": "level"},
+        "later": {"at": "2025Q4"},
+        "earlier": {"at": "2023Q3"},
+    }
+    return {name: make_map(small.request(folder / name, **more)) for name, more in asked.items()}
+
+
+def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
+    assert maps["usual"].run["map"]["for"] == "tile-mean"
+    assert maps["usual"].run["map"]["tests"] == 3
+    assert maps["usual"].run["map"]["at"] == "2023Q4"
+    assert maps["usual"].run["map"]["quarters_beyond_data"] == 0
+    page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
+    assert "The map predicts a tile's average over 3 tests." in page
+
+
+def test_more_tests_are_narrower_and_the_level_narrowest(maps):
+    one, usual, many, level = (
+        np.nanmean(_grid(maps[name])["width_log10"]) for name in ("one", "usual", "many", "level")
+    )
+    assert one > usual > many > level > 0
+    assert float(_grid(maps["level"])["noise_sd_log10"].max()) == 0
+
+
+def test_all_questions_have_one_fit_and_the_same_scores(maps):
+    scores = [result.run["metrics"] for result in maps.values()]
+    assert all(found == scores[0] for found in scores)
+
+
+def test_the_parts_make_up_the_whole(maps):
+    grid, model = _grid(maps["usual"]), load_model(maps["usual"].path / "model.safetensors")[0]
+    variance = grid["function_sd_log10"] ** 2 + grid["noise_sd_log10"] ** 2
+    tile, function = (grid[f"{part}_sd_log10"].to_numpy() for part in ("tile", "function"))
+    inside = np.isfinite(function)
+    assert inside.sum() > 200
+    assert (0 < tile[inside]).all()
+    assert (tile[inside] <= function[inside]).all()
+    shape = model.predict(np.zeros((1, 3)), 3).shape
+    reach = float(np.diff(shape.quantile(np.array([0.025, 0.975])))[0])
+    np.testing.assert_allclose(
+        grid["width_log10"].to_numpy(), reach * np.sqrt(variance.to_numpy()), rtol=1e-4
+    )
+
+
+def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
+    usual, later = _grid(maps["usual"]), _grid(maps["later"])
+    wider = later["width_log10"].to_numpy() - usual["width_log10"].to_numpy()
+    assert (wider[np.isfinite(wider)] > 0).all()
+    assert maps["later"].run["map"]["quarters_beyond_data"] == 8
+    assert any("the data end in 2023Q4" in text for text in maps["later"].run["warnings"])
+    page = (maps["later"].path / "map.html").read_text("utf-8")
+    assert "2025Q4 (data end in 2023Q4)" in page
+
+
+def test_another_quarter_of_the_data_is_another_map(maps):
+    usual, earlier = _grid(maps["usual"]), _grid(maps["earlier"])
+    assert maps["earlier"].run["map"]["quarter"] == "2023Q3"
+    assert maps["earlier"].run["map"]["quarters_beyond_data"] == 0
+    assert not np.allclose(usual["median_mbps"], earlier["median_mbps"], equal_nan=True)
+
+
+class TestRefusals:
+    def test_a_quarter_before_the_data(self, small, tmp_path):
+        with pytest.raises(
+            RequestError, match="2020Q1 lies before the data, which start in 2023Q3"
+        ):
+            make_map(small.request(tmp_path / "run", at="2020Q1"))
+
+    def test_a_quarter_beyond_the_data_without_the_field_model(self, small, tmp_path):
+        with pytest.raises(RequestError, match="only the model field says how sure it is there"):
+            make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
+
+    def test_a_quarter_without_time(self, small, tmp_path):
+        with pytest.raises(RequestError, match="--at 2023Q3 needs a model of time"):
+            make_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
+
+    def test_no_tests(self, small, tmp_path):
+        with pytest.raises(RequestError, match="expected 1 test or more, found 0"):
+            small.request(tmp_path / "run", tests=0)
+
+    def test_an_unknown_question(self, small, tmp_path):
+        with pytest.raises(RequestError, match="tile-mean"):
+            small.request(tmp_path / "run", question="tile-maen")
+
+    def test_a_model_that_does_not_know_tests_says_so(self, small, tmp_path):
+        request = small.request(tmp_path / "run", model="dbk-silu", epochs=1, tests=5)
+        run = make_map(request).run
+        assert any("is the same for any number of tests" in text for text in run["warnings"])
