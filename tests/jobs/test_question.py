@@ -58,7 +58,7 @@ def test_the_parts_make_up_the_whole(maps):
     tile, function = (grid[f"{part}_sd_log10"].to_numpy() for part in ("tile", "function"))
     inside = np.isfinite(function)
     assert inside.sum() > 200
-    assert (0 < tile[inside]).all()
+    assert (tile[inside] > 0).all()
     assert (tile[inside] <= function[inside]).all()
     shape = model.predict(np.zeros((1, 3)), 3).shape
     reach = float(np.diff(shape.quantile(np.array([0.025, 0.975])))[0])
