@@ -8,6 +8,7 @@ Each fit is its own file under --out, and the same command continues where it st
 """
 
 import argparse
+import hashlib
 import json
 import sys
 from dataclasses import asdict
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from field_peers import LEVELS, PEERS, Answer, Case, quantile_crps
+from field_peers import PEERS, Answer, Case, QuantileLaw
 
 import geogp
 from geogp.calibration.baseline import quarter_baseline
@@ -29,6 +30,7 @@ from geogp.fitting import fit_model
 from geogp.job import Job, prepare
 from geogp.models.catalogue import CATALOGUE
 from geogp.models.objectives import Weights
+from geogp.models.prediction import Prediction
 from geogp.models.training import Data
 from geogp.settings import MapRequest
 from geogp.watcher import Watcher
@@ -62,7 +64,7 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
         "tests": seen.tests[rows["test"]],
         "block_x": np.floor(seen.longitude[rows["test"]] / CELL_DEGREES).astype(np.int32),
         "block_y": np.floor(seen.latitude[rows["test"]] / CELL_DEGREES).astype(np.int32),
-        **places(answer, test.y),
+        "pit": law_of(answer).cdf(test.y),
     }
     found = {
         "region": job.region.code,
@@ -71,6 +73,7 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
         "split": split,
         "seed": seed,
         "n": {name: int(chosen.sum()) for name, chosen in rows.items()},
+        "rows": _digest(seen.quadkey, seen.quarter, parts),
         "seconds": {"fit": answer.seconds, "predict": whole - answer.seconds},
         "scores": scores(answer, test.y, stratum),
         "baseline": {
@@ -82,6 +85,14 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
     return found, kept
 
 
+def _digest(*columns: np.ndarray) -> str:
+    """Return what tells these rows, and their parts, from others."""
+    found = hashlib.sha256()
+    for values in columns:
+        found.update(np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()[:16]
+
+
 def own(job: Job, rows: dict[str, np.ndarray], test: Data) -> Answer:
     """Fit a model of the catalogue as `geogp map` does."""
     start = monotonic()
@@ -91,41 +102,28 @@ def own(job: Job, rows: dict[str, np.ndarray], test: Data) -> Answer:
     return Answer(seconds, fitted.model.predict(test.x, test.tests))
 
 
-def places(answer: Answer, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return where each measurement lies: in its predictive distribution, or among quantiles."""
+def law_of(answer: Answer) -> Prediction | QuantileLaw:
+    """Return what a peer says, which has `cdf`, `crps` and `quantile`."""
     if answer.prediction is not None:
-        return {"pit": answer.prediction.cdf(y)}
-    assert answer.quantiles is not None
-    # Between two quantiles the distribution is taken to be uniform.
-    levels = np.array(LEVELS)
-    pit = [
-        np.interp(v, q, levels, left=0.0, right=1.0)
-        for v, q in zip(y, answer.quantiles, strict=True)
-    ]
-    return {"pit": np.array(pit)}
+        return answer.prediction
+    assert answer.quantiles is not None, "a peer returns one of the two"
+    return answer.quantiles
 
 
 def scores(answer: Answer, y: np.ndarray, stratum: np.ndarray) -> dict[str, dict[str, Any]]:
     """Return the scores by stratum; the absolute error is that of the median, for all alike."""
-    prediction = answer.prediction
-    if prediction is not None:
-        found = {k: asdict(v) for k, v in score_by_stratum(prediction, y, stratum).items()}
-        error = np.abs(y - prediction.quantile(0.5))
-        for name, chosen in rows_by_group(stratum, len(y)).items():
-            found[name]["mae_median"] = float(error[chosen].mean()) if chosen.any() else None
-        return found
-    assert answer.quantiles is not None
-    crps, error = quantile_crps(answer.quantiles, y), np.abs(y - answer.quantiles[:, 3])
-    lines = {}
-    for name, chosen in rows_by_group(stratum, len(y)).items():
-        means = (crps[chosen].mean(), error[chosen].mean()) if chosen.any() else (None, None)
-        lines[name] = {
+    law = law_of(answer)
+    crps, error = law.crps(y), np.abs(y - law.quantile(0.5))
+    density = None if answer.prediction is None else answer.prediction.log_score(y)
+    return {
+        name: {
             "n": int(chosen.sum()),
-            "nll": None,
-            "crps": means[0],
-            "mae_median": means[1],
+            "nll": None if density is None or not chosen.any() else float(density[chosen].mean()),
+            "crps": float(crps[chosen].mean()) if chosen.any() else None,
+            "mae_median": float(error[chosen].mean()) if chosen.any() else None,
         }
-    return lines
+        for name, chosen in rows_by_group(stratum, len(y)).items()
+    }
 
 
 def parse() -> argparse.Namespace:

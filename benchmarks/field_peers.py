@@ -14,20 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from peers import fit_peer, predict_peer
+from scipy import stats
 from sklearn.model_selection import KFold
 
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.schedule import FitSettings
+from geogp.models.shapes import fit_shape
 from geogp.models.training import Data
 
 Floats = NDArray[np.float64]
 
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-"""Quantiles of `lightgbm-quantile`; its CRPS is twice their mean quantile loss over (0, 1)."""
+"""Quantiles of `lightgbm-quantile`; see `QuantileLaw`."""
 
 KRIGED_ROWS = 1_500
 """Training rows that kriging can take: each prediction costs their square."""
+
+MOST_TREES = 2_000
+PATIENCE = 50
+"""Boosting stops when this many trees have not improved the validation rows."""
 
 
 @dataclass(frozen=True)
@@ -41,56 +47,103 @@ class Case:
     seed: int
 
 
+class QuantileLaw:
+    """The distributions whose quantiles at `LEVELS` are given, (n, 7).
+
+    Between two levels, and beyond the last, the quantile is linear in that of the standard normal:
+    the exact quantiles of a normal distribution give back that distribution.
+    """
+
+    def __init__(self, quantiles: Floats) -> None:
+        # Quantiles fitted one by one may cross; equal ones would have no slope.
+        spaced = np.sort(quantiles, 1) + 1e-9 * np.arange(len(LEVELS))
+        self.z, self.q = stats.norm.ppf(LEVELS), spaced
+
+    def quantile(self, p: float) -> Floats:
+        """Return the quantiles at one probability, (n,)."""
+        at = stats.norm.ppf(p)
+        k = int(np.clip(np.searchsorted(self.z, at), 1, len(self.z) - 1))
+        share = (at - self.z[k - 1]) / (self.z[k] - self.z[k - 1])
+        return np.asarray(self.q[:, k - 1] + share * (self.q[:, k] - self.q[:, k - 1]))
+
+    def cdf(self, y: Floats) -> Floats:
+        """Return P(Y <= y), (n,)."""
+        k = np.clip((self.q < y[:, None]).sum(1), 1, len(self.z) - 1)
+        row = np.arange(len(y))
+        low, high = self.q[row, k - 1], self.q[row, k]
+        z = self.z[k - 1] + (y - low) / (high - low) * (self.z[k] - self.z[k - 1])
+        return np.asarray(stats.norm.cdf(z))
+
+    def crps(self, y: Floats) -> Floats:
+        """Return twice the mean quantile loss over 1,000 levels, (n,)."""
+        total = np.zeros(len(y))
+        levels = (np.arange(1000) + 0.5) / 1000
+        for level in levels:
+            error = y - self.quantile(level)
+            total += np.where(error >= 0, level * error, (level - 1) * error)
+        return 2 * total / len(levels)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a peer says of the test rows, and how long it took to fit."""
 
     seconds: float
     prediction: Prediction | None = None
-    quantiles: Floats | None = None
+    quantiles: QuantileLaw | None = None
 
 
 def lightgbm_variance(case: Case) -> Answer:
     """Boosted mean, weighted by tests, and boosted variance from out-of-fold residuals.
 
-    The variance model sees place, quarter and tests; its target is the logarithm of the squared
-    out-of-fold residual, and one factor from the validation rows makes it a variance.
+    The validation rows choose the number of trees. The variance model sees place, quarter and
+    tests; its target is the logarithm of the squared out-of-fold residual. The validation rows
+    also give location, scale and shape of the standardised residuals by number of tests, as they
+    do for the field model.
     """
-    train, test, seed = case.train, case.test, case.seed
+    train, validation, test, seed = case.train, case.validation, case.test, case.seed
     start = monotonic()
-    x, full = train.x, _with_tests(train)
-    weight = train.tests / (1 + train.tests / 4)
+    full, held = _with_tests(train), _with_tests(validation)
+    weight = _weight(train.tests)
+    mean = _boosted(Data(full, train.y), weight, seed, held=validation)
+    trees = mean.best_iteration_
     outside = np.empty(len(train.y))
-    for kept, left in KFold(5, shuffle=True, random_state=seed).split(x):
+    for kept, left in KFold(5, shuffle=True, random_state=seed).split(full):
         part = Data(full[kept], train.y[kept])
-        outside[left] = _boosted(part, weight[kept], seed, 400).predict(full[left])
-    mean = _boosted(Data(full, train.y), weight, seed, 400)
+        outside[left] = _boosted(part, weight[kept], seed, trees=trees).predict(full[left])
     residual = np.log(np.square(train.y - outside) + 1e-4)
-    spread = _boosted(Data(full, residual), np.ones(len(residual)), seed, 150)
-    asked = _with_tests(case.validation)
-    raw = np.exp(spread.predict(asked))
-    factor = float(np.mean(np.square(case.validation.y - mean.predict(asked)) / raw))
+    spread = _boosted(Data(full, residual), np.ones(len(residual)), seed, trees=150)
+    centre, sd = mean.predict(held), np.exp(0.5 * spread.predict(held))
+    law = fit_shape((validation.y - centre) / sd, validation.tests)
     seconds = monotonic() - start
     asked = _with_tests(test)
-    noise = factor * np.exp(spread.predict(asked))
-    return Answer(seconds, Prediction(mean.predict(asked), np.zeros_like(noise), noise))
+    location, scale, shape = law.at(test.tests)
+    sd = np.exp(0.5 * spread.predict(asked))
+    centre = mean.predict(asked) + location * sd
+    zero = np.zeros_like(sd)
+    return Answer(seconds, Prediction(centre, zero, np.square(scale * sd), zero, shape))
 
 
 def lightgbm_quantile(case: Case) -> Answer:
-    """Boosted quantiles on place, quarter and tests, sorted where they cross."""
+    """Boosted quantiles on place, quarter and tests; the validation rows choose the trees."""
     import lightgbm  # noqa: PLC0415
 
-    train, test, seed = case.train, case.test, case.seed
+    train, held, seed = case.train, case.validation, case.seed
     start = monotonic()
     fits = [
         lightgbm.LGBMRegressor(
-            objective="quantile", alpha=level, n_estimators=400, **_common(seed)
-        ).fit(_with_tests(train), train.y)
+            objective="quantile", alpha=level, n_estimators=MOST_TREES, **_common(seed)
+        ).fit(
+            _with_tests(train),
+            train.y,
+            eval_set=[(_with_tests(held), held.y)],
+            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+        )
         for level in LEVELS
     ]
     seconds = monotonic() - start
-    found = np.column_stack([fit.predict(_with_tests(test)) for fit in fits])
-    return Answer(seconds, quantiles=np.sort(found, 1))
+    found = np.column_stack([fit.predict(_with_tests(case.test)) for fit in fits])
+    return Answer(seconds, quantiles=QuantileLaw(found))
 
 
 def gpytorch_svgp(case: Case) -> Answer:
@@ -134,9 +187,15 @@ def kriging(case: Case) -> Answer:
     for stretch in (0.5, 2.0, 8.0):
         scaled = _stretched(place, stretch)
         bins = np.concatenate([[0.0, 0.3], np.geomspace(1.0, 40.0, 12)])
-        middle, gamma = gstools.vario_estimate(scaled.T, residual, bins, sampling_size=2_000)
+        middle, gamma, pairs = gstools.vario_estimate(
+            scaled.T, residual, bins, sampling_size=2_000, return_counts=True
+        )
         model = gstools.Exponential(dim=scaled.shape[1])
-        _, _, score = model.fit_variogram(middle, gamma, nugget=True, return_r2=True)
+        # GSTools says 0 where a bin has no pairs.
+        some = pairs > 0
+        _, _, score = model.fit_variogram(
+            middle[some], gamma[some], nugget=True, return_r2=True, weights=np.sqrt(pairs[some])
+        )
         if score > best_score:
             best, best_score, chosen = model, score, stretch
     krige = gstools.krige.Simple(
@@ -158,18 +217,6 @@ PEERS = {
 }
 
 
-def quantile_crps(quantiles: Floats, y: Floats) -> Floats:
-    """Return twice the integral of the quantile loss by the trapezoidal rule, (n,).
-
-    At the ends the loss is that of the outermost quantile at level 0 and 1.
-    """
-    levels = np.array([0.0, *LEVELS, 1.0])
-    padded = np.column_stack([quantiles[:, :1], quantiles, quantiles[:, -1:]])
-    error = y[:, None] - padded
-    loss = np.where(error >= 0, levels * error, (levels - 1) * error)
-    return np.asarray(2 * np.trapezoid(loss, levels, axis=1))
-
-
 def _with_tests(data: Data) -> Floats:
     return np.column_stack([data.x, np.log(data.tests)])
 
@@ -187,11 +234,26 @@ def _common(seed: int) -> dict[str, object]:
     }
 
 
-def _boosted(data: Data, weight: Floats, seed: int, trees: int) -> Any:
+def _weight(tests: Floats) -> Floats:
+    return tests / (1 + tests / 4)
+
+
+def _boosted(
+    data: Data, weight: Floats, seed: int, *, trees: int = MOST_TREES, held: Data | None = None
+) -> Any:
     import lightgbm  # noqa: PLC0415
 
     model = lightgbm.LGBMRegressor(n_estimators=trees, **_common(seed))
-    return model.fit(data.x, data.y, sample_weight=weight)
+    if held is None:
+        return model.fit(data.x, data.y, sample_weight=weight)
+    return model.fit(
+        data.x,
+        data.y,
+        sample_weight=weight,
+        eval_set=[(_with_tests(held), held.y)],
+        eval_sample_weight=[_weight(held.tests)],
+        callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+    )
 
 
 def _levels(train: Data) -> Callable[[Data], Floats]:

@@ -8,7 +8,8 @@ a bootstrap sample of blocks, s_k = sd(p*_k), and q the 95 % quantile of max_k |
 
 Blocks of tiles, not rows, are drawn, as rows of one place err alike. s_k is never below
 the binomial standard deviation of the stated level, so that a class without a miss has a band too;
-and with fewer than 20 blocks, which say little of their own spread, q is not below Bonferroni's.
+it is taken over the samples that hold the class. A class that lies in fewer than 20 blocks is not
+judged: so few say little of how rows of a block err alike.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from geogp.calibration.splits import CELL_DEGREES
 from geogp.errors import DataError
@@ -34,7 +34,10 @@ LEAST_ROWS = 30
 """Classes with fewer rows are put together with the next one of their kind."""
 
 FEW_BLOCKS = 20
+"""Classes in fewer blocks are not judged."""
+
 DRAWS = 1000
+_TWO_SIDED = 1.96
 TOLERANCE = 0.03
 """A coverage that is off by no more is not marked, however narrow its band."""
 
@@ -50,15 +53,16 @@ class Check:
     observed
         Share of the class's rows inside the central interval of the level.
     lower, upper
-        Band that holds for all checks of the split together with 95 %.
+        Band that holds for all checks of the split together with 95 %; None where the class lies
+        in too few blocks.
     off
         Whether the level lies outside the band and is missed by more than 3 points.
     """
 
     level: float
     observed: float
-    lower: float
-    upper: float
+    lower: float | None
+    upper: float | None
     off: bool
 
 
@@ -198,27 +202,29 @@ def table_classes(rows: pd.DataFrame, pit: Floats) -> list[ClassReport]:
 
 
 def _half_widths(sizes: Floats, inside: Floats, observed: Floats, draws: int, seed: int) -> Floats:
-    """Return q s_k of every class and level, (classes, levels)."""
+    """Return q s_k of every class and level, (classes, levels); NaN for classes in few blocks."""
     number = len(sizes)
+    judged = (sizes > 0).sum(0) >= FEW_BLOCKS
+    half = np.full(observed.shape, np.nan)
+    if not judged.any():
+        return half
+    sizes, inside, observed = sizes[:, judged], inside[:, judged], observed[judged]
     level = np.array(CLASS_LEVELS)
     floor = np.sqrt(level * (1 - level) / sizes.sum(0)[:, None])
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
-    drawn = weights @ sizes
-    share = (
-        np.einsum("db,bkl->dkl", weights.astype(np.float64), inside)
-        / np.maximum(drawn, 1)[:, :, None]
-    )
-    # A class that a sample misses altogether says nothing there.
-    away = np.where(drawn[:, :, None] > 0, np.abs(share - observed), 0.0)
-    sd = np.maximum(np.sqrt(np.square(away).mean(0)), floor)
-    q = float(np.quantile((away / sd).max((1, 2)), 0.95))
-    if number < FEW_BLOCKS:
-        q = max(q, float(stats.norm.isf(0.025 / sd.size)))
-    half: Floats = q * sd
+    drawn = (weights @ sizes)[:, :, None]
+    share = np.einsum("db,bkl->dkl", weights.astype(np.float64), inside) / np.maximum(drawn, 1)
+    away = np.where(drawn > 0, np.abs(share - observed), 0.0)
+    sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
+    # Where no sample differs from the whole there is still the binomial deviation.
+    q = max(float(np.quantile((away / sd).max((1, 2)), 0.95)), _TWO_SIDED)
+    half[judged] = q * sd
     return half
 
 
 def _check(level: float, observed: float, half: float) -> Check:
+    if np.isnan(half):
+        return Check(level, float(observed), None, None, off=False)
     off = abs(observed - level) > max(half, TOLERANCE)
     lower, upper = max(0.0, observed - half), min(1.0, observed + half)
     return Check(level, float(observed), float(lower), float(upper), bool(off))

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from geogp.calibration.assessment import GroupReport, SplitReport
+from geogp.calibration.classes import Check
 from geogp.calibration.splits import BLOCKS, RANDOM
 
 MISSING = "\N{EN DASH}"
@@ -98,12 +99,22 @@ def class_finding(split: SplitReport) -> str:
         for check in group.checks
         if check.off
     ]
+    checks = [check for group in split.classes for check in group.checks]
+    if all(check.lower is None for check in checks):
+        return "The test rows lie in too few blocks to judge quarters and classes of tests."
     if not off:
         return (
-            "Every quarter and every class of tests holds its levels, within 3 points or within "
-            "what chance allows for as many checks."
+            "Every quarter and every class of tests that can be judged holds its levels, within 3 "
+            "points or within what chance allows for as many checks."
         )
     return f"Off by more than 3 points, and beyond what chance allows: {'; '.join(off)}."
+
+
+def band(check: Check) -> str:
+    """Write the band of a coverage in percent."""
+    if check.lower is None or check.upper is None:
+        return "in few blocks"
+    return f"{bare_percent(check.lower)} to {bare_percent(check.upper)}"
 
 
 def statements(splits: dict[str, SplitReport]) -> list[str]:

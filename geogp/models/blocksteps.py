@@ -43,12 +43,16 @@ class PerPlace:
         """Return the rows themselves: those of a place differ in time and tests."""
         return rows
 
+    def complete(self, share: float) -> bool:
+        """Tell whether an epoch, with which `share` is done, takes whole places."""
+        return share > self.single
+
     def parts(
         self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list[Part]:
         """Cut the rows, or groups of places, into batches."""
         n = rows.n
-        if share < self.single:
+        if not self.complete(share):
             order = torch.from_numpy(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
         sites, _ = cast("FieldGP", model).sites

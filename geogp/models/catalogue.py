@@ -326,7 +326,12 @@ def _point(r: int, _generator: torch.Generator, dtype: torch.dtype) -> PointPost
 def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
     """Return the field model; its units are those of the architecture."""
     sizes, r = parts.architecture, parts.basis.rank
-    per_input = torch.tensor(sizes.units or (1.0,) * sizes.d, dtype=torch.float64)
+    if not sizes.units:
+        raise RequestError(
+            f"{parts.name} measures distances: give Architecture(units=...), the kilometres and "
+            "quarters that one unit of each input stands for."
+        )
+    per_input = torch.tensor(sizes.units, dtype=torch.float64)
     return FieldGP(
         parts.name,
         sizes,

@@ -19,6 +19,7 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from geogp.errors import DataError, NumericalError, RequestError
+from geogp.models import vecchia
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Basis
 from geogp.models.diagonals import Diagonal
@@ -27,7 +28,7 @@ from geogp.models.measurement import MeasurementLaw
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import Posterior, VariationalPosterior, WeightedRows
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import NO_LAW, ShapeLaw, fit_shape
+from geogp.models.shapes import GAUSSIAN, NO_LAW, ShapeLaw, fit_shape
 from geogp.models.steps import CHUNK
 from geogp.models.tiles import TileProcess
 from geogp.models.vecchia import NO_ROW, Sites, earlier_rows, nearest_rows, whiten
@@ -37,6 +38,9 @@ Indices = NDArray[np.int64]
 
 SITES_AT_ONCE = 256
 """Places whose blocks are held at once."""
+
+ROWS_AT_ONCE = 512
+"""Rows that are predicted at once."""
 
 
 class HeldRows(nn.Module):
@@ -121,6 +125,7 @@ class FieldGP(LowRankGP):
     drift: Tensor
     shape_coefficients: Tensor
     shape_range: Tensor
+    order_seed: Tensor
 
     def __init__(
         self,
@@ -152,6 +157,8 @@ class FieldGP(LowRankGP):
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("shape_coefficients", torch.zeros(4, 2, dtype=torch.float64))
         self.register_buffer("shape_range", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
+        # Worked out from the held rows when they are first needed.
         self._sites: tuple[Sites, KDTree] | None = None
         self._earlier: Tensor | None = None
 
@@ -168,14 +175,19 @@ class FieldGP(LowRankGP):
     # Training.
 
     def hold(self, rows: Rows, seed: int) -> Rows:
-        """Keep the training rows, in the order of their places, and return them so."""
+        """Keep the training rows, in the order of their places, and return them so.
+
+        What an earlier fit learned from other rows (drift, shape) is forgotten.
+        """
         sites = Sites.of(_numpy(self.points(rows.x)[:, :2]))
         order = torch.from_numpy(sites.order).to(self.device)
         held = Rows(rows.x[order], rows.y[order], rows.tests[order])
         self.rows.hold(held)
-        self._sites = None
-        earlier = earlier_rows(self.sites[0], np.random.default_rng([seed, 1]))
-        self._earlier = torch.from_numpy(earlier).to(self.device)
+        self.law.hold(held.tests)
+        self.order_seed.fill_(seed)
+        self.drift.zero_()
+        self._set_shape(NO_LAW)
+        self._sites = self._earlier = None
         return held
 
     @property
@@ -185,8 +197,18 @@ class FieldGP(LowRankGP):
             if not len(self.rows.y):
                 raise RequestError("the model has not been fitted: it holds no rows.")
             sites = Sites.of(_numpy(self.points(self.rows.x)[:, :2]))
+            assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
             self._sites = sites, KDTree(sites.centre)
         return self._sites
+
+    @property
+    def earlier(self) -> Tensor:
+        """The held rows that the rows of each place are conditioned on, (s, most)."""
+        if self._earlier is None:
+            random = np.random.default_rng([int(self.order_seed), 1])
+            self._earlier = torch.from_numpy(earlier_rows(self.sites[0], random))
+        self._earlier = self._earlier.to(self.device)
+        return self._earlier
 
     def row_terms(self, x: Tensor, tests: Tensor) -> RowTerms:
         """Return means and laws of scaled inputs (n, d) and counts of tests (n,)."""
@@ -227,11 +249,7 @@ class FieldGP(LowRankGP):
         factor
             L of q(w), (r, r), or None for W Phi itself.
         """
-        if self._earlier is None:
-            held = Rows(self.rows.x, self.rows.y, self.rows.tests)
-            self.hold(held, 0)
-        assert self._earlier is not None
-        earlier = self._earlier[sites]
+        earlier = self.earlier[sites]
         number = sites.cpu().numpy()
         places = self.sites[0]
         own = places.rows(number[:, None], int(places.count[number].max()))
@@ -307,12 +325,14 @@ class FieldGP(LowRankGP):
         ----------
         x
             Inputs. Beyond the first and last time of the training rows the field stays as it
-            was there, and its variance grows.
+            was there, and its variance grows (if they have more than one time).
         tests
             Tests behind each average, (n,) or one number for all; 1 where nothing is given.
-            Infinity is allowed.
+            Infinity is allowed; see `MeasurementLaw` for counts that were never seen.
         level
-            Predict what measurements scatter around: without noise, at infinitely many tests.
+            Predict what measurements scatter around: without noise, with the mean of as many
+            tests as the training rows ever had. Its shape is the normal: lean and heavy tails are
+            those of measurements.
 
         Returns
         -------
@@ -336,21 +356,13 @@ class FieldGP(LowRankGP):
         """Predict at inputs that `scaled` has returned; see `predict`."""
         if tests is None:
             tests = torch.ones(len(x), dtype=torch.float64, device=self.device)
-        asked = Sites.of(_numpy(self.points(x)[:, :2]))
         parts = torch.zeros(4, len(x), dtype=torch.float64, device=self.device)
-        order = torch.from_numpy(asked.order).to(self.device)
-        numbers = np.arange(len(asked))
-        for chosen in np.array_split(numbers, max(1, len(asked) // SITES_AT_ONCE)):
-            own = asked.rows(chosen[:, None], int(asked.count[chosen].max()))
-            index = torch.from_numpy(own).to(self.device)
-            known = index != NO_ROW
-            rows = order[index.clamp(min=0)]
+        # Rows of near places together: they share what they are conditioned on.
+        order = torch.from_numpy(Sites.of(_numpy(self.points(x)[:, :2])).order).to(self.device)
+        for rows in order.split(ROWS_AT_ONCE):
             with torch.no_grad():
-                if len(self.rows.y):
-                    found = self._predict_block(asked.centre[chosen], x[rows], tests[rows])
-                else:
-                    found = self._prior_block(x[rows], tests[rows])
-            parts[:, rows[known]] = found[:, known]
+                given = self._given_rows if len(self.rows.y) else self._given_nothing
+                parts[:, rows] = given(x[rows], tests[rows])
         return self._assembled(parts, tests, level=level)
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
@@ -423,45 +435,53 @@ class FieldGP(LowRankGP):
         prior: Tensor = self.tiles(points[a], points[b])
         return prior * amplitude[a][:, :, None] * amplitude[b][:, None]
 
-    def _predict_block(self, centre: Floats, x: Tensor, tests: Tensor) -> Tensor:
-        """Return mean, field, tile and noise variance of the rows of some places, (4, b, m)."""
+    def _near(self, points: Tensor) -> Tensor:
+        """Return the held rows that predictions at points (b, 3) are conditioned on, (b, m).
+
+        Of the rows of the nearest places those of largest prior correlation with the point.
+        """
         sites, tree = self.sites
-        near = torch.from_numpy(nearest_rows(sites, tree, centre)).to(self.device)
+        near = torch.from_numpy(nearest_rows(sites, tree, _numpy(points[:, :2]))).to(self.device)
+        if near.shape[1] <= vecchia.PREDICTION_ROWS:
+            return near
+        chosen = []
+        for rows, at in zip(near.split(SITES_AT_ONCE), points.split(SITES_AT_ONCE), strict=True):
+            held = self.points(self.rows.x[rows.clamp(min=0)])
+            prior = self.tiles(at[:, None], held)[:, 0]
+            best = torch.where(rows == NO_ROW, -torch.inf, prior).topk(vecchia.PREDICTION_ROWS)
+            chosen.append(rows.gather(1, best.indices))
+        return torch.cat(chosen)
+
+    def _given_rows(self, x: Tensor, tests: Tensor) -> Tensor:
+        """Return mean, field, tile and noise variance at some rows given the held ones, (4, b)."""
+        at = self.points(x)
+        near = self._near(at)
         known = near != NO_ROW
         distinct, back = _distinct(near, known)
         held = self.rows.x[distinct]
         seen = self.row_terms(held, self.rows.tests[distinct])
-        b, m = tests.shape
-        asked = self.row_terms(x.reshape(b * m, -1), tests.reshape(-1))
-        points = torch.cat([self.points(held), self.points(x.reshape(b * m, -1))])
+        asked = self.row_terms(x, tests)
+        points = torch.cat([self.points(held), at])
         amplitude = torch.cat([seen.amplitude, asked.amplitude])
-        here = torch.arange(b * m, device=self.device).reshape(b, m) + len(held)
+        here = torch.arange(len(x), device=self.device)[:, None] + len(held)
         covariance = self._covariance(points, amplitude, back, back)
         cross = self._covariance(points, amplitude, back, here)
         deviations = (self.rows.y[distinct] - seen.mean)[:, None]
         spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
         values = torch.cat([cross, deviations[back], spread[back]], 2)
         _, white = _whitened(covariance + torch.diag_embed(seen.noise[back]), known, values)
-        weights, rest = white[:, :, :m], white[:, :, m:]
-        shared = weights.transpose(1, 2) @ rest
-        tile = amplitude[here].square() * self.tiles.variance() - weights.square().sum(1)
-        field = (spread[here] - shared[:, :, 1:]).square().sum(-1)
-        return torch.stack(
-            [
-                asked.mean.reshape(b, m) + shared[:, :, 0],
-                field + self._beyond(x),
-                tile.clamp(min=0),
-                asked.noise.reshape(b, m),
-            ]
-        )
+        weights, rest = white[:, :, 0], white[:, :, 1:]
+        shared = (weights[:, None] @ rest)[:, 0]
+        tile = asked.amplitude.square() * self.tiles.variance() - weights.square().sum(1)
+        field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self._beyond(x)
+        return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
 
-    def _prior_block(self, x: Tensor, tests: Tensor) -> Tensor:
-        """Return what `_predict_block` does for a model that holds no rows yet."""
-        b, m = tests.shape
-        asked = self.row_terms(x.reshape(b * m, -1), tests.reshape(-1))
+    def _given_nothing(self, x: Tensor, tests: Tensor) -> Tensor:
+        """Return what `_given_rows` does for a model that holds no rows yet."""
+        asked = self.row_terms(x, tests)
         field = self.posterior.moments(asked.phi).variance.double()
         tile = asked.amplitude.square() * self.tiles.variance()
-        return torch.stack([asked.mean, field, tile, asked.noise]).reshape(4, b, m)
+        return torch.stack([asked.mean, field, tile, asked.noise])
 
     def _beyond(self, x: Tensor) -> Tensor:
         """Return the variance of what the level may do outside the times of the held rows."""
@@ -474,31 +494,34 @@ class FieldGP(LowRankGP):
     def _drift(self) -> Tensor:
         """Return variance per quarter and squared mean of the level's change in a quarter.
 
-        From the changes between successive times of the mean of y - shift; 0 where there are
-        fewer than three times.
+        From the changes between successive times of the mean of y - shift, less the variance
+        that those means have from their rows. With two times the one change is all there is, and
+        counts as variance; with one there is none.
         """
         if self.rows.x.shape[1] == 2:
             return torch.zeros(2, dtype=torch.float64)
         times, number = torch.unique(self.rows.x[:, 2], return_inverse=True)
-        if len(times) < 3:
+        if len(times) < 2:
             return torch.zeros(2, dtype=torch.float64)
         values = self.rows.y - self.law.shift(self.rows.tests)
         count = torch.bincount(number)
         level = torch.bincount(number, values) / count
+        sampling = torch.bincount(number, (values - level[number]).square()) / count.square()
         quarters = times.diff().double() * self.units[2]
-        slope = (level[-1] - level[0]) / quarters.sum()
-        changes = (level.diff() - slope * quarters) / quarters.sqrt()
-        return torch.stack([changes.square().sum() / (len(changes) - 1), slope.square()])
+        several = len(times) > 2
+        slope = (level[-1] - level[0]) / quarters.sum() if several else torch.zeros_like(level[0])
+        unexplained = (level.diff() - slope * quarters).square() - sampling[1:] - sampling[:-1]
+        variance = (unexplained / quarters).sum() / (len(quarters) - several)
+        trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
+        return torch.stack([variance, several * trend]).clamp(min=0)
 
     def _set_shape(self, law: ShapeLaw) -> None:
         self.shape_coefficients.copy_(torch.from_numpy(law.coefficients))
-        self.shape_range.copy_(torch.tensor([law.low, law.high]))
+        self.shape_range.copy_(torch.tensor([law.low, law.high], dtype=torch.float64))
 
     def _assembled(self, parts: Tensor, tests: Tensor, *, level: bool) -> Prediction:
         """Return the prediction in the target's unit."""
         mean, field, tile, noise = (_numpy(part) for part in parts)
-        if level:
-            noise = np.zeros_like(noise)
         law = ShapeLaw(_numpy(self.shape_coefficients), *self.shape_range.tolist())
         location, scale, shape = law.at(_numpy(tests))
         factor = (scale * float(self.y_sd)) ** 2
@@ -506,9 +529,9 @@ class FieldGP(LowRankGP):
         return Prediction(
             float(self.y_mean) + float(self.y_sd) * mean,
             factor * (field + tile),
-            factor * noise,
+            0 * noise if level else factor * noise,
             factor * tile,
-            shape,
+            GAUSSIAN if level else shape,
         )
 
 

@@ -24,14 +24,15 @@ _LOG_2PI = math.log(2 * math.pi)
 PRIOR_ROWS = 30.0
 """Weight, in rows, of the standard normal in the fit of a shape: a few rows do not bend it."""
 
-LEAST_TAILWEIGHT = 0.5
-"""Heavier tails are not fitted: below this 10^X has no mean."""
+LEAST_TAILWEIGHT = 0.6
+"""Heavier tails are not fitted: at 0.5 and below 10^X has no mean."""
 
 MOST_TAILWEIGHT = 2.0
 MOST_SKEWNESS = 2.0
 
 _REACH = 9.0
 _STEP = 0.01
+_NEGLIGIBLE = 1e-6
 
 
 class Shape(ABC):
@@ -180,15 +181,29 @@ class SinhArcsinh(Shape):
         return found
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return E[exp(t X)] over 9 standard deviations of Z on both sides."""
+        """Return E[exp(t X)] over 9 standard deviations of Z on both sides.
+
+        Raises
+        ------
+        NumericalError
+            The integrand has not vanished there.
+        """
         nodes, weights = _grid()
         values = self._standardised(nodes)
         flat = np.atleast_1d(np.asarray(t, np.float64)).ravel()
         distinct, inverse = np.unique(np.round(flat, 6), return_inverse=True)
         coarse = np.linspace(distinct[0], distinct[-1], 2001) if len(distinct) > 2001 else distinct
         # The logarithm is smooth in t: a grid of 2,001 values serves a whole map.
-        logs = np.log([np.exp(s * values) @ weights for s in coarse])
-        return np.exp(np.interp(distinct, coarse, logs)[inverse]).reshape(np.shape(t))
+        terms = coarse[:, None] * values + np.log(weights)
+        top = terms.max(1)
+        if (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any():
+            raise NumericalError(
+                "the mean of a power does not exist within 9 standard deviations: the predictive "
+                "distribution is too wide for its tails."
+            )
+        logs = top + np.log(np.exp(terms - top[:, None]).sum(1))
+        found: Floats = np.exp(np.interp(distinct, coarse, logs)[inverse])
+        return found.reshape(np.shape(t))
 
     def _raw(self, x: Floats) -> Floats:
         return self._mean + self._sd * x
@@ -323,7 +338,9 @@ class ShapeLaw:
     """Location, scale and shape of standardised residuals, as functions of the tests behind them.
 
     Each of a, log b, ε and log δ is c_0 + c_1 t, with t the logarithm of the tests, held within
-    what the law was fitted to. The residual is a + b sinh((asinh(Z) + ε) / δ), Z standard normal.
+    what the law was fitted to; ε and log δ then bend smoothly into their bounds, B tanh(value / B)
+    with B the bound on the value's side. The residual is a + b sinh((asinh(Z) + ε) / δ), Z
+    standard normal.
 
     Attributes
     ----------
@@ -342,8 +359,10 @@ class ShapeLaw:
         counts, number = np.unique(tests, return_inverse=True)
         t = np.clip(np.log(counts), self.low, self.high)
         a, log_b, skewness, log_tail = self.coefficients @ np.stack([np.ones_like(t), t])
-        skewness = np.clip(skewness, -MOST_SKEWNESS, MOST_SKEWNESS)
-        tailweight = np.clip(np.exp(log_tail), LEAST_TAILWEIGHT, MOST_TAILWEIGHT)
+        skewness, log_tail = (
+            part.numpy() for part in _bounded(*map(torch.from_numpy, (skewness, log_tail)))
+        )
+        tailweight = np.exp(log_tail)
         b, number = np.exp(log_b), number.reshape(-1)
         moments = np.array(
             [_moments(*pair) for pair in zip(skewness, tailweight, strict=True)]
@@ -390,6 +409,7 @@ def fit_shape(residuals: Floats, tests: Floats, prior_rows: float = PRIOR_ROWS) 
 
     def loss() -> torch.Tensor:
         a, log_b, skewness, log_tail = (theta @ design).unbind()
+        skewness, log_tail = _bounded(skewness, log_tail)
         w = (r - a) * torch.exp(-log_b)
         z = torch.sinh(log_tail.exp() * torch.asinh(w) - skewness)
         slope = log_tail - log_b + 0.5 * (torch.log1p(z.square()) - torch.log1p(w.square()))
@@ -407,6 +427,15 @@ def fit_shape(residuals: Floats, tests: Floats, prior_rows: float = PRIOR_ROWS) 
     if not np.isfinite(coefficients).all():
         raise NumericalError("the fit of the predictive shape diverged.")
     return ShapeLaw(coefficients, low, high)
+
+
+def _bounded(skewness: torch.Tensor, log_tail: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ε and log δ within their bounds; near 0 they are what they were."""
+    low, high = math.log(LEAST_TAILWEIGHT), math.log(MOST_TAILWEIGHT)
+    bent = torch.where(
+        log_tail < 0, low * torch.tanh(log_tail / low), high * torch.tanh(log_tail / high)
+    )
+    return MOST_SKEWNESS * torch.tanh(skewness / MOST_SKEWNESS), bent
 
 
 def _transform(z: Floats, skewness: float, tailweight: float) -> Floats:

@@ -45,10 +45,13 @@ class Step(Protocol):
     def gathered(self, rows: "Rows") -> "Rows":
         """Return the rows as the steps shall take them."""
 
+    def complete(self, share: float) -> bool:
+        """Tell whether the epoch that ends at a share of all trains every part of the model."""
+
     def parts(
         self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
-        """Cut the rows into the steps of one epoch, `share` of all epochs being done."""
+        """Cut the rows into the steps of one epoch, which ends at `share` of all epochs."""
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
@@ -76,6 +79,10 @@ class ByRows(ABC):
     def gathered(self, rows: "Rows") -> "Rows":
         """Return the rows themselves."""
         return rows
+
+    def complete(self, share: float) -> bool:  # noqa: ARG002
+        """Every epoch does."""
+        return True
 
     def parts(
         self,

@@ -4,7 +4,10 @@ import torch
 from torch import Tensor, nn
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
+RANGES_KM = (3.0, 1.5)
 MEMORIES = (4.0, 2.0)
+"""Where the parameters start: a tile of zoom 16 is about 0.6 km wide."""
+
 SAME_TILE_KM = 1e-3
 
 
@@ -25,15 +28,12 @@ class TileProcess(nn.Module):
         Number of basis functions phi on which the amplitude depends.
     dtype
         Of the parameters; what is worked out from them is float64.
-    spacing
-        Typical distance of neighbouring tiles in km, where the ranges start.
     """
 
-    def __init__(self, r: int, dtype: torch.dtype, spacing: float = 1.0) -> None:
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.log_sills = nn.Parameter(torch.tensor(SILLS, dtype=dtype).log())
-        ranges = torch.tensor([3.0 * spacing, 1.5 * spacing], dtype=dtype)
-        self.log_ranges = nn.Parameter(ranges.log())
+        self.log_ranges = nn.Parameter(torch.tensor(RANGES_KM, dtype=dtype).log())
         self.log_memories = nn.Parameter(torch.tensor(MEMORIES, dtype=dtype).log())
         self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
 

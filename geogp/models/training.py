@@ -193,7 +193,7 @@ class _Run:
         settings, state = self.settings, self.state
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
-        n, share = self.rows.n, state.epoch / settings.epochs
+        n, share = self.rows.n, (state.epoch + 1) / settings.epochs
         parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
         total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
         for step, part in enumerate(parts):
@@ -202,7 +202,7 @@ class _Run:
         loss = float(total) / n
         with self.average.in_place():
             score = self._validate()
-            if score < state.best_nll:
+            if score < state.best_nll and self.step.complete(share):
                 state.best_nll, state.best_epoch = score, state.epoch + 1
                 self.best = _clone(self.model.state_dict())
         if not (math.isfinite(loss) and math.isfinite(score)):

@@ -24,7 +24,10 @@ TRAINING_ROWS = 40
 
 PREDICTION_PLACES = 16
 PREDICTION_ROWS = 64
-"""Places and rows that a prediction is conditioned on, at most."""
+"""A prediction is conditioned on the rows most correlated with it, of the nearest places."""
+
+PLACE_ROWS = 64
+"""Rows of one place in a block, at most: a place with more is cut into several blocks."""
 
 NO_ROW = -1
 
@@ -32,6 +35,8 @@ NO_ROW = -1
 @dataclass(frozen=True)
 class Sites:
     """The distinct places of rows, in an order in which near places follow each other.
+
+    A place with more than `PLACE_ROWS` rows counts as several of equal coordinates.
 
     Attributes
     ----------
@@ -52,13 +57,17 @@ class Sites:
     def of(cls, place: Floats) -> "Sites":
         """Return the places of rows (n, 2)."""
         centre, inverse = np.unique(place, axis=0, return_inverse=True)
-        rank = np.argsort(np.argsort(_morton(centre)))
+        rank = np.argsort(np.argsort(_morton(centre), kind="stable"), kind="stable")
         inverse = rank[inverse.reshape(-1)]
         order = np.argsort(inverse, kind="stable")
         count = np.bincount(inverse, minlength=len(centre))
         sorted_centre = np.empty_like(centre)
         sorted_centre[rank] = centre
-        return cls(order, np.cumsum(count) - count, count, sorted_centre)
+        within = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        first = np.flatnonzero(within % PLACE_ROWS == 0)
+        pieces = -(-count // PLACE_ROWS)
+        counts = np.diff(np.append(first, len(place)))
+        return cls(order, first, counts, np.repeat(sorted_centre, pieces, axis=0))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -88,10 +97,6 @@ class Sites:
             found = np.where(inside, value, found)
         return found
 
-    def own_rows(self) -> Indices:
-        """Return the positions in `order` of each place's rows, (s, largest count), filled up."""
-        return self.rows(np.arange(len(self))[:, None], int(self.count.max()))
-
 
 def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
     """Return the rows each place is conditioned on: of near places earlier in a random order.
@@ -110,9 +115,13 @@ def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
 
 
 def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
-    """Return the rows of the places nearest to some places (m, 2), (m, PREDICTION_ROWS)."""
+    """Return the rows of the places nearest to some places (m, 2), (m, most), `NO_ROW` filling up.
+
+    `PREDICTION_PLACES` places, with all their rows.
+    """
     _, near = tree.query(place, k=min(len(sites), PREDICTION_PLACES))
-    return sites.rows(near.reshape(len(place), -1), PREDICTION_ROWS)
+    near = near.reshape(len(place), -1)
+    return sites.rows(near, int(sites.count[near].sum(1).max()))
 
 
 def whiten(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

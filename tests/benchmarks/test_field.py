@@ -51,10 +51,11 @@ def made(source) -> Path:
 
 def test_means_and_errors_are_those_of_the_runs(made):
     lines = json.loads((made / "table" / "results.json").read_text())["DEMO-download"]
-    assert [(line["model"], line["split"], line["seeds"]) for line in lines] == [
-        *(("field", "random", [0, 1]), ("field", "blocks", [0, 1])),
-        *(("gpytorch-svgp", "random", [0]), ("gpytorch-svgp", "blocks", [0])),
+    assert [(line["model"], line["split"], list(line["rows"])) for line in lines] == [
+        *(("field", "random", ["0", "1"]), ("field", "blocks", ["0", "1"])),
+        *(("gpytorch-svgp", "random", ["0"]), ("gpytorch-svgp", "blocks", ["0"])),
     ]
+    assert lines[0]["rows"]["0"] == lines[2]["rows"]["0"] != lines[1]["rows"]["0"]
     folder = made / "out" / "DEMO-download" / "field" / "quick"
     runs = [json.loads((folder / f"random-{seed}.json").read_text()) for seed in (0, 1)]
     scores = np.array([run["scores"]["all"]["nll"] for run in runs])

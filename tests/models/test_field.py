@@ -17,6 +17,7 @@ from geogp.models.joint import joint_posterior
 from geogp.models.lowrank import Architecture, Rows
 from geogp.models.objectives import Weights, whitened_elbo
 from geogp.models.schedule import FitSettings
+from geogp.models.shapes import GAUSSIAN, ShapeLaw
 from geogp.models.storage import load_model, save_model
 from geogp.models.training import Data, fit
 from geogp.models.vecchia import NO_ROW, Sites, earlier_rows
@@ -228,6 +229,57 @@ def test_the_tile_process_is_positive_definite():
     assert model.tiles(points[:1], far).item() < 1e-12
 
 
+def test_the_law_is_not_drawn_out_beyond_the_tests_it_has_seen():
+    x, y, _ = _rows(12, 3, 0)
+    model = build("field", SIZES, x)
+    tests = np.full(len(y), 4.0)
+    tests[0] = 9
+    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    found = {k: model.predict(x[:3], k) for k in (1, 4, 9, 30, np.inf)}
+    for name in ("mean", "variance"):
+        np.testing.assert_array_equal(getattr(found[1], name), getattr(found[4], name))
+        for k in (30, np.inf):
+            np.testing.assert_array_equal(getattr(found[k], name), getattr(found[9], name))
+    assert (found[4].variance > found[9].variance).all()
+
+
+def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
+    model, _ = world
+    law = ShapeLaw(np.array([[0.3, 0.0], [0.1, 0.0], [-0.4, 0.0], [-0.2, 0.0]]))
+    model._set_shape(law)
+    x = _rows(6, 3, 9)[0]
+    level, most = model.predict(x, level=True), model.predict(x, np.inf)
+    np.testing.assert_array_equal(level.mean, most.mean)
+    assert level.shape is GAUSSIAN
+    assert (level.noise_variance == 0).all()
+
+
+def test_the_newest_rows_of_a_long_memory_count():
+    """Of a place with more rows than a prediction takes, those near in time are taken."""
+    times = np.linspace(-1, 1, 100)
+    x = np.column_stack([np.zeros((100, 2)), times])
+    y = np.where(np.arange(100) < 64, -1.0, 1.0)
+    sizes = replace(SIZES, units=(20.0, 10.0, 49.5))
+    model = build("field", sizes, np.vstack([x, [[-1, -1, 0], [1, 1, 0]]]))
+    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.ones(100).double()), 0)
+    with torch.no_grad():
+        model.mean_constant.zero_()
+        model.posterior.m.zero_()
+        model.tiles.log_sills.copy_(torch.tensor([-9.0, -9.0, -9.0, 0.0]))
+        model.tiles.log_memories.fill_(np.log(20.0))
+    last, first = model.predict(x[[99]], 1).mean, model.predict(x[[0]], 1).mean
+    assert last > 0.5
+    assert first < -0.5
+
+
+def test_a_crowded_place_is_cut_into_blocks():
+    place = np.repeat([[0.0, 0.0], [1.0, 1.0]], [150, 1], axis=0)
+    sites = Sites.of(place)
+    assert sorted(sites.count.tolist()) == [1, 22, 64, 64]
+    assert sites.count.sum() == 151
+    assert len(np.unique(sites.centre, axis=0)) == 2
+
+
 def test_the_shift_rises_from_a_single_test_to_the_gain():
     model = build("field", SIZES, _rows(5, 3, 0)[0])
     k = torch.tensor([1.0, 2, 10, np.inf], dtype=torch.float64)
@@ -374,14 +426,14 @@ def test_every_parameter_has_a_finite_gradient(world):
     model, rows = world
     step = find_spec("field").step
     assert isinstance(step, PerPlace)
-    for share in (0.0, 0.9):
+    for share in (0.1, 0.9):
         model.zero_grad()
         parts = step.parts(model, rows, rows.n, np.random.default_rng(0), share)
         assert sum(part.n for part in parts) == len(rows.y)
         for part in parts:
             assert torch.isfinite(step.learn(model, rows, part, Weights()))
         for name, value in model.named_parameters():
-            if share == 0 and name.startswith("tiles.log_"):
+            if share < 0.5 and name.startswith("tiles.log_"):
                 continue  # a row by itself tells nothing of ranges and memories
             assert value.grad is not None, name
             assert torch.isfinite(value.grad).all(), name
@@ -412,7 +464,15 @@ class TestRefusals:
     @pytest.mark.parametrize("d", [1, 4])
     def test_other_inputs_than_place_and_time(self, d):
         with pytest.raises(RequestError, match="field takes two coordinates and, or not, a time"):
-            build("field", Architecture(d=d), np.random.default_rng(0).uniform(-1, 1, (9, d)))
+            build(
+                "field",
+                Architecture(d=d, units=(1.0,) * d),
+                np.random.default_rng(0).uniform(-1, 1, (9, d)),
+            )
+
+    def test_no_units(self):
+        with pytest.raises(RequestError, match="field measures distances: give Architecture"):
+            build("field", Architecture(d=3), _rows(9, 4, 0)[0])
 
     def test_units_that_do_not_fit(self):
         with pytest.raises(RequestError, match="expected 3 units above 0"):
