@@ -83,6 +83,7 @@ class Drawing:
             title=f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
             kernel_slices=self.slices,
             attribution=attribution,
+            predicted=self.question.words(),
             notes=[f"The map predicts {self.question.words()}.", *notes],
         )
         write_text(folder / "map.html", page)
@@ -147,7 +148,7 @@ def make_drawing(
     grid = build_grid(
         region,
         tiles,
-        model.predict(inputs, question.tests, level=question.tests is None),
+        model.predict(inputs, question.tests, level=question.name == "level"),
         target=observations.target,
         distance_km=distance,
         far_km=far_km,

@@ -80,7 +80,8 @@ class Question:
     quarter, latest
         Indices of the quarter shown and of the latest one with data.
     tests
-        Tests that the predicted value averages; None for the level.
+        Tests that the predicted value averages; None for the level, and for models whose noise
+        does not depend on them.
     """
 
     name: str
@@ -94,12 +95,12 @@ class Question:
         return max(0, self.quarter - self.latest)
 
     def words(self) -> str:
-        """Return what is predicted, for titles and notes."""
+        """Return what is predicted, many of them, for notes and legends."""
+        if self.name == "level":
+            return "levels that measurements scatter around"
         if self.tests is None:
-            return "the level that measurements scatter around"
-        if self.name == "single-test":
-            return "a single test"
-        return f"a tile's average over {self.tests} test{'s' if self.tests > 1 else ''}"
+            return "new measurements, of as many tests as the data happen to hold"
+        return f"tile averages over {self.tests} tests" if self.tests > 1 else "single tests"
 
     def label(self) -> str:
         """Return the quarter, with that in which the data end where it lies beyond."""
@@ -186,12 +187,10 @@ class Job:
         request = self.request
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
-        if request.question == "level":
-            return Question("level", quarter, latest, None)
-        if request.question == "single-test":
-            return Question("single-test", quarter, latest, 1)
         typical = max(1, round(float(np.median(self.observations.tests))))
-        return Question("tile-mean", quarter, latest, request.tests or typical)
+        tests = 1 if request.question == "single-test" else request.tests or typical
+        known = find_spec(request.model).has_tiles and request.question != "level"
+        return Question(request.question, quarter, latest, tests if known else None)
 
     def warn(self, text: str) -> None:
         """Pass a warning on, and keep it for run.json."""

@@ -236,7 +236,12 @@ def _speed_variables(
             ),
             "function_sd_log10": (
                 np.sqrt(prediction.function_variance),
-                f"standard deviation of the underlying log10 {subject} ({quantity.unit})",
+                f"standard deviation of field and tile, log10 {subject} ({quantity.unit})",
+                "1",
+            ),
+            "field_sd_log10": (
+                np.sqrt(prediction.field_variance),
+                f"standard deviation of the smooth field, log10 {subject} ({quantity.unit})",
                 "1",
             ),
             "tile_sd_log10": (

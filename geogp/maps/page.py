@@ -52,6 +52,7 @@ def map_page(
     title: str,
     kernel_slices: list[KernelSlice] | None = None,
     attribution: str = OOKLA_ATTRIBUTION,
+    predicted: str = "new measurements",
     notes: list[str] | None = None,
 ) -> str:
     """Return the interactive map as one HTML page.
@@ -75,6 +76,8 @@ def map_page(
         Slices of the kernel, each a layer with its reference point.
     attribution
         Where the data come from and under which licence.
+    predicted
+        What is predicted, many of them, for the legends.
     notes
         Warnings and remarks, one sentence each.
 
@@ -92,7 +95,7 @@ def map_page(
     figure = Figure(title=escape_text(title))
     page = _base_map(frame)
     figure.add_child(page)
-    images = [_view_image(grid, view) for view in VIEWS]
+    images = [_view_image(grid, view, predicted) for view in VIEWS]
     images += _slice_images(frame, tiles, kernel_slices or [])
     choices = [_add_choice(page, frame, region, image, image is images[0]) for image in images]
     extras = [_add_mask(page, frame, mask) for mask in _masks(grid)]
@@ -143,13 +146,13 @@ class LayerImage:
     point: KernelSlice | None = None
 
 
-def _view_image(grid: xr.Dataset, view: str) -> LayerImage:
+def _view_image(grid: xr.Dataset, view: str, predicted: str) -> LayerImage:
     quantity, scale = quantity_of(grid.attrs["target"]), view_scale(grid, view)
     side = "above" if quantity.bound == "lower" else "below"
     hint = {
-        "median": "Half of new measurements are expected above this, half below.",
-        "mean": "The average of new measurements; high ones pull it above the median.",
-        "bound": f"39 of 40 new measurements are expected {side} this.",
+        "median": f"Half of {predicted} are expected above this, half below.",
+        "mean": f"The average of {predicted}; high ones pull it above the median.",
+        "bound": f"39 of 40 {predicted} are expected {side} this.",
         "width": "From lower to upper bound; 1 means the upper is 10 times the lower.",
     }[view]
     indices = scale.indices(grid[view_variable(grid, view)].values)
@@ -164,7 +167,7 @@ def _slice_images(frame: Frame, tiles: Tiles, slices: list[KernelSlice]) -> list
     images = []
     for one in slices:
         raster = frame.place(tiles, one.values, np.nan)
-        hint = "How strongly the model lets the marked point x* inform each place."
+        hint = "How strongly the model's smooth field lets the marked point x* inform each place."
         name = escape_text(f"Kernel: {one.title}")
         images.append(LayerImage(name, scale.indices(raster), scale, hint, "", one))
     return images

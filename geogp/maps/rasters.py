@@ -54,7 +54,8 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     end = quantity_of(grid.attrs["target"]).suffix
     names = [f"median_{end}", f"mean_{end}", f"lower_{end}", f"upper_{end}"]
     paths = []
-    for name in [*names, "width_log10", "function_sd_log10", "tile_sd_log10", "noise_sd_log10"]:
+    parts = [f"{part}_sd_log10" for part in ("function", "field", "tile", "noise")]
+    for name in [*names, "width_log10", *parts]:
         path = folder / f"{name}.tif"
         write_bytes(path, _geotiff(grid, name))
         paths.append(path)

@@ -7,6 +7,8 @@ import pytest
 import xarray as xr
 
 from geogp.errors import RequestError
+from geogp.models.field import FieldGP
+from geogp.models.shapes import ShapeLaw
 from geogp.models.storage import load_model
 from geogp.workflow import RunResult, make_map
 
@@ -14,6 +16,12 @@ from geogp.workflow import RunResult, make_map
 def _grid(result: RunResult) -> xr.Dataset:
     with xr.open_dataset(result.path / "grid.nc", engine="h5netcdf") as grid:
         return grid.load()
+
+
+def _scale(model: FieldGP) -> float:
+    """The factor that the predictive shape puts on standard deviations at 3 tests."""
+    law = ShapeLaw(model.shape_coefficients.numpy(), *model.shape_range.tolist())
+    return float(law.at(np.array([3.0]))[1][0])
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +44,8 @@ def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
     assert maps["usual"].run["map"]["at"] == "2023Q4"
     assert maps["usual"].run["map"]["quarters_beyond_data"] == 0
     page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
-    assert "The map predicts a tile's average over 3 tests." in page
+    assert "The map predicts tile averages over 3 tests." in page
+    assert "39 of 40 tile averages over 3 tests are expected above this." in page
 
 
 def test_more_tests_are_narrower_and_the_level_narrowest(maps):
@@ -45,9 +54,11 @@ def test_more_tests_are_narrower_and_the_level_narrowest(maps):
     )
     assert one > usual > many > level > 0
     assert float(_grid(maps["level"])["noise_sd_log10"].max()) == 0
+    page = (maps["level"].path / "map.html").read_text("utf-8")
+    assert "39 of 40 levels that measurements scatter around" in page
 
 
-def test_all_questions_have_one_fit_and_the_same_scores(maps):
+def test_the_question_changes_no_score(maps):
     scores = [result.run["metrics"] for result in maps.values()]
     assert all(found == scores[0] for found in scores)
 
@@ -71,6 +82,11 @@ def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
     usual, later = _grid(maps["usual"]), _grid(maps["later"])
     wider = later["width_log10"].to_numpy() - usual["width_log10"].to_numpy()
     assert (wider[np.isfinite(wider)] > 0).all()
+    # With two quarters their one change is what eight more quarters may do again and again.
+    model = load_model(maps["later"].path / "model.safetensors")[0]
+    grown = later["field_sd_log10"].to_numpy() ** 2 - usual["field_sd_log10"].to_numpy() ** 2
+    expected = 8 * float(model.drift[0]) * float(model.y_sd) ** 2 * _scale(model) ** 2
+    np.testing.assert_allclose(grown[np.isfinite(grown)], expected, rtol=0.05, atol=1e-5)
     assert maps["later"].run["map"]["quarters_beyond_data"] == 8
     assert any("the data end in 2023Q4" in text for text in maps["later"].run["warnings"])
     page = (maps["later"].path / "map.html").read_text("utf-8")
@@ -111,3 +127,6 @@ class TestRefusals:
         request = small.request(tmp_path / "run", model="dbk-silu", epochs=1, tests=5)
         run = make_map(request).run
         assert any("is the same for any number of tests" in text for text in run["warnings"])
+        assert run["map"]["tests"] is None
+        page = (tmp_path / "run" / "map.html").read_text("utf-8")
+        assert "39 of 40 new measurements, of as many tests as the data happen to hold" in page

@@ -39,7 +39,7 @@ COLUMNS = [
 ]
 GRID = [
     *("median_mbps", "mean_mbps", "lower_mbps", "upper_mbps", "width_log10"),
-    *("function_sd_log10", "tile_sd_log10", "noise_sd_log10"),
+    *("function_sd_log10", "field_sd_log10", "tile_sd_log10", "noise_sd_log10"),
 ]
 
 

@@ -19,6 +19,7 @@ CONTRACT = {
     "upper_mbps",
     "width_log10",
     "function_sd_log10",
+    "field_sd_log10",
     "tile_sd_log10",
     "noise_sd_log10",
 }
@@ -57,6 +58,7 @@ def test_values_are_those_of_the_log_normal_distribution(world):
         "upper_mbps": 10 ** draws.ppf(0.975),
         "width_log10": draws.ppf(0.975) - draws.ppf(0.025),
         "function_sd_log10": np.sqrt(p.function_variance),
+        "field_sd_log10": np.sqrt(p.function_variance - p.tile_variance),
         "tile_sd_log10": np.sqrt(p.tile_variance),
         "noise_sd_log10": np.sqrt(p.noise_variance),
         "distance_km": world.distance_km,

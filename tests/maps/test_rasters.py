@@ -73,6 +73,7 @@ def test_geotiffs_are_valid_and_named(geotiffs):
         "upper_mbps.tif",
         "width_log10.tif",
         "function_sd_log10.tif",
+        "field_sd_log10.tif",
         "tile_sd_log10.tif",
         "noise_sd_log10.tif",
     ]

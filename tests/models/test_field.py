@@ -272,6 +272,72 @@ def test_the_newest_rows_of_a_long_memory_count():
     assert first < -0.5
 
 
+class TestDrift:
+    """The level's change in a quarter, from rows whose mean changes in a known way."""
+
+    @staticmethod
+    def _drift(changes: np.ndarray, rows: int = 400) -> np.ndarray:
+        random = np.random.default_rng(0)
+        times = np.arange(len(changes) + 1)
+        level = np.concatenate([[0.0], np.cumsum(changes)])
+        t = np.repeat(times, rows)
+        x = np.column_stack([random.uniform(-1, 1, (len(t), 2)), 2 * t / times[-1] - 1])
+        y = level[t] + 0.5 * random.standard_normal(len(t))
+        units = (20.0, 10.0, times[-1] / 2)
+        model = build("field", replace(SIZES, units=units), x)
+        tests = torch.ones(len(y), dtype=torch.float64)
+        model.hold(Rows(model.scaled(x), torch.from_numpy(y), tests), 0)
+        return model._drift().detach().numpy()
+
+    def test_a_random_walk(self):
+        changes = np.random.default_rng(1).normal(0.2, 0.3, 60)
+        variance, trend = self._drift(changes, 100)
+        assert variance == pytest.approx(changes.var(ddof=1), rel=0.1)
+        assert trend == pytest.approx(changes.mean() ** 2, rel=0.1)
+
+    def test_noise_alone_is_no_drift(self):
+        assert self._drift(np.zeros(11), 10).max() < 0.01
+
+    def test_the_one_change_of_two_times_is_variance(self):
+        variance, trend = self._drift(np.array([2.0]))
+        assert variance == pytest.approx(4, rel=0.1)
+        assert trend == 0
+
+    def test_one_time_has_none(self):
+        x = _rows(20, 4, 0)[0][:, :2]
+        model = build("field", Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2]), x)
+        tests = torch.ones(len(x), dtype=torch.float64)
+        model.hold(Rows(model.scaled(x), torch.zeros(len(x)), tests), 0)
+        assert model._drift().tolist() == [0, 0]
+
+
+def test_field_mean_and_tile_kernel_against_their_formulas(world):
+    model, rows = world
+    x = _rows(6, 3, 9)[0]
+    most = rows.tests.max().expand(len(x))
+    asked = Rows(torch.from_numpy(x), torch.zeros(len(x)), most)
+    np.testing.assert_allclose(model.field_mean(x), _mean(model, asked), rtol=1e-10)
+    np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)
+
+
+def test_another_fit_forgets_drift_and_shape(world):
+    model, _ = world
+    model.drift.fill_(3.0)
+    model._set_shape(ShapeLaw(np.ones((4, 2))))
+    rows = Rows(model.rows.x[:9], model.rows.y[:9], model.rows.tests[:9])
+    model.hold(rows, 0)
+    assert model.drift.tolist() == [0, 0]
+    assert not model.shape_coefficients.any()
+    assert len(model.earlier) == len(model.sites[0])
+
+
+def test_the_joint_posterior_survives_saving(recovered, tmp_path):
+    model, _, _ = recovered
+    save_model(model, tmp_path / "m.safetensors")
+    same, _ = load_model(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(same.earlier.numpy(), model.earlier.numpy())
+
+
 def test_a_crowded_place_is_cut_into_blocks():
     place = np.repeat([[0.0, 0.0], [1.0, 1.0]], [150, 1], axis=0)
     sites = Sites.of(place)
