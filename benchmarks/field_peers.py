@@ -136,7 +136,8 @@ def lightgbm_quantile(case: Case) -> Answer:
         ).fit(
             _with_tests(train),
             train.y,
-            eval_set=[(_with_tests(held), held.y)],
+            eval_X=_with_tests(held),
+            eval_y=held.y,
             callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
         )
         for level in LEVELS
@@ -250,7 +251,8 @@ def _boosted(
         data.x,
         data.y,
         sample_weight=weight,
-        eval_set=[(_with_tests(held), held.y)],
+        eval_X=_with_tests(held),
+        eval_y=held.y,
         eval_sample_weight=[_weight(held.tests)],
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
     )
