@@ -247,6 +247,10 @@ def test_stored_demo_is_what_the_simulation_makes(folder):
 
 def _assert_alike(found, expected):
     """Equal, but for a rare value that another machine's exponential rounds the other way."""
+    if found.name == "tile":
+        corners = (shapely.get_coordinates(shapely.from_wkt(part)) for part in (found, expected))
+        np.testing.assert_allclose(*corners, rtol=0, atol=1e-12)
+        return
     differs = np.abs(found - expected) > 1e-05 if found.dtype.kind == "f" else found != expected
     assert found.dtype == expected.dtype
     assert differs.sum() <= (3 if found.name.startswith(("y", "avg")) else 0), found.name
