@@ -11,6 +11,10 @@ FLOOR_START, SINGLE_START = 0.2, 0.5
 """Where the two parts of the variance start, for a standardised target."""
 
 
+ENDLESS = 1e300
+"""Bound of the counts before rows are held: saved models hold finite numbers only."""
+
+
 class MeasurementLaw(Noise):
     """Variance and shift of the average of k tests around the level of a tile.
 
@@ -42,7 +46,7 @@ class MeasurementLaw(Noise):
         self.gain = _parameter(0.3, dtype)
         self.log_gain_decay = _parameter(-0.3, dtype)
         self.heads = nn.Parameter(torch.zeros(r, 2, dtype=dtype))
-        self.register_buffer("tests_range", torch.tensor([1.0, torch.inf], dtype=torch.float64))
+        self.register_buffer("tests_range", torch.tensor([1.0, ENDLESS], dtype=torch.float64))
 
     def hold(self, tests: Tensor) -> None:
         """Take the least and the largest count of training rows (n,)."""

@@ -78,7 +78,7 @@ def make_model(train: Data) -> Callable[..., LowRankGP]:
     """Build a small untrained model over the training inputs."""
 
     def make(name: str = "dbk-rbf", *, seed: int = 0, dtype: str = "float32") -> LowRankGP:
-        sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype=dtype)
+        sizes = Architecture(d=2, h=6, r=8, blocks=1, dtype=dtype, units=(5.0, 5.0))
         return build(name, sizes, torch.from_numpy(train.x), seed=seed)
 
     return make
@@ -94,7 +94,7 @@ def randomised() -> Callable[[LowRankGP], LowRankGP]:
             for value in model.parameters():
                 value.add_(0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
             # Upwards only: variances stay positive, and each range of the inputs keeps its order.
-            for value in model.buffers():
+            for value in filter(torch.is_floating_point, model.buffers()):
                 drawn = torch.randn(value.shape, generator=generator, dtype=value.dtype)
                 value.add_(0.3 * drawn.abs())
             model.x_high.add_(1.0)
