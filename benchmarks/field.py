@@ -23,7 +23,7 @@ from field_peers import PEERS, Answer, Case, QuantileLaw
 import geogp
 from geogp.calibration.baseline import quarter_baseline
 from geogp.calibration.metrics import rows_by_group, score_by_stratum
-from geogp.calibration.splits import CELL_DEGREES, block_split, random_split
+from geogp.calibration.splits import block_split, cell_indices, random_split
 from geogp.errors import GeogpError
 from geogp.files import write_text
 from geogp.fitting import fit_model
@@ -58,12 +58,13 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
     reference = quarter_baseline(
         seen.quarter[rows["train"]], data["train"].y, seen.quarter[rows["test"]]
     )
+    cells = cell_indices(seen.longitude[rows["test"]], seen.latitude[rows["test"]])
     kept = {
         "stratum": stratum,
         "quarter": seen.quarter[rows["test"]],
         "tests": seen.tests[rows["test"]],
-        "block_x": np.floor(seen.longitude[rows["test"]] / CELL_DEGREES).astype(np.int32),
-        "block_y": np.floor(seen.latitude[rows["test"]] / CELL_DEGREES).astype(np.int32),
+        "block_x": cells[:, 0],
+        "block_y": cells[:, 1],
         "pit": law_of(answer).cdf(test.y),
     }
     found = {

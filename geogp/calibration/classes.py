@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.calibration.splits import CELL_DEGREES
+from geogp.calibration.splits import cell_indices
 from geogp.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -109,8 +109,7 @@ def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
 
 def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
     """Return the number of the cell of 0.1 by 0.1 degrees that each row lies in, (n,)."""
-    cells = np.floor(np.column_stack([longitude, latitude]) / CELL_DEGREES)
-    _, number = np.unique(cells, axis=0, return_inverse=True)
+    _, number = np.unique(cell_indices(longitude, latitude), axis=0, return_inverse=True)
     return number.reshape(-1)
 
 

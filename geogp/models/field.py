@@ -332,7 +332,7 @@ class FieldGP(LowRankGP):
         level
             Predict what measurements scatter around: without noise, with the mean of as many
             tests as the training rows ever had. Its shape is the normal: lean and heavy tails are
-            those of measurements.
+            those of measurements. `tests` is then of no account.
 
         Returns
         -------
@@ -529,7 +529,7 @@ class FieldGP(LowRankGP):
         return Prediction(
             float(self.y_mean) + float(self.y_sd) * mean,
             factor * (field + tile),
-            0 * noise if level else factor * noise,
+            np.zeros_like(noise) if level else factor * noise,
             factor * tile,
             GAUSSIAN if level else shape,
         )
