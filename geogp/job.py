@@ -20,6 +20,7 @@ from geogp.geodata.ookla import Ingested, read_observations
 from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
+from geogp.machine import tune_process
 from geogp.models.catalogue import find_spec
 from geogp.models.training import Data
 from geogp.runs import RunFolder
@@ -206,7 +207,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     RequestError, DataError, NetworkError
         As `geogp.workflow.make_map` says.
     """
-    torch.set_flush_denormal(True)
+    tune_process()
     device = pick_device(request.device)
     if request.out is not None:
         RunFolder(request.out).check()
@@ -298,7 +299,7 @@ def _input_scale(request: MapRequest, region: Region, observations: Observations
 
 
 def identity_of(job: Job) -> dict[str, Any]:
-    """Return the part of run.json that decides the outcome."""
+    """Return the part of run.json that decides the outcome; `drawing` that of the map alone."""
     request, preset = job.request, asdict(job.preset)
     settings = {
         **preset,
@@ -308,9 +309,6 @@ def identity_of(job: Job) -> dict[str, Any]:
         "learning_rate": job.preset.learning_rate_for(job.batch),
         "splits": list(request.splits),
         "inputs": "place" if job.scale.quarters is None else "place-quarter",
-        "zoom": request.zoom,
-        "far_km": request.far_km,
-        **{f"map_{k}": v for k, v in job.question.described().items()},
         "source": request.source,
         "boundaries": request.boundaries,
         "urban_vintage": job.region.urban_vintage,
@@ -331,14 +329,21 @@ def identity_of(job: Job) -> dict[str, Any]:
         "preset": request.preset,
         "seed": request.seed,
         "settings": settings,
+        "drawing": {
+            "zoom": request.zoom,
+            "far_km": request.far_km,
+            **job.question.described(),
+        },
         "inputs": [asdict(file) for file in (*job.boundaries.files, *job.ingested.files)],
     }
 
 
 def flat_settings(identity: dict[str, Any]) -> dict[str, str | int | float]:
     """Return the settings of a run as attributes of a raster."""
-    merged = {k: v for k, v in identity.items() if k not in {"settings", "inputs", "versions"}}
-    flat = {**merged, **identity["settings"]}
+    nested = {"settings", "drawing", "inputs", "versions"}
+    merged = {k: v for k, v in identity.items() if k not in nested}
+    drawing = {f"map_{k}": v for k, v in identity["drawing"].items()}
+    flat = {**merged, **identity["settings"], **drawing}
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
 
 

@@ -30,7 +30,7 @@ IDENTITY_KEYS = (
     "settings",
     "inputs",
 )
-"""Keys of run.json that decide the outcome: runs that agree in them agree in all numbers."""
+"""Keys of run.json that decide the fits: runs that agree in them agree in every score."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,10 @@ class RunFolder:
             )
 
     def finished(self, identity: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the content of run.json where this very run is already complete.
+        """Return the content of run.json where the fits of this run are already complete.
 
-        A run that was begun here counts before one that was finished before.
+        What its map shows may differ: that is its key `drawing`. A run that was begun here
+        counts before one that was finished before.
 
         Raises
         ------

@@ -134,7 +134,7 @@ FIELD_PRESETS = {
         clip=1.0,
         weights=Weights(alpha=0.0, beta=1.0),
     )
-    for (name, preset), epochs in zip(PRESETS.items(), (8, 20, 40), strict=True)
+    for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
 """The presets of the field model, whose epochs over blocks of tiles tell more and cost more."""
 

@@ -1,6 +1,7 @@
 """The main job: read, fit, predict, draw and report one map."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import format_quadkeys
 from geogp.geodata.quarters import quarter_label
 from geogp.job import Job, flat_settings, identity_of, prepare, timed
+from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
-from geogp.models.storage import save_model
+from geogp.models.storage import load_model, save_model
 from geogp.runs import MODEL_FILE, PREDICTIONS_FILE, read_run
 from geogp.settings import MapRequest
 from geogp.watcher import Watcher
@@ -45,6 +47,9 @@ class RunResult:
 
 def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
+
+    A run folder that holds the same fits is used: with the same question nothing is done, with
+    another the map alone is drawn anew.
 
     Parameters
     ----------
@@ -78,8 +83,10 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         job.folder.clear()
     else:
         held = job.folder.finished(identity)
-        if held is not None:
+        if held is not None and held.get("drawing") == identity["drawing"]:
             return RunResult(job.folder.path, held, already_there=True)
+        if held is not None:
+            return _redraw(job, held)
     splits = {name: _split(name, job.observations, request.seed) for name in request.splits}
     job.folder.begin(identity)
     first = next(iter(splits.values()))
@@ -88,21 +95,65 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     weights, chosen = weights_of(
         job, (first == "train") & open_rows, (first == "validation") & open_rows
     )
+    before = len(job.warnings)
     outcomes = {name: _run_split(job, name, parts, weights) for name, parts in splits.items()}
     final = _map_model(job, outcomes, weights)
+    scores = {
+        "weights": chosen,
+        "n": {name: outcome.n for name, outcome in outcomes.items()},
+        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
+        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
+        "fit_warnings": job.warnings[before:],
+    }
+    predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
+
+    return _complete(
+        job,
+        scores,
+        final.model,
+        lambda path: save_model(final.model, path, _model_context(job, final)),
+        predictions,
+    )
+
+
+def _redraw(job: Job, held: dict[str, Any]) -> RunResult:
+    """Answer another question from the model of a finished run."""
+    job.watcher.stage("drawing the map of the fitted model anew")
+    _, predictions = read_run(job.folder.path)
+    file = job.folder.path / MODEL_FILE
+    model = load_model(file)[0].to(job.device)
+    content = file.read_bytes()
+    for text in held["fit_warnings"]:
+        job.warn(text)
+    job.seconds["fit"] = held["seconds"]["fit"]
+    scores = {key: held[key] for key in ("weights", "n", "metrics", "baseline", "fit_warnings")}
+
+    return _complete(job, scores, model, lambda path: write_bytes(path, content), predictions)
+
+
+def _complete(
+    job: Job,
+    scores: dict[str, Any],
+    model: LowRankGP,
+    keep_model: Callable[[Path], None],
+    predictions: pd.DataFrame,
+) -> RunResult:
+    """Draw the map, and write everything into the run folder."""
+    identity = identity_of(job)
+    chosen = {name: scores["weights"].get(name) for name in ("alpha", "beta")}
     with timed(job.seconds, "predict"):
         job.watcher.stage("predicting the map")
         drawing = make_drawing(
             job.region,
             job.observations,
-            final.model,
+            model,
             job.scale.inputs,
             question=job.question,
-            zoom=request.zoom,
-            far_km=request.far_km,
+            zoom=job.request.zoom,
+            far_km=job.request.far_km,
             settings={
                 **flat_settings(identity),
-                "weights": json.dumps({name: chosen.get(name) for name in ("alpha", "beta")}),
+                "weights": json.dumps(chosen),
                 "attribution": job.ingested.attribution,
             },
         )
@@ -112,21 +163,17 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         **identity,
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
-        "weights": chosen,
-        "n": {name: outcome.n for name, outcome in outcomes.items()},
+        **scores,
         "seconds": job.seconds,
         "warnings": job.warnings,
-        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
-        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
         "map": {**drawing.described(), **job.question.described()},
         "attribution": job.ingested.attribution,
     }
-    predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
 
     def write(folder: Path) -> None:
         with timed(job.seconds, "write"):
             job.watcher.stage("writing maps and report")
-            save_model(final.model, folder / MODEL_FILE, _model_context(job, final))
+            keep_model(folder / MODEL_FILE)
             table = predictions.to_parquet(index=False, compression="zstd")
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder, job.warnings, job.ingested.attribution)

@@ -13,6 +13,7 @@ from geogp.models.steps import Part
 
 if TYPE_CHECKING:
     from geogp.models.lowrank import LowRankGP, Rows
+    from geogp.models.prediction import Prediction
 
 GROUP = 16
 """Neighbouring places that a step takes together: they share rows they are conditioned on."""
@@ -78,3 +79,8 @@ class PerPlace:
             loss = elbo(field.single_row_terms(chosen), chosen.y, n, weights)
         loss.backward()
         return loss.detach().double()
+
+    def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
+        """Predict from near places once the epochs take them; before, by the field alone."""
+        field = cast("FieldGP", model)
+        return field.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))

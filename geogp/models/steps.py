@@ -14,6 +14,7 @@ from geogp.models.objectives import BatchObjective, Statistics, Weights, WholeOb
 
 if TYPE_CHECKING:
     from geogp.models.lowrank import LowRankGP, Rows
+    from geogp.models.prediction import Prediction
 
 CHUNK = 8192
 """Rows whose features are held at once: memory is CHUNK times r, whatever the rows."""
@@ -55,6 +56,9 @@ class Step(Protocol):
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+
+    def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
+        """Predict rows that were held out of the epoch that ends at `share` of all epochs."""
 
 
 class Part(NamedTuple):
@@ -101,6 +105,15 @@ class ByRows(ABC):
     def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         return self.backward(model, rows.at(part.numbers), rows.n, weights)
+
+    def predicted(
+        self,
+        model: "LowRankGP",
+        rows: "Rows",
+        share: float,  # noqa: ARG002
+    ) -> "Prediction":
+        """Predict as ever."""
+        return model.predict_scaled(rows.x, rows.tests)
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,9 @@ class TileProcess(nn.Module):
         """
         sills, ranges = self.log_sills.double().exp(), self.log_ranges.double().exp()
         memories = self.log_memories.double().exp()
-        square = (a[..., :, None, :2] - b[..., None, :, :2]).square().sum(-1)
-        distance = square.sqrt()
-        elapsed = (a[..., :, None, 2] - b[..., None, :, 2]).abs()
+        east, north, later = (a[..., :, None, i] - b[..., None, :, i] for i in range(3))
+        square = east.square() + north.square()
+        distance, elapsed = square.sqrt(), later.abs()
         near = sills[0] * torch.exp(-distance / ranges[0])
         near = near + sills[1] * torch.exp(-distance / ranges[1] - elapsed / memories[0])
         own = sills[2] + sills[3] * torch.exp(-elapsed / memories[1])

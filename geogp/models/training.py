@@ -201,7 +201,7 @@ class _Run:
             total += self._update(part) * part.n
         loss = float(total) / n
         with self.average.in_place():
-            score = self._validate()
+            score = self._validate(share)
             if score < state.best_nll and self.step.complete(share):
                 state.best_nll, state.best_epoch = score, state.epoch + 1
                 self.best = _clone(self.model.state_dict())
@@ -304,10 +304,10 @@ class _Run:
         self.average.update()
         return loss
 
-    def _validate(self) -> float:
+    def _validate(self, share: float) -> float:
         held_out = self.held_out
         self.model.settle(self.rows.x, self.rows.y, held_out.x, held_out.y)
-        prediction = self.model.predict_scaled(held_out.x, held_out.tests)
+        prediction = self.step.predicted(self.model, held_out, share)
         return float(prediction.log_score(self.validation.y).mean())
 
     def _set_rate(self, share: float) -> None:

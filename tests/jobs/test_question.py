@@ -10,6 +10,7 @@ from geogp.errors import RequestError
 from geogp.models.field import FieldGP
 from geogp.models.shapes import ShapeLaw
 from geogp.models.storage import load_model
+from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map
 
 
@@ -130,3 +131,28 @@ class TestRefusals:
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
         assert "39 of 40 new measurements, of as many tests as the data happen to hold" in page
+
+
+def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_path):
+    folder = tmp_path / "run"
+    first = make_map(small.request(folder))
+    model = (folder / "model.safetensors").read_bytes()
+    heard = []
+
+    class Listener(Watcher):
+        def stage(self, text):
+            heard.append(text)
+
+    again = make_map(small.request(folder, question="level"), Listener())
+    assert "drawing the map of the fitted model anew" in heard
+    assert not any(text.startswith("fitting") for text in heard)
+    xr.testing.assert_identical(_grid(again), _grid(maps["level"]))
+    assert (folder / "model.safetensors").read_bytes() == model
+    assert again.run["seconds"]["fit"] == first.run["seconds"]["fit"]
+    for key in ("metrics", "baseline", "n", "weights", "warnings"):
+        assert again.run[key] == first.run[key]
+    assert "levels that measurements scatter around" in (folder / "map.html").read_text("utf-8")
+    assert make_map(small.request(folder, question="level")).already_there
+    back = make_map(small.request(folder, zoom=12))
+    assert back.run["map"]["zoom"] == 12
+    assert back.run["map"]["for"] == "tile-mean"
