@@ -268,7 +268,7 @@ class FieldGP(LowRankGP):
         log_scale = L.diagonal(dim1=1, dim2=2)[:, earlier.shape[1] :][mine].log().sum()
         return Block(kept[:, 0], kept[:, 1:], log_scale)
 
-    def settle(self, x: Tensor, y: Tensor, x_validation: Tensor, y_validation: Tensor) -> None:
+    def settle(self, rows: Rows, validation: Rows) -> None:
         """Nothing is learned outside the gradient before the end; see `finish`."""
 
     def finish(self, validation: Rows) -> None:
@@ -290,8 +290,7 @@ class FieldGP(LowRankGP):
 
     def weighted_rows(
         self,
-        x: Tensor,
-        y: Tensor,
+        rows: Rows,
         *,
         spread_is_noise: bool,  # noqa: ARG002
     ) -> Iterator[WeightedRows]:
@@ -302,9 +301,9 @@ class FieldGP(LowRankGP):
         RequestError
             Other rows than those the model was fitted to: their tests are not known.
         """
-        if len(y) != len(self.rows.y) or x.shape != self.rows.x.shape:
+        if rows.x.shape != self.rows.x.shape:
             raise RequestError(
-                f"expected the {len(self.rows.y)} training rows of this model, found {len(y)}."
+                f"expected the {len(self.rows.y)} training rows of this model, found {len(rows.y)}."
             )
         m = cast("VariationalPosterior", self.posterior).m
         numbers = torch.arange(len(self.sites[0]), device=self.device)

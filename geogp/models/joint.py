@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geogp.errors import NumericalError, RequestError
 from geogp.models.catalogue import find_spec
-from geogp.models.lowrank import Floats, LowRankGP
+from geogp.models.lowrank import Floats, LowRankGP, Rows
 from geogp.models.posteriors import condition
 from geogp.models.training import Data
 
@@ -105,13 +105,14 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     y = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
     step = find_spec(model.name).step
     with torch.no_grad():
-        rows = model.weighted_rows(
+        rows = Rows(
             model.scaled(train.x),
             y.to(model.architecture.torch_dtype),
-            spread_is_noise=step.spread_is_noise,
+            torch.from_numpy(train.tests).to(model.device),
         )
+        weighted = model.weighted_rows(rows, spread_is_noise=step.spread_is_noise)
         like = torch.zeros(model.basis.rank, device=model.device)
-        m, L = condition(rows, like)
+        m, L = condition(weighted, like)
     return JointPosterior(model, m, L)
 
 

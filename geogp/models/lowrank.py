@@ -122,10 +122,16 @@ class Rows(NamedTuple):
         """The number of rows, repeats counted."""
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
-    def at(self, numbers: Tensor) -> "Rows":
+    def at(self, numbers: Tensor | slice) -> "Rows":
         """Return some of the rows."""
         repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
         return Rows(self.x[numbers], self.y[numbers], self.tests[numbers], repeats)
+
+    def chunks(self, size: int | None = None) -> Iterator["Rows"]:
+        """Yield the rows in order, `size` at a time; None takes `CHUNK`."""
+        step = size or CHUNK
+        for start in range(0, len(self.y), step):
+            yield self.at(slice(start, start + step))
 
     def collapsed(self) -> "Rows":
         """Return the different inputs with the mean and scatter of their rows; see `Repeats`."""
@@ -251,37 +257,35 @@ class LowRankGP(nn.Module):
     def finish(self, validation: Rows) -> None:
         """Learn from the validation rows what no step learns; here nothing."""
 
-    def settle(self, x: Tensor, y: Tensor, x_validation: Tensor, y_validation: Tensor) -> None:
+    def settle(self, rows: Rows, validation: Rows) -> None:
         """Let the parts take what they need beside the gradient; see their `settle`.
 
         Parameters
         ----------
-        x, y, x_validation, y_validation
-            Scaled inputs and standardised targets of training and validation rows.
+        rows, validation
+            Training rows, which may have repeats, and validation rows.
         """
         with torch.no_grad():
-            self.diagonal.settle(self.basis(part) for part in x.split(CHUNK))
-            self.posterior.settle(self.weighted_rows(x, y, spread_is_noise=False))
-            errors = (
-                (self.terms(xs).mean - ys).square()
-                for xs, ys in zip(x_validation.split(CHUNK), y_validation.split(CHUNK), strict=True)
-            )
+            self.diagonal.settle(self.basis(part) for part in rows.x.split(CHUNK))
+            self.posterior.settle(self.weighted_rows(rows, spread_is_noise=False))
+            errors = ((self.terms(part.x).mean - part.y).square() for part in validation.chunks())
             self.noise.settle(errors)
 
-    def weighted_rows(
-        self, x: Tensor, y: Tensor, *, spread_is_noise: bool
-    ) -> Iterator[WeightedRows]:
+    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
         The variance of a row around <w, phi> is noise_var plus what the diagonal adds, and the
-        function variance too where the objective has made it carry noise.
+        function variance too where the objective has made it carry noise. The mean of k rows
+        of one input has a k-th of it.
         """
-        for xs, ys in zip(x.split(CHUNK), y.split(CHUNK), strict=True):
-            found: Features = self.basis(xs)
+        for part in rows.chunks():
+            found: Features = self.basis(part.x)
             variance = self.noise().double() + self.diagonal(found).double()
             if spread_is_noise:
                 variance = variance + self.posterior.moments(found.phi).variance.double()
-            yield WeightedRows(found.phi, ys - self.mean_constant, variance)
+            if part.repeats is not None:
+                variance = variance / part.repeats.rows.double()
+            yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
 
     def predict(
         self,

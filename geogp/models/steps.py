@@ -2,7 +2,6 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -81,8 +80,12 @@ class ByRows(ABC):
         """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows themselves."""
-        return rows
+        """Put rows of equal inputs together where inputs have two rows or more on average.
+
+        The objective stays what it was (see `Repeats`), from fewer features.
+        """
+        found = rows.collapsed()
+        return found if len(found.y) <= rows.n / 2 else rows
 
     def complete(self, share: float) -> bool:  # noqa: ARG002
         """Every epoch does."""
@@ -128,14 +131,6 @@ class PerBatch(ByRows):
         """Return the batch size asked for."""
         return min(batch, n)
 
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Put rows of equal inputs together where inputs have two rows or more on average.
-
-        The objective stays what it was (see `Repeats`), from fewer features.
-        """
-        found = rows.collapsed()
-        return found if len(found.y) <= rows.n / 2 else rows
-
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Differentiate the objective of the batch."""
         terms = replace(model.terms(rows.x), repeats=rows.repeats)
@@ -168,15 +163,14 @@ class WholeData(ByRows):
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
         """Differentiate the objective of all rows."""
-        x, y = rows.x, rows.y
-        total, peak = _total(model, x, y)
+        total, peak = _total(model, rows)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
         loss = -self.objective(Statistics(total.n, **leaves), model.noise()) / n
         loss.backward()
-        for index, (xs, ys) in enumerate(_chunks(x, y)):
+        for index, part in enumerate(rows.chunks(CHUNK)):
             pairs = [
                 (value, leaves[name].grad)
-                for name, value in _tensors(statistics(model, xs, ys)).items()
+                for name, value in _tensors(statistics(model, part)).items()
                 if name != "largest_norm" or index == peak
             ]
             used = [(value, gradient) for value, gradient in pairs if gradient is not None]
@@ -184,24 +178,34 @@ class WholeData(ByRows):
         return loss.detach().double()
 
 
-def statistics(model: "LowRankGP", x: Tensor, y: Tensor) -> Statistics:
+def statistics(model: "LowRankGP", rows: "Rows") -> Statistics:
     """Return the sums of one chunk, on the scale of the standardised target."""
-    features = model.basis(x)
-    phi = features.phi.double()
-    residual = y.double() - model.mean_constant.double()
-    norm = features.norm.double()
+    features = model.basis(rows.x)
+    phi, norm = features.phi.double(), features.norm.double()
+    residual = rows.y.double() - model.mean_constant.double()
+    square = residual.square()
+    if rows.repeats is None:
+        count, weighted = torch.ones_like(norm), phi
+    else:
+        count, scatter = (part.double() for part in rows.repeats)
+        weighted, square = phi * count[:, None], square + scatter
     return Statistics(
-        len(y), phi.T @ phi, phi.T @ residual, residual.square().sum(), norm.sum(), norm.max()
+        rows.n,
+        weighted.T @ phi,
+        weighted.T @ residual,
+        count @ square,
+        count @ norm,
+        norm.max(),
     )
 
 
-def _total(model: "LowRankGP", x: Tensor, y: Tensor) -> tuple[Statistics, int]:
+def _total(model: "LowRankGP", rows: "Rows") -> tuple[Statistics, int]:
     """Return the sums over all rows, and the first chunk with the largest norm."""
     total: Statistics | None = None
     peak = 0
     with torch.no_grad():
-        for index, (xs, ys) in enumerate(_chunks(x, y)):
-            part = statistics(model, xs, ys)
+        for index, chunk in enumerate(rows.chunks(CHUNK)):
+            part = statistics(model, chunk)
             if total is not None and part.largest_norm > total.largest_norm:
                 peak = index
             total = part if total is None else _add(total, part)
@@ -222,7 +226,3 @@ def _add(a: Statistics, b: Statistics) -> Statistics:
 
 def _tensors(sums: Statistics) -> dict[str, Tensor]:
     return {f.name: getattr(sums, f.name) for f in fields(sums) if f.name != "n"}
-
-
-def _chunks(x: Tensor, y: Tensor) -> Iterable[tuple[Tensor, Tensor]]:
-    return zip(x.split(CHUNK), y.split(CHUNK), strict=True)

@@ -306,7 +306,7 @@ class _Run:
 
     def _validate(self, share: float) -> float:
         held_out = self.held_out
-        self.model.settle(self.rows.x, self.rows.y, held_out.x, held_out.y)
+        self.model.settle(self.rows, held_out)
         prediction = self.step.predicted(self.model, held_out, share)
         return float(prediction.log_score(self.validation.y).mean())
 

@@ -91,7 +91,8 @@ class TestInducingPointsAtTheData:
         x, y = (torch.from_numpy(part) for part in rows)
         posterior = ClosedFormPosterior(25)
         with torch.no_grad():
-            posterior.settle(model.weighted_rows(x, y, spread_is_noise=False))
+            given = Rows(x, y, torch.ones(len(y)))
+            posterior.settle(model.weighted_rows(given, spread_is_noise=False))
         model.posterior = posterior
         # The law of sv-rbf adds the residual to the rows' variance: 1e-10 here, hence abs.
         assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)

@@ -10,7 +10,7 @@ from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
-from geogp.models.steps import PerBatch
+from geogp.models.steps import ByRows, PerBatch
 from geogp.models.training import Data, fit
 
 NAMES = sorted(name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch))
@@ -81,15 +81,16 @@ def test_batches_hold_every_row_once_and_about_as_many_as_asked_for():
     assert max(part.n for part in parts) < 200
 
 
-def test_a_whole_fit_in_one_batch_is_that_of_the_plain_rows(monkeypatch):
+@pytest.mark.parametrize("name", ["dbk-silu", "dbk-exact", "dbk-mml"])
+def test_a_whole_fit_in_one_batch_is_that_of_the_plain_rows(monkeypatch, name):
     """With all rows in a step the order does not matter: both fits go the same way."""
     train, held = _places(15, 150), _places(15, 40, seed=1)
     settings = FitSettings(epochs=6, batch=1000, learning_rate=1e-2)
     predictions = []
     for gather in (True, False):
         if not gather:
-            monkeypatch.setattr(PerBatch, "gathered", lambda _self, rows: rows)
-        model = _model("dbk-silu", train.x)
+            monkeypatch.setattr(ByRows, "gathered", lambda _self, rows: rows)
+        model = _model(name, train.x)
         fit(model, train, held, replace(settings, seed=3))
         predictions.append(model.predict(held.x))
     np.testing.assert_allclose(predictions[0].mean, predictions[1].mean, rtol=1e-6)
