@@ -365,7 +365,7 @@ class TestMemory:
             model = build(name, sizes, x[:500], seed=0)
             model.basis(x[:2])  # what is allocated once and for all
             rows = Rows(x, y, torch.ones_like(y))
-            with _Meter(x, y) as meter:
+            with _Meter(*rows[:3]) as meter:
                 CATALOGUE[name].step.backward(model, rows, n, Weights())
             return meter.largest, meter.most
 
