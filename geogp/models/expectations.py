@@ -2,11 +2,11 @@
 
 With k11 = Var Z, k22 = Var Z', k12 = Cov(Z, Z') they are the covariances of infinitely wide
 layers. All arguments are float64 and broadcast to the shape of k12: one function gives a matrix
-from (m, 1), (m, n), (1, n), and its diagonal from (m,), (m,), (m,). Mixed is the paper of the
-mixed arcsine and leaky-ReLU kernel, on scaling limits of shallow Bayesian neural networks.
+from (m, 1), (m, n), (1, n), and its diagonal from (m,), (m,), (m,). Mixed is Antunes de
+Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian Processes".
 
 Derivatives are written by hand, to allocate few matrices. By Price's theorem (1958) the one by
-k12 is the slope E[ψ'(Z) ψ'(Z')]; those by k11 and k22 follow from it. There are no second ones.
+k12 is the slope E[ψ'(Z) ψ'(Z')]; those by k11 and k22 follow from it. Second ones are refused.
 
 Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), and stand in for
 tanh and the sigmoid. This is the largest gap between them and the true expectations of tanh and the
@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from geogp.errors import RequestError
 
 TANH_GAIN = math.pi / 2
 """Gain of the arcsine expectation that stands for tanh (Mixed equation 8)."""
@@ -79,7 +80,7 @@ def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
     """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}].
 
     With θ = acos(k12 / sqrt(k11 k22)) they are sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π and
-    (π - θ) / 2π: Mixed equation (10); Cho and Saul (2009), arc-cosine kernels of order 1 and 0, halved.
+    (π - θ) / 2π: Mixed equation (10); half of Cho and Saul's (2009) kernels of order 1 and 0.
     The expectation has one continuous derivative, also where Z = Z'. The slope has a corner there;
     where the correlation is ±1 up to rounding its derivative counts as 0, which is right along all
     parameters that keep Z = Z'.
@@ -94,8 +95,8 @@ def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
     expectation, slope
         Each of the shape of k12.
     """
-    expectation, slope = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
-    return expectation, slope
+    both: tuple[Tensor, Tensor] = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
+    return both
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:
@@ -113,6 +114,15 @@ def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tenso
     return found
 
 
+def _refuse_a_graph() -> None:
+    # Without this, autograd would take what is written by hand for constants, and say nothing.
+    if torch.is_grad_enabled():
+        raise RequestError(
+            "expected first derivatives of a network's kernel, found a backward pass with "
+            "create_graph; take differences of the first derivatives."
+        )
+
+
 class _Arcsine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
@@ -124,8 +134,8 @@ class _Arcsine(torch.autograd.Function):
         return expectation
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_a_graph()
         k12, root1, root2, expectation = ctx.saved_tensors
         slope = (expectation * (math.pi / 2)).cos_().reciprocal_()
         by12 = slope.mul_(root1 * (2 / math.pi)).mul_(root2).mul_(gradient)
@@ -150,8 +160,8 @@ class _Relu(torch.autograd.Function):
         return expectation, slope
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
+        _refuse_a_graph()
         k12, root1, root2, expectation, slope = ctx.saved_tensors
         of_expectation, of_slope = gradients
         by12 = torch.zeros_like(k12) if of_expectation is None else of_expectation * slope
@@ -178,8 +188,8 @@ class _WeightedSum(torch.autograd.Function):
         return total.add_(weights[0])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        _refuse_a_graph()
         weights, *terms = ctx.saved_tensors
         flat = gradient.reshape(-1)
         by_weight = torch.stack([flat.sum(), *(flat @ term.reshape(-1) for term in terms)])

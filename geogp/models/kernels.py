@@ -1,8 +1,7 @@
 """Covariance kernels: of one infinitely wide hidden layer, and their common contract.
 
-Mixed is the paper of the mixed arcsine and leaky-ReLU kernel, on scaling limits of shallow Bayesian
-neural networks; its equations are numbered, and its inputs lie in [-½, ½]. Kernels of deeper
-networks are in `network_kernels`.
+Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
+Processes"; its inputs lie in [-½, ½]. Kernels of deeper networks are in `network_kernels`.
 """
 
 import math
@@ -16,7 +15,7 @@ from geogp.errors import RequestError
 from geogp.models.expectations import SIGMOID_GAIN, TANH_GAIN, arcsine, relu, weighted_sum
 
 VARIANCE_PRIOR = (2.0, 3.0)
-"""Shape and scale of the inverse-gamma prior of each variance: mode 1, mean 3, no variance."""
+"""Shape and scale of the inverse-gamma priors of variances: mode 1, mean 3, no finite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
 """Both constants of the beta prior of alpha and w: mode ½, 0 at both ends."""
@@ -296,7 +295,7 @@ def log_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
         The start is not positive and finite.
     """
     if not 0 < start < math.inf:
-        raise RequestError(f"expected a positive variance {name}, found {start}.")
+        raise RequestError(f"expected a positive, finite variance {name}, found {start}.")
     return nn.Parameter(torch.tensor(math.log(start), dtype=dtype))
 
 
