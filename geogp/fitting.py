@@ -162,6 +162,7 @@ def _settings(job: Job, weights: Weights, epochs: int) -> FitSettings:
     return FitSettings(
         epochs=epochs,
         batch=job.batch,
+        optimiser=preset.optimiser,
         learning_rate=preset.learning_rate_for(job.batch),
         decay=preset.decay,
         head_rate=preset.head_rate,

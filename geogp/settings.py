@@ -13,6 +13,7 @@ from geogp.geodata.quarters import quarter_index
 from geogp.models.catalogue import find_spec
 from geogp.models.objectives import Weights
 from geogp.models.placement import Placement
+from geogp.models.schedule import Optimiser
 
 SPLIT_CHOICES = {"random": ("random",), "blocks": ("blocks",), "both": ("random", "blocks")}
 """Splits that each value of ``--split`` runs."""
@@ -40,7 +41,10 @@ class Preset:
     average
         The schedule; see `geogp.models.schedule.FitSettings`.
     least_steps
-        Steps that an epoch has at least: few rows take a smaller batch.
+        Steps that an epoch has at least: few rows take a smaller batch. 0 takes the batch as it
+        is.
+    optimiser
+        See `geogp.models.schedule.FitSettings`.
     placement, noise_start
         How inducing points are chosen, and where the noise variance starts.
     weights
@@ -68,9 +72,12 @@ class Preset:
     clip: float | None = None
     average: float = 0.0
     noise_start: float = 0.5
+    optimiser: Optimiser = "adamw"
 
     def batch_for(self, n: int) -> int:
         """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
+        if not self.least_steps:
+            return min(self.batch, n)
         most = max(32, n // max(self.least_steps, 1))
         return min(self.batch, 1 << (most.bit_length() - 1))
 
@@ -139,6 +146,31 @@ FIELD_PRESETS = {
 """The presets of the field model, whose epochs over blocks of tiles tell more and cost more."""
 
 
+KERNEL_PRESETS = {
+    name: replace(
+        preset,
+        r=r,
+        epochs=epochs,
+        batch=batch,
+        least_steps=0,
+        placement="pivoted",
+        optimiser="lbfgs",
+        noise_start=0.5,
+    )
+    for (name, preset), r, epochs, batch in zip(
+        PRESETS.items(), (500, 1000, 500), (3, 4, 50), (20_000, 60_000, 1_000_000), strict=True
+    )
+}
+"""The presets of the models whose kernel has a few parameters: an epoch is ten iterations of
+L-BFGS on a part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of
+Adam at a rate of 1e-3."""
+
+KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
+
+PRESETS_OF = {"deep": PRESETS, "field": FIELD_PRESETS, "kernel": KERNEL_PRESETS}
+"""The presets by the family of a model."""
+
+
 def find_preset(name: str, model: str) -> Preset:
     """Return a preset as it applies to a model.
 
@@ -148,7 +180,7 @@ def find_preset(name: str, model: str) -> Preset:
         No such preset or model.
     """
     _one_of("preset", name, PRESETS)
-    return FIELD_PRESETS[name] if find_spec(model).has_tiles else PRESETS[name]
+    return PRESETS_OF[find_spec(model).family][name]
 
 
 QUESTIONS = ("tile-mean", "single-test", "level")

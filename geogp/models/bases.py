@@ -140,20 +140,8 @@ class InducingBasis(Basis):
         Lz, _ = jittered_cholesky(_rbf(Z, Z, variance), self.jitter)
         phi = torch.linalg.solve_triangular(Lz, _rbf(Z, X, variance), upper=False).T
         norm = squared_norms(phi)
-        residual = self._checked(variance - norm, variance)
+        residual = checked_residual(variance - norm, variance)
         return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
-
-    def _checked(self, residual: Tensor, variance: Tensor) -> Tensor:
-        below = residual.detach() < 0
-        if bool(below.any()):
-            lowest = float(residual.detach().min() / variance.detach())
-            if lowest < -RESIDUAL_TOLERANCE:
-                raise NumericalError(
-                    f"the basis exceeds its kernel by {-lowest:.2g} of the prior variance, "
-                    f"expected at most {RESIDUAL_TOLERANCE:g}. Raise the jitter."
-                )
-            logger.info("%d residual variances below zero by rounding count as 0", int(below.sum()))
-        return residual.clamp(min=0)
 
 
 class DenseBasis(Basis):
@@ -234,6 +222,33 @@ def squared_norms(rows: Tensor) -> Tensor:
     """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
     found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
     return found
+
+
+def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
+    """Return the prior variance that a basis misses, with what rounding left below 0 as 0.
+
+    Parameters
+    ----------
+    residual
+        k(x, x) - ||phi(x)||², (b,).
+    variance
+        k(x, x), (b,) or a scalar.
+
+    Raises
+    ------
+    NumericalError
+        The basis exceeds the kernel by more than 1e-5 of the prior variance.
+    """
+    below = residual.detach() < 0
+    if bool(below.any()):
+        lowest = float((residual.detach() / variance.detach()).min())
+        if lowest < -RESIDUAL_TOLERANCE:
+            raise NumericalError(
+                f"the basis exceeds its kernel by {-lowest:.2g} of the prior variance, "
+                f"expected at most {RESIDUAL_TOLERANCE:g}. Raise the jitter."
+            )
+        logger.info("%d residual variances below zero by rounding count as 0", int(below.sum()))
+    return residual.clamp(min=0)
 
 
 def _rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:

@@ -16,14 +16,18 @@ from geogp.models.bases import Backbone, Basis, DenseBasis, InducingBasis, Netwo
 from geogp.models.blocksteps import PerPlace
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.field import FieldGP
+from geogp.models.kernels import Kernel, MixedKernel
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
 from geogp.models.measurement import MeasurementLaw
+from geogp.models.network_kernels import NetworkKernel
 from geogp.models.noise import NOISE_FLOOR, NOISE_START, ConstantNoise, Noise, ValidationNoise
+from geogp.models.nystrom import AnchorBasis, AnchorEvidence, kernel_prior
 from geogp.models.objectives import (
     corrected_elbo,
     corrected_log_marginal_likelihood,
     dppgp,
     elbo,
+    fitc_log_marginal_likelihood,
     log_marginal_likelihood,
     ppgp,
     squared_error,
@@ -42,6 +46,7 @@ MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], 
 MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
 MakeNoise = Callable[[torch.dtype, float], Noise]
 
+Family = Literal["deep", "field", "kernel"]
 Scaling = Literal["none", "minmax"]
 
 SCALINGS: tuple[str, ...] = get_args(Scaling)
@@ -103,6 +108,8 @@ class ModelSpec:
         Puts the parts together.
     has_tiles
         Whether a process of single tiles and a law of tests belong to it.
+    family
+        ``deep``, ``field`` or ``kernel``: which presets suit it.
     """
 
     name: str
@@ -114,6 +121,7 @@ class ModelSpec:
     noise: MakeNoise = ConstantNoise
     assemble: "Assemble" = plain_gp
     has_tiles: bool = False
+    family: Family = "deep"
 
 
 def build(
@@ -315,6 +323,36 @@ def _network_basis(
     return NetworkBasis(_backbone(sizes), sizes.h)
 
 
+def _anchored(make_kernel: Callable[[Architecture], Kernel]) -> MakeBasis:
+    """Return the maker of a Nyström basis of a kernel."""
+
+    def make(
+        sizes: Architecture, x: Tensor | None, placement: Placement, generator: torch.Generator
+    ) -> AnchorBasis:
+        kernel = make_kernel(sizes)
+        anchors = torch.zeros(sizes.r, len(sizes.used), dtype=sizes.torch_dtype)
+        basis = AnchorBasis(kernel, anchors, jitter=sizes.jitter)
+        if x is not None:
+            pair = basis.covariance, basis.variance
+            basis.anchors.copy_(place_anchors(x, sizes.r, placement, generator, pair))
+        return basis
+
+    return make
+
+
+def _mixed_kernel(sizes: Architecture) -> Kernel:
+    return MixedKernel(dtype=sizes.torch_dtype)
+
+
+def _network_kernel(activation: str) -> Callable[[Architecture], Kernel]:
+    """Return the maker of a network's kernel; its depth is the architecture's `blocks`."""
+
+    def make(sizes: Architecture) -> Kernel:
+        return NetworkKernel(sizes.blocks, activation, dtype=sizes.torch_dtype)
+
+    return make
+
+
 def _closed_form(r: int, _generator: torch.Generator, _dtype: torch.dtype) -> ClosedFormPosterior:
     return ClosedFormPosterior(r)
 
@@ -344,12 +382,22 @@ def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
     )
 
 
+def _kernel_gp(parts: Parts, span: Tensor) -> LowRankGP:
+    """Return a process whose constant mean stays at that of the targets."""
+    model = plain_gp(parts, span)
+    model.mean_constant.requires_grad_(False)
+    return model
+
+
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
 _CORRECTED_ELBO = PerBatch(corrected_elbo)
 _CORRECTED_MLL = WholeData(corrected_log_marginal_likelihood)
 _MLL = WholeData(log_marginal_likelihood)
+_MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
+_FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
+_EVIDENCE = AnchorEvidence(log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
 _ROWS = (
@@ -362,6 +410,7 @@ _ROWS = (
         "a deep basis over space and time, a process of single tiles, noise that knows the tests",
         assemble=_field_gp,
         has_tiles=True,
+        family="field",
     ),
     ModelSpec(
         "dbk-rbf",
@@ -451,6 +500,46 @@ _ROWS = (
         Diagonal,
         "a plain network, squared error; one noise variance from the validation rows",
         noise=ValidationNoise,
+    ),
+    ModelSpec(
+        "nystrom-mixed",
+        _anchored(_mixed_kernel),
+        _closed_form,
+        _MAP,
+        Diagonal,
+        "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori",
+        assemble=_kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "nystrom-mixed-fitc",
+        _anchored(_mixed_kernel),
+        _closed_form,
+        _FITC_MAP,
+        NystromDiagonal,
+        "as nystrom-mixed with the prior variance that anchors miss added to every row",
+        assemble=_kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "nngp",
+        _anchored(_network_kernel("erf")),
+        _closed_form,
+        _EVIDENCE,
+        Diagonal,
+        "kernel of infinitely wide erf networks at anchors, marginal likelihood",
+        assemble=_kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "nngp-relu",
+        _anchored(_network_kernel("relu")),
+        _closed_form,
+        _EVIDENCE,
+        Diagonal,
+        "kernel of infinitely wide ReLU networks at anchors, marginal likelihood",
+        assemble=_kernel_gp,
+        family="kernel",
     ),
 )
 

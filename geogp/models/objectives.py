@@ -105,6 +105,9 @@ class Statistics:
         ||e||², a scalar.
     norm_sum, largest_norm
         Sum and maximum of ||phi(x_i)||², scalars.
+    log_variance
+        Sum of log v_i where rows have variances v_i of their own, a scalar; `gram`, `moment` and
+        `square` then weigh each row by 1 / v_i. Else 0.
     """
 
     n: int
@@ -113,6 +116,7 @@ class Statistics:
     square: Tensor
     norm_sum: Tensor
     largest_norm: Tensor
+    log_variance: Tensor
 
 
 BatchObjective = Callable[[BatchTerms, Tensor, int, Weights], Tensor]
@@ -221,6 +225,26 @@ def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Te
     """
     trace = sums.n * sums.largest_norm - sums.norm_sum
     return log_marginal_likelihood(sums, noise_var) - trace / (2 * noise_var.double())
+
+
+def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor:
+    """Log N(y; m0, Phi Phi' + D) for rows of variances D (Snelson and Ghahramani 2006).
+
+    -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
+    Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.
+
+    Raises
+    ------
+    NumericalError
+        Λ is not finite or does not factorise.
+    """
+    identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
+    C, _ = jittered_cholesky(identity + sums.gram, 0.0)
+    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
+    determinant = sums.log_variance + 2 * C.diagonal().log().sum()
+    distance = sums.square - explained.square().sum()
+    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + determinant + distance)
+    return found
 
 
 def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Where inducing points start: over space, never by row order."""
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -7,13 +8,29 @@ from torch import Tensor
 
 from geogp.errors import RequestError
 
-Placement = Literal["kmeans", "farthest", "uniform"]
+Placement = Literal["kmeans", "kmeans++", "farthest", "pivoted", "first", "uniform"]
 
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
 
 
-def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Generator) -> Tensor:
-    """Choose r points among or between the inputs, over space and never by row order.
+MOST_CANDIDATES = 20_000
+"""Distinct inputs among which pivots are drawn, at most: a random part of more."""
+
+NEGLIGIBLE = 1e-12
+"""Share of the prior variance below which nothing is left to pivot on."""
+
+Covariance = Callable[[Tensor, Tensor], Tensor]
+Variance = Callable[[Tensor], Tensor]
+
+
+def place_anchors(
+    x: Tensor,
+    r: int,
+    placement: Placement,
+    generator: torch.Generator,
+    kernel: tuple[Covariance, Variance] | None = None,
+) -> Tensor:
+    """Choose r points among or between the inputs.
 
     Parameters
     ----------
@@ -22,10 +39,16 @@ def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Gene
     r
         Number of points.
     placement
-        ``kmeans``: centres of Lloyd's algorithm; ``farthest``: each next point is the input
-        farthest from those chosen; ``uniform``: the papers' draw from [-1, 1]^d.
+        ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: its seeds, each next input drawn
+        with the squared distance from those chosen (Arthur and Vassilvitskii 2007);
+        ``farthest``: each next point is the input farthest from those chosen; ``pivoted``:
+        randomly pivoted Cholesky, each next input drawn with the prior variance that those
+        chosen leave (Chen, Epperly, Tropp and Webber 2022); ``uniform``: the papers' draw from
+        [-1, 1]^d; ``first``: the first distinct rows, as in a paper, for comparison only.
     generator
         Source of randomness.
+    kernel
+        k(a, b) and k(a, a), for ``pivoted``.
 
     Returns
     -------
@@ -34,7 +57,7 @@ def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Gene
     Raises
     ------
     RequestError
-        No such placement.
+        No such placement, or ``pivoted`` without a kernel.
     """
     if placement not in PLACEMENTS:
         raise RequestError(
@@ -42,14 +65,31 @@ def place_anchors(x: Tensor, r: int, placement: Placement, generator: torch.Gene
         )
     if placement == "uniform":
         return torch.rand(r, x.shape[1], generator=generator, dtype=x.dtype) * 2 - 1
-    distinct = torch.unique(x, dim=0)
-    distinct = distinct[torch.randperm(len(distinct), generator=generator)]
+    if placement == "pivoted" and kernel is None:
+        raise RequestError(
+            "placement pivoted needs a kernel that is known beforehand; inducing points that are "
+            "learned take kmeans, kmeans++, farthest or uniform."
+        )
+    distinct, rows = torch.unique(x, dim=0, return_inverse=True)
+    if placement == "first":
+        seen = torch.full((len(distinct),), len(x)).scatter_reduce(
+            0, rows, torch.arange(len(x)), "amin"
+        )
+        distinct = distinct[seen.argsort()]
+    else:
+        distinct = distinct[torch.randperm(len(distinct), generator=generator)]
     if len(distinct) <= r:
         extra = torch.rand(r - len(distinct), x.shape[1], generator=generator, dtype=x.dtype)
         return torch.cat([distinct, extra * 2 - 1])
-    if placement == "farthest":
-        return _farthest(distinct, r)
-    return _lloyd(x, distinct[:r].clone(), generator)
+    if kernel is not None and placement == "pivoted":
+        return _pivoted(distinct[:MOST_CANDIDATES], r, kernel, generator)
+    choose: dict[str, Callable[[], Tensor]] = {
+        "first": lambda: distinct[:r],
+        "farthest": lambda: _farthest(distinct, r),
+        "kmeans++": lambda: _plus_plus(distinct, r, generator),
+        "kmeans": lambda: _lloyd(x, distinct[:r].clone(), generator),
+    }
+    return choose[placement]()
 
 
 def _farthest(points: Tensor, r: int) -> Tensor:
@@ -58,6 +98,41 @@ def _farthest(points: Tensor, r: int) -> Tensor:
     for _ in range(r - 1):
         chosen.append(int(distance.argmax()))
         distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
+    return points[chosen]
+
+
+def _plus_plus(points: Tensor, r: int, generator: torch.Generator) -> Tensor:
+    chosen = [0]
+    distance = (points - points[0]).square().sum(1).double()
+    for _ in range(r - 1):
+        chosen.append(int(torch.multinomial(distance, 1, generator=generator)))
+        distance = torch.minimum(distance, (points - points[chosen[-1]]).square().sum(1))
+    return points[chosen]
+
+
+@torch.no_grad()
+def _pivoted(
+    points: Tensor, r: int, kernel: tuple[Covariance, Variance], generator: torch.Generator
+) -> Tensor:
+    """Randomly pivoted Cholesky; columns of the factor are held, (n, r) float64."""
+    covariance, variance = kernel
+    left = variance(points).double().clone()
+    negligible = NEGLIGIBLE * left.sum()
+    factor = torch.zeros(len(points), r, dtype=torch.float64)
+    chosen: list[int] = []
+    for column in range(r):
+        if left.sum() <= negligible:
+            # The kernel has no more ranks than that: the others are as good as any.
+            rest = torch.ones(len(points)).index_fill(0, torch.tensor(chosen), 0.0)
+            more = torch.multinomial(rest, r - column, generator=generator)
+            return points[[*chosen, *more.tolist()]]
+        pivot = int(torch.multinomial(left, 1, generator=generator))
+        chosen.append(pivot)
+        own = factor[:, :column]
+        found = covariance(points, points[[pivot]])[:, 0].double() - own @ own[pivot]
+        factor[:, column] = found / left[pivot].sqrt()
+        left = (left - factor[:, column].square()).clamp(min=0)
+        left[chosen] = 0.0
     return points[chosen]
 
 

@@ -10,6 +10,9 @@ from geogp.errors import RequestError
 from geogp.models.objectives import Weights
 
 Decay = Literal["cosine", "constant"]
+Optimiser = Literal["adamw", "lbfgs"]
+
+OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,9 @@ class FitSettings:
     ----------
     epochs, batch
         Passes over the training rows, and rows per step.
+    optimiser
+        ``adamw``, or ``lbfgs``: L-BFGS with a strong Wolfe line search, ten iterations an epoch,
+        for objectives of all rows. It has no use for rates, decay and clip.
     learning_rate
         Of AdamW, at the start.
     decay
@@ -51,6 +57,7 @@ class FitSettings:
 
     epochs: int
     batch: int = 1024
+    optimiser: Optimiser = "adamw"
     learning_rate: float = 1e-3
     decay: Decay = "cosine"
     head_rate: float = 1.0
@@ -74,11 +81,12 @@ class FitSettings:
             *([f"clip {self.clip}"] if self.clip == 0 else []),
             *([f"patience {self.patience}"] if self.patience == 0 else []),
             *([f"decay {self.decay!r}"] if self.decay not in get_args(Decay) else []),
+            *([f"optimiser {self.optimiser!r}"] if self.optimiser not in OPTIMISERS else []),
         ]
         if faults:
             raise RequestError(
                 "expected whole numbers of 1 or more for epochs, batch and patience, numbers above "
                 "0 for learning_rate and clip, 0 or more for the other rates, average, "
-                f"weight_decay and seed, and a decay of {' or '.join(get_args(Decay))}; found "
-                f"{', '.join(faults)}."
+                f"weight_decay and seed, a decay of {' or '.join(get_args(Decay))} and an "
+                f"optimiser of {' or '.join(OPTIMISERS)}; found {', '.join(faults)}."
             )

@@ -60,6 +60,18 @@ class Step(Protocol):
         """Predict rows that were held out of the epoch that ends at `share` of all epochs."""
 
 
+class LogPrior(Protocol):
+    """The log prior density of a model's parameters."""
+
+    def __call__(self, model: "LowRankGP") -> Tensor:
+        """Return the log density, a scalar, float64."""
+
+
+def no_prior(model: "LowRankGP") -> Tensor:
+    """Return 0: all values are alike beforehand."""
+    return torch.zeros((), dtype=torch.float64, device=model.device)
+
+
 class Part(NamedTuple):
     """Rows of one step: their numbers, or those of whole places with `n` rows in all."""
 
@@ -145,11 +157,23 @@ class WholeData(ByRows):
 
     The sums over the rows are taken in chunks. Their gradient is known once they are, and a
     second pass carries it into the features of each chunk: memory does not grow with n.
+
+    Attributes
+    ----------
+    objective
+        The log likelihood, as a function of `Statistics` and the noise variance.
+    prior
+        What is added to it.
+    own_variance
+        Whether each row's variance is noise_var plus its own residual k~(x, x) - ||phi||², by
+        which the sums are then weighted.
     """
 
     objective: WholeObjective
     uses: tuple[str, ...] = ()
     spread_is_noise: bool = False
+    prior: LogPrior = no_prior
+    own_variance: bool = False
 
     def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
         """Return all rows: the likelihood does not split into batches."""
@@ -163,49 +187,56 @@ class WholeData(ByRows):
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
         """Differentiate the objective of all rows."""
-        total, peak = _total(model, rows)
+        total, peak = _total(model, rows, own_variance=self.own_variance)
         leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
-        loss = -self.objective(Statistics(total.n, **leaves), model.noise()) / n
+        found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)
+        loss = -found / n
         loss.backward()
         for index, part in enumerate(rows.chunks(CHUNK)):
             pairs = [
                 (value, leaves[name].grad)
-                for name, value in _tensors(statistics(model, part)).items()
+                for name, value in _tensors(
+                    statistics(model, part, own_variance=self.own_variance)
+                ).items()
                 if name != "largest_norm" or index == peak
             ]
-            used = [(value, gradient) for value, gradient in pairs if gradient is not None]
+            used = [(v, g) for v, g in pairs if g is not None and v.requires_grad]
             torch.autograd.backward([v for v, _ in used], [g for _, g in used])
         return loss.detach().double()
 
 
-def statistics(model: "LowRankGP", rows: "Rows") -> Statistics:
+def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) -> Statistics:
     """Return the sums of one chunk, on the scale of the standardised target."""
     features = model.basis(rows.x)
     phi, norm = features.phi.double(), features.norm.double()
     residual = rows.y.double() - model.mean_constant.double()
-    square = residual.square()
-    if rows.repeats is None:
-        count, weighted = torch.ones_like(norm), phi
-    else:
+    square, count = residual.square(), torch.ones_like(norm)
+    if rows.repeats is not None:
         count, scatter = (part.double() for part in rows.repeats)
-        weighted, square = phi * count[:, None], square + scatter
+        square = square + scatter
+    weight, log_variance = count, torch.zeros_like(norm)
+    if own_variance:
+        variance = model.noise().double() + features.residual.double()
+        weight, log_variance = count / variance, variance.log()
+    weighted = phi * weight[:, None]
     return Statistics(
         rows.n,
         weighted.T @ phi,
         weighted.T @ residual,
-        count @ square,
+        weight @ square,
         count @ norm,
         norm.max(),
+        count @ log_variance,
     )
 
 
-def _total(model: "LowRankGP", rows: "Rows") -> tuple[Statistics, int]:
+def _total(model: "LowRankGP", rows: "Rows", *, own_variance: bool) -> tuple[Statistics, int]:
     """Return the sums over all rows, and the first chunk with the largest norm."""
     total: Statistics | None = None
     peak = 0
     with torch.no_grad():
         for index, chunk in enumerate(rows.chunks(CHUNK)):
-            part = statistics(model, chunk)
+            part = statistics(model, chunk, own_variance=own_variance)
             if total is not None and part.largest_norm > total.largest_norm:
                 peak = index
             total = part if total is None else _add(total, part)
@@ -221,6 +252,7 @@ def _add(a: Statistics, b: Statistics) -> Statistics:
         a.square + b.square,
         a.norm_sum + b.norm_sum,
         torch.maximum(a.largest_norm, b.largest_norm),
+        a.log_variance + b.log_variance,
     )
 
 

@@ -17,6 +17,7 @@ from geogp.models.arrays import as_floats
 from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.optimisers import make_optimiser, restore_state, state_tensors
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import Part
 from geogp.models.storage import read_tensors, write_tensors
@@ -177,7 +178,7 @@ class _Run:
         self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
-        self.optimiser = _optimiser(model, settings)
+        self.optimiser = make_optimiser(model, settings)
         n = self.rows.n
         size = self.step.rows(settings.batch, n)
         self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
@@ -193,13 +194,13 @@ class _Run:
         settings, state = self.settings, self.state
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
-        n, share = self.rows.n, (state.epoch + 1) / settings.epochs
+        share = (state.epoch + 1) / settings.epochs
         parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
         total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
         for step, part in enumerate(parts):
             self._set_rate((state.epoch + step / len(parts)) / settings.epochs)
             total += self._update(part) * part.n
-        loss = float(total) / n
+        loss = float(total) / sum(part.n for part in parts)
         with self.average.in_place():
             score = self._validate(share)
             if score < state.best_nll and self.step.complete(share):
@@ -236,7 +237,7 @@ class _Run:
         self.model.load_state_dict(_under(tensors, "model"))
         self.best = _clone(_under(tensors, "best"))
         self.average.load(_under(tensors, "average"))
-        self._restore_optimiser(_under(tensors, "optimiser"))
+        restore_state(self.optimiser, _under(tensors, "optimiser"))
         self._keep()
 
     def save(self) -> None:
@@ -250,11 +251,7 @@ class _Run:
         """Copy the state after a whole epoch, and write it when the last copy is old."""
         if self.path is None:
             return
-        moments = {
-            f"optimiser.{index}.{key}": value
-            for index, state in self.optimiser.state_dict()["state"].items()
-            for key, value in state.items()
-        }
+        moments = {f"optimiser.{k}": v for k, v in state_tensors(self.optimiser).items()}
         model = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         best = {f"best.{k}": v for k, v in self.best.items()}
         average = {f"average.{k}": v for k, v in self.average.tensors().items()}
@@ -277,14 +274,6 @@ class _Run:
         parts = (self.model.name, self.model.architecture, self.settings)
         return f"{parts!r} {digest.hexdigest()}"
 
-    def _restore_optimiser(self, flat: dict[str, Tensor]) -> None:
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in flat.items():
-            index, key = name.split(".", 1)
-            state.setdefault(int(index), {})[key] = value
-        whole = self.optimiser.state_dict()
-        self.optimiser.load_state_dict({**whole, "state": state})
-
     def _on_device(self, data: Data) -> Rows:
         """Return scaled inputs and standardised targets where the model is."""
         model = self.model
@@ -296,13 +285,19 @@ class _Run:
         )
 
     def _update(self, part: Part) -> Tensor:
-        self.optimiser.zero_grad(set_to_none=True)
-        loss = self.step.learn(self.model, self.rows, part, self.settings.weights)
-        if self.settings.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        self.optimiser.step()
+        if self.settings.optimiser == "lbfgs":
+            loss = torch.as_tensor(self.optimiser.step(lambda: float(self._learn(part))))
+        else:
+            loss = self._learn(part)
+            if self.settings.clip is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            self.optimiser.step()
         self.average.update()
         return loss
+
+    def _learn(self, part: Part) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        return self.step.learn(self.model, self.rows, part, self.settings.weights)
 
     def _validate(self, share: float) -> float:
         held_out = self.held_out
@@ -312,27 +307,11 @@ class _Run:
 
     def _set_rate(self, share: float) -> None:
         settings = self.settings
+        if settings.optimiser == "lbfgs":
+            return
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = settings.learning_rate * factor * group["rate"]
-
-
-def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:
-    noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
-    groups = {
-        "network": {"weight_decay": settings.weight_decay, "rate": 1.0},
-        "noise": {"weight_decay": 0.0, "rate": noise_rate},
-        "head": {"weight_decay": 0.0, "rate": settings.head_rate},
-    }
-    parameters: dict[str, list[Tensor]] = {name: [] for name in groups}
-    for name, value in model.named_parameters():
-        part = name.split(".", maxsplit=1)[0]
-        laws = {"noise", "tiles"}
-        kind = "network" if ".backbone." in name else "noise" if part in laws else "head"
-        parameters[kind].append(value)
-    filled = [{"params": found, **groups[kind]} for kind, found in parameters.items() if found]
-    # Fused: one pass over each parameter instead of a dozen small operations.
-    return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -41,7 +41,15 @@ class TestTheorem3:
         return torch.stack(
             [
                 log_marginal_likelihood(
-                    Statistics(len(S), Phi.T @ Phi, Phi.T @ e, e @ e, norm.sum(), norm.max()),
+                    Statistics(
+                        len(S),
+                        Phi.T @ Phi,
+                        Phi.T @ e,
+                        e @ e,
+                        norm.sum(),
+                        norm.max(),
+                        torch.zeros(()),
+                    ),
                     noise,
                 )
                 for e in E.T

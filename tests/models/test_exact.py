@@ -112,7 +112,7 @@ class TestMarginalLikelihood:
     @pytest.fixture
     def sums(self, Phi, e) -> Statistics:
         norm = (Phi**2).sum(1)
-        parts = (Phi.T @ Phi, Phi.T @ e, e @ e, norm.sum(), norm.max())
+        parts = (Phi.T @ Phi, Phi.T @ e, e @ e, norm.sum(), norm.max(), 0.0)
         return Statistics(40, *(torch.as_tensor(part, dtype=torch.float64) for part in parts))
 
     @pytest.mark.parametrize("noise", [1e-3, 0.2, 4.0])
@@ -125,7 +125,7 @@ class TestMarginalLikelihood:
         Phi = _normal(4, 9, seed=3)
         dense = stats.multivariate_normal(np.zeros(4), Phi @ Phi.T + 0.3 * np.eye(4))
         norm = (Phi**2).sum(1)
-        parts = (Phi.T @ Phi, Phi.T @ e[:4], e[:4] @ e[:4], norm.sum(), norm.max())
+        parts = (Phi.T @ Phi, Phi.T @ e[:4], e[:4] @ e[:4], norm.sum(), norm.max(), 0.0)
         sums = Statistics(4, *(torch.as_tensor(part, dtype=torch.float64) for part in parts))
         found = log_marginal_likelihood(sums, torch.tensor(0.3, dtype=torch.float64))
         assert found.item() == pytest.approx(dense.logpdf(e[:4]), abs=1e-8)
