@@ -27,6 +27,9 @@ LEAST_TAILWEIGHT = 0.6
 MOST_TAILWEIGHT = 2.0
 MOST_SKEWNESS = 2.0
 
+SHAPE_COLUMNS = {"skewness": 0.0, "tailweight": 1.0, "df": math.inf, "noise_df": math.inf}
+"""Columns that describe shapes, and their values for the normal, which absent ones stand for."""
+
 _REACH = 9.0
 _STEP = 0.01
 _NEGLIGIBLE = 1e-6
@@ -39,6 +42,19 @@ class Shape(ABC):
     @abstractmethod
     def parameters(self) -> tuple[float | Floats, float | Floats]:
         """Skewness and tail weight of `shape_of`."""
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """What a table holds of it, a number or one a row, by names of `SHAPE_COLUMNS`.
+
+        `geogp.models.shape_columns.shape_from` makes the same shape from them.
+        """
+        return dict(zip(("skewness", "tailweight"), self.parameters, strict=True))
+
+    @property
+    def has_power_mean(self) -> bool:
+        """Whether E[exp(t X)] exists for some t other than 0."""
+        return True
 
     def __getitem__(self, _rows: RowChoice) -> "Shape":
         """Return the shape of some of the rows."""
@@ -273,6 +289,21 @@ class RowShapes(Shape):
         """Skewness and tail weight of each row, each (n,)."""
         table = np.array([shape.parameters for shape in self.shapes], np.float64)[self.number]
         return table[:, 0], table[:, 1]
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """Columns of all the shapes, those of each row, each (n,)."""
+        held = [shape.columns for shape in self.shapes]
+        names = [name for name in SHAPE_COLUMNS if any(name in each for each in held)]
+        return {
+            name: np.array([each.get(name, SHAPE_COLUMNS[name]) for each in held])[self.number]
+            for name in names
+        }
+
+    @property
+    def has_power_mean(self) -> bool:
+        """Whether that of each row has."""
+        return all(shape.has_power_mean for shape in self.shapes)
 
     def __getitem__(self, rows: RowChoice) -> Shape:
         """Return the shapes of some of the rows."""
