@@ -63,13 +63,13 @@ class StudentT(Shape):
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles."""
-        found: Floats = special.stdtrit(self.df, probability) * self._scale
-        return found
+        found = special.stdtrit(self.df, probability) * self._scale
+        return np.asarray(found, np.float64)
 
     def cdf(self, x: Floats) -> Floats:
         """Return P(X <= x)."""
-        found: Floats = special.stdtr(self.df, np.asarray(x, np.float64) / self._scale)
-        return found
+        found = special.stdtr(self.df, np.asarray(x, np.float64) / self._scale)
+        return np.asarray(found, np.float64)
 
     def survival(self, x: Floats) -> Floats:
         """Return P(X > x)."""
@@ -156,7 +156,8 @@ class NormalMixture(Shape):
 
     def scales(self, rows: slice) -> Floats:
         """Return the scales of some rows, (c, q)."""
-        return self._scales[rows]
+        found: Floats = self._scales[rows]
+        return found
 
     @property
     def parameters(self) -> tuple[float, float]:

@@ -49,7 +49,7 @@ def shape_from(
 def _kinds(row: Floats) -> int:
     """Count the kinds of shape, other than the normal, that a row has parameters of."""
     skewness, tailweight, df, noise_df = row.tolist()
-    return bool(skewness != 0 or tailweight != 1) + (df != np.inf) + (noise_df != np.inf)
+    return sum([skewness != 0 or tailweight != 1, df != np.inf, noise_df != np.inf])
 
 
 def _one(row: Floats) -> Shape:
