@@ -20,7 +20,7 @@ from sklearn.model_selection import KFold
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.schedule import FitSettings
-from geogp.models.shapes import fit_shape
+from geogp.models.shape_laws import fit_shape
 from geogp.models.training import Data
 
 Floats = NDArray[np.float64]

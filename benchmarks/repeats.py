@@ -21,7 +21,7 @@ from geogp.job import prepare
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture
 from geogp.models.schedule import FitSettings
-from geogp.models.steps import ByRows
+from geogp.models.steps import ByInputs
 from geogp.models.training import Data, FitState, fit
 from geogp.settings import MapRequest
 from geogp.watcher import Watcher
@@ -69,7 +69,7 @@ def main() -> int:
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for name in options.models:
-        with mock.patch.object(ByRows, "gathered", lambda _self, given: given):
+        with mock.patch.object(ByInputs, "gathered", lambda _self, given: given):
             one = fitted(name, rows, plain)
         both = fitted(name, rows, replace(plain, epochs=2 * plain.epochs))
         for how, state in (("one by one", one), ("put together", both)):

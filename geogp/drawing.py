@@ -145,10 +145,11 @@ def make_drawing(
     measured = _measured_tiles(observations)
     distance = distance_to_nearest_km(tiles, measured.longitude, measured.latitude)
     inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
+    prediction = model.predict(inputs, question.tests, level=question.name == "level")
     grid = build_grid(
         region,
         tiles,
-        model.predict(inputs, question.tests, level=question.name == "level"),
+        prediction,
         target=observations.target,
         distance_km=distance,
         far_km=far_km,
@@ -158,7 +159,17 @@ def make_drawing(
     )
     places = _reference_places(measured, tiles, distance)
     slices = _slices(model, make_inputs, inputs, quarter, places)
-    dropped = f"{region.name} has more than {MOST_TILES:,} tiles of zoom {zoom}; mapped at {used}."
+    told = []
+    if used < zoom:
+        told.append(
+            f"{region.name} has more than {MOST_TILES:,} tiles of zoom {zoom}; mapped at {used}."
+        )
+    if not prediction.shape.has_power_mean:
+        subject = quantity_of(observations.target).subject
+        told.append(
+            f"the mean of the predicted {subject} does not exist: under Student-t noise on the log "
+            "scale its tails are too heavy. The median is mapped; the mean holds no data."
+        )
     return Drawing(
         region,
         tiles,
@@ -167,7 +178,7 @@ def make_drawing(
         quarter_label(quarter),
         observations.target,
         question,
-        (dropped,) if used < zoom else (),
+        tuple(told),
     )
 
 

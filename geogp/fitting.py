@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 from geogp.files import write_text
 from geogp.job import Job
-from geogp.models.catalogue import build, find_spec
+from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
@@ -81,7 +81,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[s
     DataError
         What an interrupted run left is damaged.
     """
-    preset, uses = job.preset.weights, find_spec(job.request.model).step.uses
+    preset, uses = job.preset.weights, job.spec.step.uses
     if not uses:
         if job.request.tune_weights:
             job.warn(f"the objective of {job.request.model} has no weights to choose.")
@@ -124,7 +124,7 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
         progress=progress,
         tell=done.append,
     )
-    uses = find_spec(job.request.model).step.uses
+    uses = job.spec.step.uses
     return {
         **_named(trials[0].weights, uses),
         "chosen_by": "validation",
@@ -140,7 +140,14 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
 def _build(job: Job, rows: Data) -> LowRankGP:
     """Return the untrained model on its device; what there is to say of the rows is a warning."""
     preset, d = job.preset, job.scale.d
-    sizes = Architecture(d=d, h=preset.h, r=preset.r, columns=COLUMNS[:d], units=job.scale.units)
+    sizes = Architecture(
+        d=d,
+        h=preset.h,
+        r=preset.r,
+        columns=COLUMNS[:d],
+        units=job.scale.units,
+        noise=job.request.noise,
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model = build(

@@ -21,7 +21,8 @@ from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
 from geogp.machine import tune_process
-from geogp.models.catalogue import find_spec
+from geogp.models.catalogue import ModelSpec, find_spec, with_noise
+from geogp.models.noise import NOISES
 from geogp.models.training import Data
 from geogp.runs import RunFolder
 from geogp.settings import MapRequest, Preset, find_preset
@@ -162,6 +163,11 @@ class Job:
         return self.boundaries.region
 
     @property
+    def spec(self) -> ModelSpec:
+        """The row of the catalogue that is fitted, with the noise asked for."""
+        return with_noise(find_spec(self.request.model), self.request.noise)
+
+    @property
     def epochs(self) -> int:
         """Passes over the training rows: the request's, or the preset's."""
         return self.request.epochs or self.preset.epochs
@@ -170,7 +176,7 @@ class Job:
     def batch(self) -> int:
         """Rows per step, for the eight tenths of the rows that train."""
         n = 8 * len(self.observations) // 10
-        return find_spec(self.request.model).step.rows(self.preset.batch_for(n), n)
+        return self.spec.step.rows(self.preset.batch_for(n), n)
 
     def inputs(self, rows: NDArray[np.bool_]) -> Floats:
         """Return the inputs of some of the observations, shape (n, d)."""
@@ -190,7 +196,7 @@ class Job:
         quarter = latest if request.at is None else quarter_index(request.at)
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
-        known = find_spec(request.model).has_tiles and request.question != "level"
+        known = self.spec.has_tiles and request.question != "level"
         return Question(request.question, quarter, latest, tests if known else None)
 
     def warn(self, text: str) -> None:
@@ -230,7 +236,8 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
             f"the {request.target} has the same value in all {len(y)} rows of {region.name}; "
             "there is nothing to learn."
         )
-    name = f"{region.code}-{request.service}-{request.target}-{request.model}-{request.preset}"
+    parts = [region.code, request.service, request.target, request.model, request.preset]
+    name = "-".join(parts if request.noise == NOISES[0] else [*parts, request.noise])
     job = Job(
         request,
         find_preset(request.preset, request.model),
@@ -263,7 +270,7 @@ def _check_question(job: Job) -> None:
             f"--at {quarter_label(question.quarter)} lies before the data, which start in "
             f"{quarter_label(first)}."
         )
-    spec = find_spec(job.request.model)
+    spec = job.spec
     if question.beyond and not spec.has_tiles:
         raise RequestError(
             f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
@@ -303,6 +310,7 @@ def identity_of(job: Job) -> dict[str, Any]:
     request, preset = job.request, asdict(job.preset)
     settings = {
         **preset,
+        "noise": request.noise,
         "epochs": job.epochs,
         "tune_weights": request.tune_weights,
         "batch": job.batch,

@@ -10,7 +10,8 @@ from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
 from geogp.geodata.quarters import quarter_index
-from geogp.models.catalogue import find_spec
+from geogp.models.catalogue import find_spec, with_noise
+from geogp.models.noise import NOISES
 from geogp.models.objectives import Weights
 from geogp.models.placement import Placement
 from geogp.models.schedule import Optimiser
@@ -205,6 +206,8 @@ class MapRequest:
         Names of the catalogue and of `PRESETS`.
     split
         ``random``, ``blocks``, ``both``; None takes the preset's.
+    noise
+        ``gaussian``, the model's own noise, or ``student-t``, for models that can have it.
     inputs
         ``place``, ``place-quarter`` or ``auto``.
     epochs
@@ -234,7 +237,8 @@ class MapRequest:
     Raises
     ------
     RequestError
-        A value is not among those allowed; the nearest ones are given.
+        A value is not among those allowed (the nearest ones are given), or the model cannot have
+        the noise.
     """
 
     region: str
@@ -258,9 +262,11 @@ class MapRequest:
     question: str = "tile-mean"
     tests: int | None = None
     at: str | None = None
+    noise: str = NOISES[0]
 
     def __post_init__(self) -> None:
-        find_spec(self.model)
+        _one_of("noise", self.noise, NOISES)
+        with_noise(find_spec(self.model), self.noise)
         _one_of("service", self.service, SERVICES)
         _one_of("target", self.target, TARGETS)
         _one_of("preset", self.preset, PRESETS)

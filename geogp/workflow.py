@@ -311,7 +311,7 @@ def _prediction_table(
             "function_variance": prediction.function_variance,
             "tile_variance": prediction.tile_variance,
             "noise_variance": prediction.noise_variance,
-            **dict(zip(("skewness", "tailweight"), prediction.shape.parameters, strict=True)),
+            **prediction.shape.columns,
             "lower_95": lower,
             "upper_95": upper,
         }

@@ -51,6 +51,9 @@ def map_command(
     ] = None,
     inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
+    noise: Annotated[
+        str, typer.Option(help="gaussian, or student-t: bad rows pull less (some models).")
+    ] = "gaussian",
     tune_weights: Annotated[
         bool,
         typer.Option("--tune-weights", help="Choose alpha and beta by validation (16 short fits)."),
@@ -92,6 +95,7 @@ def map_command(
         split=split,
         inputs=inputs,
         epochs=epochs,
+        noise=noise,
         tune_weights=tune_weights,
         device=device,
         seed=seed,

@@ -19,7 +19,8 @@ from geogp.calibration.metrics import (
 )
 from geogp.errors import DataError
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import GAUSSIAN, shape_of
+from geogp.models.shape_columns import shape_from
+from geogp.models.shapes import SHAPE_COLUMNS
 
 LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
@@ -47,7 +48,7 @@ COLUMNS = (
 )
 """Columns of test_predictions.parquet that a report needs."""
 
-OPTIONAL = {"tile_variance": 0.0, "skewness": 0.0, "tailweight": 1.0}
+OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS}
 """Columns that may be absent, and what that means: no tile process, a normal distribution."""
 
 Floats = NDArray[np.float64]
@@ -133,16 +134,13 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
     NumericalError
         A mean or a variance is missing or out of range.
     RequestError
-        A skewness or tail weight is out of range.
+        A parameter of a shape is out of range.
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
-    tile, skewness, tailweight = (
-        rows[name].to_numpy(np.float64) if name in rows else np.full(len(rows), usual)
-        for name, usual in OPTIONAL.items()
-    )
-    shape = shape_of(skewness, tailweight) if len(rows) else GAUSSIAN
-    return Prediction(mean, function, noise, tile, shape)
+    optional = {name: rows[name].to_numpy(np.float64) for name in OPTIONAL if name in rows}
+    tile = optional.pop("tile_variance", np.zeros(len(rows)))
+    return Prediction(mean, function, noise, tile, shape_from(optional, function, noise))
 
 
 def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:

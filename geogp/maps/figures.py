@@ -48,6 +48,12 @@ _WIDE = 1.15
 _STACKED = 2.4
 
 
+def views_of(grid: xr.Dataset) -> tuple[View, ...]:
+    """Return the views of a grid: all, but for the mean where the distributions have none."""
+    has_mean = bool(np.isfinite(grid[view_variable(grid, "mean")].values).any())
+    return tuple(view for view in VIEWS if has_mean or view != "mean")
+
+
 def view_variable(grid: xr.Dataset, view: str) -> str:
     """Return the name of the grid's variable that a view shows.
 
@@ -165,6 +171,8 @@ def write_map_figures(
 ) -> list[Path]:
     """Write ``median.png``, ``mean.png``, ``bound.png`` and ``width.png``; see `map_figure`.
 
+    There is no ``mean.png`` where the predictive distributions have no mean.
+
     Raises
     ------
     OutputError
@@ -172,8 +180,9 @@ def write_map_figures(
     DataError
         The grid holds no finite value.
     """
-    paths = [folder / f"{view}.png" for view in VIEWS]
-    for view, path in zip(VIEWS, paths, strict=True):
+    views = views_of(grid)
+    paths = [folder / f"{view}.png" for view in views]
+    for view, path in zip(views, paths, strict=True):
         write_bytes(path, map_figure(grid, region, view, quarter=quarter))
     return paths
 

@@ -85,8 +85,8 @@ def build_grid(
     With mu and v = function variance + noise variance of log10 of the value, for a Gaussian
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
     mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
-    are its quantiles, and its mean of 10^y. The function variance includes that of single
-    tiles, which is given apart too.
+    are its quantiles, and its mean of 10^y: NaN at all tiles where a shape with heavy tails has
+    none. The function variance includes that of single tiles, which is given apart too.
 
     Parameters
     ----------
@@ -134,8 +134,13 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
+    absent = set() if prediction.shape.has_power_mean else {f"mean_{quantity.suffix}"}
     data = {
-        name: (("y", "x"), _placed(frame, tiles, values, name), {"long_name": label, "units": unit})
+        name: (
+            ("y", "x"),
+            _placed(frame, tiles, values, name, absent=name in absent),
+            {"long_name": label, "units": unit},
+        )
         for name, (values, label, unit) in variables.items()
     }
     grid = xr.Dataset(data, coords={"x": frame.x, "y": frame.y})
@@ -226,7 +231,7 @@ def _speed_variables(
         median = 10**middle
         return {
             f"median_{end}": (median, f"median of the predicted {subject}", unit),
-            f"mean_{end}": (prediction.power_mean(10.0), f"mean of the predicted {subject}", unit),
+            f"mean_{end}": (*_mean(prediction, subject), unit),
             f"lower_{end}": (10**lower, f"lower end of the 95 % interval of {subject}", unit),
             f"upper_{end}": (10**upper, f"upper end of the 95 % interval of {subject}", unit),
             "width_log10": (
@@ -257,12 +262,20 @@ def _speed_variables(
         }
 
 
+def _mean(prediction: Prediction, subject: str) -> tuple[NDArray[np.float64], str]:
+    """Return E[10^y] and its long name; NaN everywhere where the shape has none."""
+    label = f"mean of the predicted {subject}"
+    if prediction.shape.has_power_mean:
+        return prediction.power_mean(10.0), label
+    return np.full(len(prediction), np.nan), f"{label} (does not exist: the tails are too heavy)"
+
+
 def _placed(
-    frame: Frame, tiles: Tiles, values: NDArray[np.float64], name: str
+    frame: Frame, tiles: Tiles, values: NDArray[np.float64], name: str, *, absent: bool = False
 ) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
-    if not np.isfinite(narrow).all():
+    if not absent and not np.isfinite(narrow).all():
         raise NumericalError(
             f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(tiles)} tiles; "
             f"the largest finite value is {np.finfo(np.float32).max:.3g}. Did the fit diverge?"

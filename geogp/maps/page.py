@@ -11,7 +11,7 @@ from branca.element import Element, Figure
 from numpy.typing import NDArray
 
 from geogp.geodata.region import Region, Tiles
-from geogp.maps.figures import VIEWS, view_scale, view_title, view_variable
+from geogp.maps.figures import view_scale, view_title, view_variable, views_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import quantity_of
 from geogp.maps.layout import URBAN_COLOUR, far_label, simple_rings, urban_label
@@ -95,7 +95,7 @@ def map_page(
     figure = Figure(title=escape_text(title))
     page = _base_map(frame)
     figure.add_child(page)
-    images = [_view_image(grid, view, predicted) for view in VIEWS]
+    images = [_view_image(grid, view, predicted) for view in views_of(grid)]
     images += _slice_images(frame, tiles, kernel_slices or [])
     choices = [_add_choice(page, frame, region, image, image is images[0]) for image in images]
     extras = [_add_mask(page, frame, mask) for mask in _masks(grid)]

@@ -4,6 +4,8 @@ import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,9 +22,17 @@ from geogp.models.kernels import Kernel, MixedKernel
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
 from geogp.models.measurement import MeasurementLaw
 from geogp.models.network_kernels import NetworkKernel
-from geogp.models.noise import NOISE_FLOOR, NOISE_START, ConstantNoise, Noise, ValidationNoise
+from geogp.models.noise import (
+    NOISE_FLOOR,
+    NOISE_START,
+    NOISES,
+    ConstantNoise,
+    Noise,
+    ValidationNoise,
+)
 from geogp.models.nystrom import AnchorBasis, AnchorEvidence, kernel_prior
 from geogp.models.objectives import (
+    batch_correction,
     corrected_elbo,
     corrected_log_marginal_likelihood,
     dppgp,
@@ -39,6 +49,7 @@ from geogp.models.posteriors import (
     Posterior,
     VariationalPosterior,
 )
+from geogp.models.robust import StudentGP, StudentNoise, StudentPerBatch
 from geogp.models.steps import PerBatch, Step, WholeData
 from geogp.models.tiles import TileProcess
 
@@ -67,9 +78,13 @@ class Parts:
     diagonal: Diagonal
 
 
-def plain_gp(parts: Parts, span: Tensor) -> LowRankGP:  # noqa: ARG001
-    """Return the low-rank process of the papers."""
-    return LowRankGP(
+def plain_gp(
+    parts: Parts,
+    span: Tensor,  # noqa: ARG001
+    kind: type[LowRankGP] = LowRankGP,
+) -> LowRankGP:
+    """Return the low-rank process of the papers, or one of a class that takes the same parts."""
+    return kind(
         parts.name,
         parts.architecture,
         basis=parts.basis,
@@ -110,6 +125,8 @@ class ModelSpec:
         Whether a process of single tiles and a law of tests belong to it.
     family
         ``deep``, ``field`` or ``kernel``: which presets suit it.
+    student
+        The step that trains it under Student-t noise; None where there is none.
     """
 
     name: str
@@ -122,6 +139,7 @@ class ModelSpec:
     assemble: "Assemble" = plain_gp
     has_tiles: bool = False
     family: Family = "deep"
+    student: Step | None = None
 
 
 def build(
@@ -161,7 +179,8 @@ def build(
     Raises
     ------
     RequestError
-        No such name (the nearest ones are given), placement or scaling.
+        No such name (the nearest ones are given), placement or scaling, or the model does not
+        take the architecture's noise.
     DataError
         `x` is not finite, has another number of columns than the architecture, all its columns
         are constant, or it is far outside [-1, 1] and not to be scaled.
@@ -171,7 +190,7 @@ def build(
     UserWarning
         A column was dropped, or there are fewer rows than weights.
     """
-    spec = find_spec(name)
+    spec = with_noise(find_spec(name), architecture.noise)
     generator = torch.Generator().manual_seed(seed)
     if not NOISE_FLOOR < noise_start < float("inf"):
         raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")
@@ -215,6 +234,35 @@ def find_spec(name: str) -> ModelSpec:
             f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
         )
     return CATALOGUE[name]
+
+
+def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
+    """Return a row of the catalogue with noise of a family of `geogp.models.noise.NOISES`.
+
+    ``gaussian`` is the row itself; ``student-t`` has another noise law, step and prediction.
+
+    Raises
+    ------
+    RequestError
+        No such noise, or the model cannot be trained under it.
+    """
+    if noise not in NOISES:
+        raise RequestError(f"unknown noise {noise!r}; choose one of {', '.join(NOISES)}.")
+    if noise == NOISES[0]:
+        return spec
+    if spec.student is None:
+        able = [name for name, row in CATALOGUE.items() if row.student is not None]
+        raise RequestError(
+            f"{spec.name} has no {noise} noise: it takes a likelihood that splits into rows and "
+            f"the evidence lower bound. Choose one of {', '.join(able)}, or the noise {NOISES[0]}."
+        )
+    assemble = partial(plain_gp, kind=StudentGP)
+    return replace(spec, step=spec.student, noise=StudentNoise, assemble=assemble)
+
+
+def spec_of(model: LowRankGP) -> ModelSpec:
+    """Return the row of the catalogue that a model was made from, with its noise."""
+    return with_noise(find_spec(model.name), model.architecture.noise)
 
 
 def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -> Floats:
@@ -385,7 +433,7 @@ def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
 def _kernel_gp(parts: Parts, span: Tensor) -> LowRankGP:
     """Return a process whose constant mean stays at that of the targets."""
     model = plain_gp(parts, span)
-    model.mean_constant.requires_grad_(False)
+    model.mean_constant.requires_grad = False
     return model
 
 
@@ -393,6 +441,8 @@ _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
 _CORRECTED_ELBO = PerBatch(corrected_elbo)
+_STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
+_CORRECTED_STUDENT_ELBO = StudentPerBatch(batch_correction)
 _CORRECTED_MLL = WholeData(corrected_log_marginal_likelihood)
 _MLL = WholeData(log_marginal_likelihood)
 _MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
@@ -443,6 +493,7 @@ _ROWS = (
         _ELBO,
         NystromDiagonal,
         "sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
+        student=_STUDENT_ELBO,
     ),
     ModelSpec(
         "sv-rbf",
@@ -451,6 +502,7 @@ _ROWS = (
         _ELBO,
         NystromDiagonal,
         "sparse variational GP: inducing points under an RBF on the inputs, ELBO",
+        student=_STUDENT_ELBO,
     ),
     ModelSpec(
         "sv-dbk",
@@ -459,6 +511,7 @@ _ROWS = (
         _CORRECTED_ELBO,
         VarianceCorrection,
         "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
+        student=_CORRECTED_STUDENT_ELBO,
     ),
     ModelSpec(
         "vbll",
@@ -467,6 +520,7 @@ _ROWS = (
         _ELBO,
         Diagonal,
         "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
+        student=_STUDENT_ELBO,
     ),
     ModelSpec(
         "dbk-exact",

@@ -28,7 +28,8 @@ from geogp.models.measurement import MeasurementLaw
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import Posterior, VariationalPosterior, WeightedRows
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import GAUSSIAN, NO_LAW, ShapeLaw, fit_shape
+from geogp.models.shape_laws import NO_LAW, ShapeLaw, fit_shape
+from geogp.models.shapes import GAUSSIAN
 from geogp.models.steps import CHUNK
 from geogp.models.tiles import TileProcess
 from geogp.models.vecchia import NO_ROW, Sites, earlier_rows, nearest_rows, whiten

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue import find_spec
+from geogp.models.catalogue import spec_of
 from geogp.models.lowrank import Floats, LowRankGP, Rows
 from geogp.models.posteriors import condition
 from geogp.models.training import Data
@@ -103,7 +103,7 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
         The rows have another dimension than the model.
     """
     y = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
-    step = find_spec(model.name).step
+    step = spec_of(model).step
     with torch.no_grad():
         rows = Rows(
             model.scaled(train.x),

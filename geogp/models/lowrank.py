@@ -14,7 +14,7 @@ from geogp.models.arrays import as_floats
 from geogp.models.bases import Basis, Features
 from geogp.models.diagonals import Diagonal
 from geogp.models.linalg import LARGEST_JITTER
-from geogp.models.noise import Noise
+from geogp.models.noise import NOISES, Noise
 from geogp.models.objectives import BatchTerms, Repeats
 from geogp.models.posteriors import Posterior, WeightedRows
 from geogp.models.prediction import Prediction
@@ -62,10 +62,13 @@ class Architecture:
     columns: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     units: tuple[float, ...] = ()
+    noise: str = NOISES[0]
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
+        if self.noise not in NOISES:
+            raise RequestError(f"expected a noise of {' or '.join(NOISES)}, found {self.noise!r}.")
         # LayerNorm over a single feature is constant.
         if min(self.d, self.r) < 1 or self.h < 2 or self.blocks < 0:
             raise RequestError(

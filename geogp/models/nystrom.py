@@ -15,7 +15,7 @@ from geogp.models.bases import Basis, Features, checked_residual, squared_norms
 from geogp.models.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
 from geogp.models.linalg import jittered_cholesky
 from geogp.models.objectives import Statistics, Weights, WholeObjective
-from geogp.models.steps import CHUNK, ByRows, LogPrior, Part, no_prior
+from geogp.models.steps import CHUNK, ByInputs, LogPrior, Part, no_prior
 
 if TYPE_CHECKING:
     from geogp.models.lowrank import LowRankGP, Rows
@@ -101,7 +101,7 @@ def kernel_prior(model: "LowRankGP") -> Tensor:
 
 
 @dataclass(frozen=True)
-class AnchorEvidence(ByRows):
+class AnchorEvidence(ByInputs):
     """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
 
     For an `AnchorBasis` and noise of one variance. The sums over the rows are those of k_Zx,

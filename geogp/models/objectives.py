@@ -168,7 +168,7 @@ def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> T
 
     As `elbo`, with max_b ||phi||² - ||phi||² in place of the residual.
     """
-    return _expected_nll(terms, y, _correction(terms)) + terms.kl / n
+    return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
 
 def ppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
@@ -187,7 +187,7 @@ def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
     + alpha mean_b[(max_b ||phi||² - ||phi||²) / (2 noise_var)] + (beta / n) KL.
     """
     fit = gaussian_nll(terms.square(y), terms.function_variance + terms.noise_var)
-    trace = terms.average(_correction(terms)) / (2 * terms.noise_var)
+    trace = terms.average(batch_correction(terms)) / (2 * terms.noise_var)
     return terms.average(fit) + weights.alpha * trace + weights.beta / n * terms.kl
 
 
@@ -253,6 +253,6 @@ def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
     return terms.average(gaussian_nll(square, terms.noise_var))
 
 
-def _correction(terms: BatchTerms) -> Tensor:
-    """max_b ||phi||² - ||phi||², (b,): the correction of DBK-1 with the maximum of the batch."""
+def batch_correction(terms: BatchTerms) -> Tensor:
+    """Return max_b ||phi||² - ||phi||², (b,): DBK-1's correction, the maximum over the batch."""
     return torch.max(terms.feature_norm) - terms.feature_norm

@@ -120,7 +120,10 @@ class Prediction:
         return self.sd * self.shape.crps(self._standard(y))
 
     def power_mean(self, base: float) -> Floats:
-        """Return E[base^y] at each point, shape (n,): for log10 of a speed, its mean at base 10."""
+        """Return E[base^y] at each point, shape (n,): for log10 of a speed, its mean at base 10.
+
+        Infinity where it does not exist, as the tails are too heavy; see `Shape.has_power_mean`.
+        """
         rate = np.log(base)
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
         return found

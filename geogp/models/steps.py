@@ -92,12 +92,8 @@ class ByRows(ABC):
         """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Put rows of equal inputs together where inputs have two rows or more on average.
-
-        The objective stays what it was (see `Repeats`), from fewer features.
-        """
-        found = rows.collapsed()
-        return found if len(found.y) <= rows.n / 2 else rows
+        """Return the rows themselves."""
+        return rows
 
     def complete(self, share: float) -> bool:  # noqa: ARG002
         """Every epoch does."""
@@ -131,8 +127,20 @@ class ByRows(ABC):
         return model.predict_scaled(rows.x, rows.tests)
 
 
+class ByInputs(ByRows):
+    """A step whose objective needs no more of rows of equal inputs than `Repeats` holds."""
+
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Put rows of equal inputs together where inputs have two rows or more on average.
+
+        The objective stays what it was (see `Repeats`), from fewer features.
+        """
+        found = rows.collapsed()
+        return found if len(found.y) <= rows.n / 2 else rows
+
+
 @dataclass(frozen=True)
-class PerBatch(ByRows):
+class PerBatch(ByInputs):
     """An objective of a batch; see `Step`."""
 
     objective: BatchObjective
@@ -152,7 +160,7 @@ class PerBatch(ByRows):
 
 
 @dataclass(frozen=True)
-class WholeData(ByRows):
+class WholeData(ByInputs):
     """The negative of a log likelihood of all rows, per datum; see `Step`.
 
     The sums over the rows are taken in chunks. Their gradient is known once they are, and a

@@ -15,7 +15,7 @@ from torch import Tensor
 from geogp.errors import DataError, NumericalError
 from geogp.models.arrays import as_floats
 from geogp.models.averaging import ParameterAverage
-from geogp.models.catalogue import find_spec
+from geogp.models.catalogue import spec_of
 from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.optimisers import make_optimiser, restore_state, state_tensors
 from geogp.models.schedule import FitSettings
@@ -174,7 +174,7 @@ class _Run:
         checkpoint: Path | None,
     ) -> None:
         self.model, self.settings, self.path = model, settings, checkpoint
-        self.step = find_spec(model.name).step
+        self.step = spec_of(model).step
         self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation

@@ -8,7 +8,7 @@ import xarray as xr
 
 from geogp.errors import RequestError
 from geogp.models.field import FieldGP
-from geogp.models.shapes import ShapeLaw
+from geogp.models.shape_laws import ShapeLaw
 from geogp.models.storage import load_model
 from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map

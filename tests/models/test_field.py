@@ -17,7 +17,8 @@ from geogp.models.joint import joint_posterior
 from geogp.models.lowrank import Architecture, Rows
 from geogp.models.objectives import Weights, whitened_elbo
 from geogp.models.schedule import FitSettings
-from geogp.models.shapes import GAUSSIAN, ShapeLaw
+from geogp.models.shape_laws import ShapeLaw
+from geogp.models.shapes import GAUSSIAN
 from geogp.models.storage import load_model, save_model
 from geogp.models.training import Data, fit
 from geogp.models.vecchia import NO_ROW, Sites, earlier_rows

@@ -10,7 +10,7 @@ from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
-from geogp.models.steps import ByRows, PerBatch
+from geogp.models.steps import ByInputs, PerBatch
 from geogp.models.training import Data, fit
 
 NAMES = sorted(name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch))
@@ -89,7 +89,7 @@ def test_a_whole_fit_in_one_batch_is_that_of_the_plain_rows(monkeypatch, name):
     predictions = []
     for gather in (True, False):
         if not gather:
-            monkeypatch.setattr(ByRows, "gathered", lambda _self, rows: rows)
+            monkeypatch.setattr(ByInputs, "gathered", lambda _self, rows: rows)
         model = _model(name, train.x)
         fit(model, train, held, replace(settings, seed=3))
         predictions.append(model.predict(held.x))

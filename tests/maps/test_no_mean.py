@@ -1,0 +1,73 @@
+"""A map whose distributions have no mean, as their tails fall as a power."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import rasterio
+from maps_worlds import irregular_region, make_world, smooth_prediction
+
+from geogp.errors import NumericalError
+from geogp.maps.figures import views_of, write_map_figures
+from geogp.maps.grid import build_grid
+from geogp.maps.page import map_page
+from geogp.maps.rasters import write_geotiffs
+from geogp.models.heavy_shapes import NormalMixture, NormalPlusStudent
+
+
+def heavy(tiles):
+    p = smooth_prediction(tiles)
+    return replace(p, shape=NormalPlusStudent(p.function_variance, p.noise_variance, 3.0))
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world(irregular_region(), 12)
+
+
+def grid_of(world, prediction):
+    return build_grid(
+        world.region,
+        world.tiles,
+        prediction,
+        target="download",
+        distance_km=world.distance_km,
+        far_km=5.0,
+        measured=world.measured,
+    )
+
+
+@pytest.fixture(scope="module")
+def grid(world):
+    return grid_of(world, heavy(world.tiles))
+
+
+def test_the_mean_holds_no_data_and_says_why(world, grid):
+    assert np.isnan(grid["mean_mbps"]).all()
+    assert "does not exist" in grid["mean_mbps"].attrs["long_name"]
+    np.testing.assert_array_equal(grid["median_mbps"], world.grid["median_mbps"])
+    lower = heavy(world.tiles).quantile(0.025)
+    found = grid["lower_mbps"].values
+    np.testing.assert_allclose(np.sort(found[np.isfinite(found)]), np.sort(10**lower), rtol=1e-6)
+
+
+def test_files_of_the_mean(world, grid, tmp_path):
+    write_geotiffs(grid, tmp_path)
+    with rasterio.open(tmp_path / "mean_mbps.tif") as found:
+        assert np.isnan(found.nodata)
+        assert np.isnan(found.read(1)).all()
+    assert views_of(grid) == ("median", "bound", "width")
+    assert views_of(world.grid) == ("median", "mean", "bound", "width")
+    names = [path.name for path in write_map_figures(grid, world.region, tmp_path)]
+    assert names == ["median.png", "bound.png", "width.png"]
+    page = map_page(grid, world.region, world.tiles, title="Isla")
+    assert "Mean download speed" not in page
+    assert "Median download speed" in page
+
+
+def test_a_mean_that_exists_but_overflows_is_still_refused(world):
+    p = smooth_prediction(world.tiles)
+    n = len(p.mean)
+    wide = NormalMixture(np.array([0.5, 0.5]), np.tile([1.0, 2.0], (n, 1)))
+    with pytest.raises(NumericalError, match="mean_mbps is not finite"):
+        grid_of(world, replace(p, noise_variance=np.full(n, 900.0), shape=wide))
