@@ -50,6 +50,7 @@ from geogp.models.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.robust import StudentGP, StudentNoise, StudentPerBatch
+from geogp.models.scale_mixture import StudentProcess, student_log_marginal_likelihood
 from geogp.models.steps import PerBatch, Step, WholeData
 from geogp.models.tiles import TileProcess
 
@@ -392,11 +393,16 @@ def _mixed_kernel(sizes: Architecture) -> Kernel:
     return MixedKernel(dtype=sizes.torch_dtype)
 
 
-def _network_kernel(activation: str) -> Callable[[Architecture], Kernel]:
-    """Return the maker of a network's kernel; its depth is the architecture's `blocks`."""
+def _network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
+    """Return the maker of a network's kernel; its depth is the architecture's `blocks`.
+
+    Without a scale of its own its readout variance stays at 1.
+    """
 
     def make(sizes: Architecture) -> Kernel:
-        return NetworkKernel(sizes.blocks, activation, dtype=sizes.torch_dtype)
+        kernel = NetworkKernel(sizes.blocks, activation, dtype=sizes.torch_dtype)
+        kernel.log_readout.requires_grad = own_scale
+        return kernel
 
     return make
 
@@ -437,6 +443,10 @@ def _kernel_gp(parts: Parts, span: Tensor) -> LowRankGP:
     return model
 
 
+def _student_process(parts: Parts, span: Tensor) -> StudentProcess:  # noqa: ARG001
+    return StudentProcess(parts)
+
+
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
@@ -448,6 +458,7 @@ _MLL = WholeData(log_marginal_likelihood)
 _MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
 _FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
 _EVIDENCE = AnchorEvidence(log_marginal_likelihood)
+_STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
 _ROWS = (
@@ -593,6 +604,16 @@ _ROWS = (
         Diagonal,
         "kernel of infinitely wide ReLU networks at anchors, marginal likelihood",
         assemble=_kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "t-process",
+        _anchored(_network_kernel("erf", own_scale=False)),
+        _closed_form,
+        _STUDENT_EVIDENCE,
+        Diagonal,
+        "as nngp with an inverse-gamma scale: a Student-t process",
+        assemble=_student_process,
         family="kernel",
     ),
 )

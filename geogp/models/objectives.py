@@ -207,15 +207,26 @@ def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     NumericalError
         Λ is not finite or does not factorise.
     """
+    distance, log_determinant = quadratic_form(sums, noise_var)
+    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
+    return found
+
+
+def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]:
+    """Return e'A^(-1)e and log|A| for A = Phi Phi' + noise_var I, scalars, float64.
+
+    Raises
+    ------
+    NumericalError
+        Λ = Phi'Phi + noise_var I is not finite or does not factorise.
+    """
     r = len(sums.moment)
     noise = noise_var.double()
     Lambda = sums.gram + noise * torch.eye(r, dtype=torch.float64, device=sums.gram.device)
     C, _ = jittered_cholesky(Lambda, 0.0)
     explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
-    determinant = (sums.n - r) / 2 * noise.log() + C.diagonal().log().sum()
-    distance = (sums.square - explained.square().sum()) / (2 * noise)
-    found: Tensor = -sums.n / 2 * math.log(2 * math.pi) - determinant - distance
-    return found
+    log_determinant = (sums.n - r) * noise.log() + 2 * C.diagonal().log().sum()
+    return (sums.square - explained.square().sum()) / noise, log_determinant
 
 
 def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:

@@ -1,0 +1,146 @@
+"""Processes whose overall scale is random: Student-t processes (Scale theorem 3.1, lemma B.1).
+
+y ~ N(0, s² A) with A = Phi Phi' + t² I, the noise sharing the scale, and s² ~ InvGamma(a, b).
+Then y has a multivariate t distribution of 2a degrees of freedom and scale matrix (b / a) A, and
+everything that follows needs only n, e'A^(-1)e and log|A|, which sums over the rows give.
+
+What a random scale is for: a prior scale that is far off costs a Gaussian process its intervals
+while there are few rows. Each row teaches the scale half a degree of freedom, so that with many
+rows the t process and the Gaussian one agree; single bad rows it does not bear any better.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from geogp.models.heavy_shapes import StudentT
+from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.objectives import Statistics, quadratic_form
+from geogp.models.prediction import Prediction
+
+if TYPE_CHECKING:
+    from geogp.models.catalogue import Parts
+    from geogp.models.posteriors import ClosedFormPosterior
+
+
+@dataclass(frozen=True)
+class InverseGamma:
+    """The prior InvGamma(a, b) of the scale s², with density b^a / Γ(a) s^(-2a-2) exp(-b / s²)."""
+
+    a: float
+    b: float
+
+    def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
+        """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (Scale lemma B.1).
+
+        log Γ(a + n/2) - log Γ(a) - n/2 log(2π b) - ½ log|A|
+        - (a + n/2) log(1 + e'A^(-1)e / (2b)).
+        """
+        half = self.a + n / 2
+        constant = math.lgamma(half) - math.lgamma(self.a) - n / 2 * math.log(2 * math.pi * self.b)
+        found: Tensor = constant - log_determinant / 2 - half * torch.log1p(distance / (2 * self.b))
+        return found
+
+
+SCALE_PRIOR = InverseGamma(2.0, 2.0)
+"""4 degrees of freedom and a scale of about 1 for a standardised target: a choice of geogp's,
+Scale searches a grid."""
+
+
+def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """Log density of all rows under the t process with `SCALE_PRIOR`, from sums over them.
+
+    Raises
+    ------
+    NumericalError
+        The matrix of the sums does not factorise.
+    """
+    return SCALE_PRIOR.log_evidence(*quadratic_form(sums, noise_var), sums.n)
+
+
+class StudentProcess(LowRankGP):
+    """A low-rank process with a random scale; its predictions are Student-t.
+
+    With c = e'A^(-1)e of the training rows, s² given them is InvGamma(a + n/2, b + c/2), and a
+    new value has the location of the Gaussian process, 2a + n degrees of freedom, and its
+    variance times E[s²] = (b + c/2) / (a + n/2 - 1).
+
+    Parameters
+    ----------
+    parts
+        As for `LowRankGP`; the posterior is in closed form.
+    prior
+        Of the scale.
+    """
+
+    scale_terms: Tensor
+
+    def __init__(self, parts: "Parts", prior: InverseGamma = SCALE_PRIOR) -> None:
+        super().__init__(
+            parts.name,
+            parts.architecture,
+            basis=parts.basis,
+            posterior=parts.posterior,
+            noise=parts.noise,
+            diagonal=parts.diagonal,
+        )
+        self.register_buffer(
+            "scale_terms", torch.tensor([prior.a, prior.b, 0.0, 0.0], dtype=torch.float64)
+        )
+        # The mean is that of the targets.
+        self.mean_constant.requires_grad = False
+
+    @property
+    def scale_posterior(self) -> InverseGamma:
+        """The distribution of s² given the training rows; the prior before there are any."""
+        a, b, n, distance = self.scale_terms.tolist()
+        return InverseGamma(a + n / 2, b + distance / 2)
+
+    def set_prior(self, prior: InverseGamma) -> None:
+        """Replace the prior of the scale; `settle` keeps it."""
+        self.scale_terms[:2] = torch.tensor([prior.a, prior.b])
+
+    def settle(self, rows: Rows, validation: Rows) -> None:
+        """Condition on the training rows, and take n and e'A^(-1)e from them.
+
+        e'A^(-1)e = min over w of ||e - Phi w||² / t² + ||w||², which the posterior mean reaches.
+        """
+        super().settle(rows, validation)
+        with torch.no_grad():
+            m = cast("ClosedFormPosterior", self.posterior).m
+            distance = m.square().sum()
+            for part, weighted in zip(
+                rows.chunks(), self.weighted_rows(rows, spread_is_noise=False), strict=True
+            ):
+                left = weighted.residual.double() - weighted.phi.double() @ m
+                distance += (left.square() / weighted.variance).sum()
+                if part.repeats is not None:
+                    # The variance is that of a mean of rows; their scatter is a mean too.
+                    distance += (part.repeats.scatter.double() / weighted.variance).sum()
+            self.scale_terms[2] = rows.n
+            self.scale_terms[3] = distance
+
+    def predict_scaled(
+        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
+    ) -> Prediction:
+        """Predict at inputs that `scaled` has returned; see `predict`.
+
+        Raises
+        ------
+        RequestError
+            There are at most two degrees of freedom, and so no variance.
+        """
+        found = super().predict_scaled(x, tests, level=level)
+        scale = self.scale_posterior
+        shape = StudentT(2 * scale.a)
+        share = scale.b / (scale.a - 1)
+        return Prediction(
+            found.mean,
+            share * found.function_variance,
+            share * found.noise_variance,
+            found.tile_variance,
+            shape,
+        )

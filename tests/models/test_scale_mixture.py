@@ -1,0 +1,157 @@
+"""Student-t processes: against scipy's multivariate t, and the Gaussian processes they become."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from geogp.models.catalogue import CATALOGUE, build
+from geogp.models.heavy_shapes import StudentT
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.objectives import Weights
+from geogp.models.scale_mixture import SCALE_PRIOR, InverseGamma, StudentProcess
+from geogp.models.schedule import FitSettings
+from geogp.models.storage import load_model, save_model
+from geogp.models.training import Data, fit
+
+SIZES = Architecture(d=2, r=10, dtype="float64")
+
+
+def _table(n: int, seed: int = 0, scale: float = 1.0) -> Data:
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (n, 2))
+    y = np.sin(3 * x[:, 0]) * x[:, 1] + 0.3 * random.standard_normal(n)
+    return Data(x, scale * y)
+
+
+def _rows(data: Data) -> Rows:
+    x, y = torch.from_numpy(data.x), torch.from_numpy(data.y)
+    return Rows(x, y, torch.ones_like(y))
+
+
+def _model(name: str = "t-process", **changed) -> LowRankGP:
+    model = build(name, SIZES, _table(40, seed=9).x, noise_start=0.2)
+    model.basis.kernel.log_weight.data += changed.pop("weight", 2.0)
+    return model
+
+
+def _matrix(model: LowRankGP, x: np.ndarray) -> np.ndarray:
+    """A = Phi Phi' + t² I."""
+    phi = model.basis(torch.from_numpy(x)).phi.detach().numpy()
+    return phi @ phi.T + model.noise().item() * np.eye(len(x))
+
+
+def _prior(a: float = SCALE_PRIOR.a, b: float = SCALE_PRIOR.b):
+    return lambda A: stats.multivariate_t(np.zeros(len(A)), b / a * A, df=2 * a)
+
+
+def test_the_objective_is_the_multivariate_t():
+    data, model = _table(30), _model()
+    loss = CATALOGUE["t-process"].step.backward(model, _rows(data), 30, Weights())
+    expected = _prior()(_matrix(model, data.x)).logpdf(data.y)
+    assert -30 * loss.item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("prior", [SCALE_PRIOR, InverseGamma(1.5, 0.02), InverseGamma(6.0, 40.0)])
+def test_predictions_are_the_conditionals_of_the_multivariate_t(prior, device):
+    data, new = _table(25), _table(6, seed=1)
+    model = _model()
+    A = _matrix(model, np.concatenate([data.x, new.x]))
+    assert isinstance(model, StudentProcess)
+    model.set_prior(prior)
+    model.to(device)
+    rows = Rows(*(part.to(device) for part in _rows(data)[:3]))
+    model.settle(rows, rows)
+    found = model.predict(new.x).log_score(new.y)
+    law = _prior(prior.a, prior.b)
+    before = law(A[:25, :25]).logpdf(data.y)
+    for row in range(6):
+        both = [*range(25), 25 + row]
+        joint = law(A[np.ix_(both, both)]).logpdf(np.append(data.y, new.y[row]))
+        assert -found[row] == pytest.approx(joint - before, rel=1e-8)
+
+
+def test_predictions_are_student_t_with_two_a_and_n_degrees_of_freedom():
+    data, model = _table(25), _model()
+    model.settle(_rows(data), _rows(data))
+    found = model.predict(data.x)
+    assert found.shape == StudentT(29.0)
+    df, spread = 29.0, found.sd * np.sqrt(27 / 29)
+    np.testing.assert_allclose(
+        found.quantile(0.975), stats.t(df, found.mean, spread).ppf(0.975), rtol=1e-9
+    )
+    level = model.predict(data.x, level=True)
+    assert level.shape == StudentT(29.0)
+    assert (level.noise_variance == 0).all()
+
+
+def test_with_a_sure_scale_it_is_the_gaussian_process():
+    data, new = _table(60), _table(20, seed=1)
+    model, gaussian = _model(), _model("nngp")
+    model.set_prior(InverseGamma(1e9, 1e9))
+    for one in (model, gaussian):
+        one.settle(_rows(data), _rows(data))
+    found, expected = model.predict(new.x), gaussian.predict(new.x)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-10)
+    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-6)
+    np.testing.assert_allclose(found.crps(new.y), expected.crps(new.y), rtol=1e-5)
+    np.testing.assert_allclose(found.log_score(new.y), expected.log_score(new.y), atol=1e-6)
+
+
+def test_rows_put_together_teach_the_same_scale():
+    data = _table(60)
+    data = Data(np.repeat(data.x[:20], 3, 0), data.y)
+    apart, together = _model(), _model()
+    rows = _rows(data)
+    apart.settle(rows, rows)
+    together.settle(rows.collapsed(), rows)
+    torch.testing.assert_close(apart.scale_terms, together.scale_terms)
+
+
+class TestScale:
+    """A prior scale that is wrong by ten, for a Gaussian process and for a Student-t one."""
+
+    def _scores(self, n: int, wrong: float, seed: int) -> dict[str, float]:
+        """Log scores of 200 new rows; y is standardised by truth, then by `wrong`."""
+        data, new = _table(n, seed, scale=wrong), _table(200, 100 + seed, scale=wrong)
+        scores = {}
+        for name in ("nngp", "t-process"):
+            model = _model(name)
+            model.settle(_rows(data), _rows(data))
+            scores[name] = float(model.predict(new.x).log_score(new.y).mean())
+        return scores
+
+    @pytest.mark.parametrize("wrong", [10.0, 0.1])
+    @pytest.mark.parametrize("n", [20, 100, 500])
+    def test_few_rows_and_a_wrong_scale(self, n, wrong):
+        found = [self._scores(n, wrong, seed) for seed in range(5)]
+        gaps = np.array([scores["nngp"] - scores["t-process"] for scores in found])
+        assert gaps.mean() > 0.3
+        assert (gaps > 0).all()
+
+    def test_many_rows_and_the_right_scale_agree(self):
+        """With 100,000 rows and noise learned by both they say the same."""
+        data, new = _table(100_000), _table(500, seed=1)
+        scores = []
+        for name in ("nngp", "t-process"):
+            model = _model(name)
+            fit(model, data, new, FitSettings(epochs=3, batch=5000, optimiser="lbfgs"))
+            scores.append(float(model.predict(new.x).log_score(new.y).mean()))
+        assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+
+def test_a_saved_process_keeps_its_scale(tmp_path):
+    data, new = _table(80), _table(20, seed=1)
+    model = _model()
+    fit(model, data, new, FitSettings(epochs=1, batch=1000, optimiser="lbfgs"))
+    save_model(model, tmp_path / "model")
+    again, _ = load_model(tmp_path / "model")
+    assert isinstance(again, StudentProcess)
+    assert again.scale_posterior == model.scale_posterior
+    assert again.scale_posterior.a == 2 + 40
+    np.testing.assert_equal(again.predict(new.x).quantile(0.1), model.predict(new.x).quantile(0.1))
+
+
+def test_the_readout_variance_is_the_random_scale():
+    assert not _model().basis.kernel.log_readout.requires_grad
+    assert _model("nngp").basis.kernel.log_readout.requires_grad
