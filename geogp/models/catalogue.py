@@ -50,7 +50,12 @@ from geogp.models.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.robust import StudentGP, StudentNoise, StudentPerBatch
-from geogp.models.scale_mixture import StudentProcess, student_log_marginal_likelihood
+from geogp.models.scale_mixture import (
+    StudentProcess,
+    VariationalStudentProcess,
+    scaled_elbo,
+    student_log_marginal_likelihood,
+)
 from geogp.models.steps import PerBatch, Step, WholeData
 from geogp.models.tiles import TileProcess
 
@@ -447,6 +452,13 @@ def _student_process(parts: Parts, span: Tensor) -> StudentProcess:  # noqa: ARG
     return StudentProcess(parts)
 
 
+def _variational_student_process(
+    parts: Parts,
+    span: Tensor,  # noqa: ARG001
+) -> VariationalStudentProcess:
+    return VariationalStudentProcess(parts)
+
+
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
@@ -458,6 +470,7 @@ _MLL = WholeData(log_marginal_likelihood)
 _MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
 _FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
 _EVIDENCE = AnchorEvidence(log_marginal_likelihood)
+_SCALED_ELBO = PerBatch(scaled_elbo)
 _STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
@@ -615,6 +628,15 @@ _ROWS = (
         "as nngp with an inverse-gamma scale: a Student-t process",
         assemble=_student_process,
         family="kernel",
+    ),
+    ModelSpec(
+        "sv-t-process",
+        _anchored(_network_kernel("erf", own_scale=False)),
+        VariationalPosterior,
+        _SCALED_ELBO,
+        NystromDiagonal,
+        "t-process by mini-batches: a variational posterior of weights and scale",
+        assemble=_variational_student_process,
     ),
 )
 

@@ -10,20 +10,21 @@ rows the t process and the Gaussian one agree; single bad rows it does not bear 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from geogp.models.bases import Features
 from geogp.models.heavy_shapes import StudentT
 from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Statistics, quadratic_form
+from geogp.models.objectives import BatchTerms, Statistics, Weights, quadratic_form
 from geogp.models.prediction import Prediction
 
 if TYPE_CHECKING:
     from geogp.models.catalogue import Parts
-    from geogp.models.posteriors import ClosedFormPosterior
+    from geogp.models.posteriors import ClosedFormPosterior, VariationalPosterior
 
 
 @dataclass(frozen=True)
@@ -134,13 +135,117 @@ class StudentProcess(LowRankGP):
             There are at most two degrees of freedom, and so no variance.
         """
         found = super().predict_scaled(x, tests, level=level)
-        scale = self.scale_posterior
-        shape = StudentT(2 * scale.a)
-        share = scale.b / (scale.a - 1)
-        return Prediction(
-            found.mean,
-            share * found.function_variance,
-            share * found.noise_variance,
-            found.tile_variance,
-            shape,
+        return _student(found, self.scale_posterior)
+
+
+@dataclass(frozen=True)
+class ScaledTerms(BatchTerms):
+    """Terms of a batch whose scale is random; variances are in units of s².
+
+    Attributes
+    ----------
+    inverse_scale, log_scale
+        E[1 / s²] and E[log s²] under q, scalars.
+    """
+
+    inverse_scale: Tensor = None  # type: ignore[assignment]
+    log_scale: Tensor = None  # type: ignore[assignment]
+
+
+def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
+    """Negative evidence lower bound with a random scale (Scale appendix D, Gaussian rows).
+
+    mean_b ½ [log 2π t² + E log s² + (E[1/s²] (y - mu)² + ||L' phi||² + residual) / t²] + KL / n.
+    """
+    assert isinstance(terms, ScaledTerms), "the model has a random scale"
+    spread = terms.inverse_scale * terms.square(y) + terms.function_variance + terms.residual
+    constant = terms.noise_var.log() + terms.log_scale + math.log(2 * math.pi)
+    return 0.5 * (constant + terms.average(spread) / terms.noise_var) + terms.kl / n
+
+
+class VariationalStudentProcess(LowRankGP):
+    """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
+
+    Scale appendix D with Gaussian rows, whose noise shares the scale as in `StudentProcess`. The
+    best a' is a + n/2 whatever the rest, and is set to that; b' is learned.
+
+    Parameters
+    ----------
+    parts
+        As for `LowRankGP`; the posterior is variational.
+    prior
+        Of the scale.
+    """
+
+    scale_prior: Tensor
+    rows_seen: Tensor
+
+    def __init__(self, parts: "Parts", prior: InverseGamma = SCALE_PRIOR) -> None:
+        super().__init__(
+            parts.name,
+            parts.architecture,
+            basis=parts.basis,
+            posterior=parts.posterior,
+            noise=parts.noise,
+            diagonal=parts.diagonal,
         )
+        self.register_buffer("scale_prior", torch.tensor([prior.a, prior.b], dtype=torch.float64))
+        self.register_buffer("rows_seen", torch.zeros((), dtype=torch.float64))
+        # b' = a' s0² with s0² learned: the mean of s² hardly depends on the number of rows.
+        self.log_scale = nn.Parameter(torch.zeros((), dtype=parts.architecture.torch_dtype))
+
+    def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+        """Take the number of rows, on which a' depends."""
+        self.rows_seen.fill_(rows.n)
+        return rows
+
+    @property
+    def scale_posterior(self) -> tuple[Tensor, Tensor]:
+        """A' and b', scalars, float64."""
+        a = self.scale_prior[0] + self.rows_seen / 2
+        return a, a * self.log_scale.double().exp()
+
+    def predict_scaled(
+        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
+    ) -> Prediction:
+        """Predict at inputs that `scaled` has returned: Student-t of 2 a' degrees of freedom."""
+        found = super().predict_scaled(x, tests, level=level)
+        a, b = (float(value.detach()) for value in self.scale_posterior)
+        return _student(found, InverseGamma(a, b))
+
+    def _terms(self, found: Features) -> ScaledTerms:
+        usual = super()._terms(found)
+        a, b = self.scale_posterior
+        dtype = usual.mean.dtype
+        return ScaledTerms(
+            **{part.name: getattr(usual, part.name) for part in fields(usual) if part.name != "kl"},
+            kl=self._kl().to(dtype),
+            inverse_scale=(a / b).to(dtype),
+            log_scale=(b.log() - torch.digamma(a)).to(dtype),
+        )
+
+    def _kl(self) -> Tensor:
+        """KL of q(w, s²) from the prior (Scale appendix D, after Soch and Allefeld 2016).
+
+        ½ (||L||_F² + E[1/s²] ||m||² - r) - Σ log L_ii + a log(b'/b) - log Γ(a') / Γ(a)
+        + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).
+        """
+        (a, b), (a0, b0) = self.scale_posterior, self.scale_prior
+        posterior = cast("VariationalPosterior", self.posterior)
+        more = (a / b - 1) * posterior.m.double().square().sum() / 2
+        scale = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
+        scale = scale + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
+        found: Tensor = posterior.kl().double() + more + scale
+        return found
+
+
+def _student(found: Prediction, scale: InverseGamma) -> Prediction:
+    """Return a prediction in units of s² as that of the scale's distribution."""
+    share = scale.b / (scale.a - 1)
+    return Prediction(
+        found.mean,
+        share * found.function_variance,
+        share * found.noise_variance,
+        share * found.tile_variance,
+        StudentT(2 * scale.a),
+    )

@@ -1,5 +1,7 @@
 """Student-t processes: against scipy's multivariate t, and the Gaussian processes they become."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.heavy_shapes import StudentT
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Weights
-from geogp.models.scale_mixture import SCALE_PRIOR, InverseGamma, StudentProcess
+from geogp.models.scale_mixture import SCALE_PRIOR, InverseGamma, StudentProcess, scaled_elbo
 from geogp.models.schedule import FitSettings
 from geogp.models.storage import load_model, save_model
 from geogp.models.training import Data, fit
@@ -155,3 +157,72 @@ def test_a_saved_process_keeps_its_scale(tmp_path):
 def test_the_readout_variance_is_the_random_scale():
     assert not _model().basis.kernel.log_readout.requires_grad
     assert _model("nngp").basis.kernel.log_readout.requires_grad
+
+
+class TestVariational:
+    @pytest.fixture
+    def exact(self) -> LowRankGP:
+        data, model = _table(30), _model()
+        model.settle(_rows(data), _rows(data))
+        return model
+
+    @pytest.fixture
+    def best(self, exact) -> LowRankGP:
+        """The variational model at the exact posterior of the same features."""
+        model = build("sv-t-process", SIZES, None)
+        model.basis.load_state_dict(exact.basis.state_dict())
+        model.noise.load_state_dict(exact.noise.state_dict())
+        model.hold(_rows(_table(30)), 0)
+        scale = exact.scale_posterior
+        with torch.no_grad():
+            # L of the closed form is upper triangular: take the lower factor of L L'.
+            L = torch.linalg.cholesky(exact.posterior.L @ exact.posterior.L.T)
+            model.posterior.m.copy_(exact.posterior.m)
+            model.posterior.lower.copy_(L.tril(-1))
+            model.posterior.log_diagonal.copy_(L.diagonal().log())
+            model.log_scale.fill_(np.log(scale.b / scale.a))
+        return model
+
+    def _bound(self, model: LowRankGP, rows: Rows) -> float:
+        found = model.terms(rows.x)
+        # Rows have only what the features explain: the bound of the low-rank process.
+        found = replace(found, residual=torch.zeros_like(found.residual))
+        return -30 * scaled_elbo(found, rows.y, 30, Weights()).item()
+
+    def test_the_bound_is_the_evidence_at_the_exact_posterior(self, exact, best):
+        rows = _rows(_table(30))
+        expected = _prior()(_matrix(exact, _table(30).x)).logpdf(_table(30).y)
+        assert self._bound(best, rows) == pytest.approx(expected, rel=1e-9)
+        for change in (0.05, -0.05):
+            best.log_scale.data += change
+            assert self._bound(best, rows) < expected - 1e-3
+            best.log_scale.data -= change
+            best.posterior.m.data += change
+            assert self._bound(best, rows) < expected - 1e-3
+            best.posterior.m.data -= change
+
+    def test_predictions_there_are_those_of_the_exact_process(self, exact, best):
+        new = _table(10, seed=1)
+        found, expected = best.predict(new.x), exact.predict(new.x)
+        missed = best.basis(torch.from_numpy(new.x)).residual.detach().numpy()
+        scale = exact.scale_posterior
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(
+            found.variance, expected.variance + missed * scale.b / (scale.a - 1), rtol=1e-9
+        )
+        assert found.shape == expected.shape
+
+    def test_mini_batches_find_the_exact_process(self):
+        data, new = _table(2000), _table(200, seed=1)
+        scores = {}
+        for name, settings in (
+            ("t-process", FitSettings(epochs=3, batch=5000, optimiser="lbfgs")),
+            ("sv-t-process", FitSettings(epochs=40, batch=256, learning_rate=5e-2)),
+        ):
+            model = build(name, replace(SIZES, r=40), data.x, noise_start=0.2)
+            fit(model, data, new, settings)
+            scores[name] = float(model.predict(new.x).log_score(new.y).mean())
+        # Their kernels differ: the bound charges for the variance that anchors miss.
+        assert scores["sv-t-process"] == pytest.approx(scores["t-process"], abs=0.04)
+        spread = np.log(new.y.std()) + 0.5 * np.log(2 * np.pi * np.e)
+        assert scores["sv-t-process"] < spread - 0.3
