@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 from geogp.files import write_text
 from geogp.job import Job
+from geogp.models.budget import rank_for
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.objectives import Weights
@@ -25,6 +26,7 @@ COLUMNS = ("longitude", "latitude", "quarter")
 """Names of a model's inputs."""
 
 WEIGHTS_FILE = "weights.json"
+RANK_FILE = "rank.json"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,45 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
     state = fit(model, rows, held, settings, checkpoint=checkpoint, progress=progress)
     job.seconds["fit"] += state.seconds
     return Fitted(model, state)
+
+
+def take_rank(job: Job, train: Rows) -> dict[str, Any]:
+    """Give the job's preset the rank that its budget allows, and return how it came about.
+
+    The budget is shared by the fits of the run. A rank that was chosen before an interruption
+    stays.
+
+    Raises
+    ------
+    RequestError
+        The budget is too short for any rank.
+    DataError
+        What an interrupted run left is damaged.
+    """
+    budget = job.request.budget
+    if budget is None:
+        return {"r": job.preset.r, "chosen_by": "preset"}
+    described: dict[str, Any]
+    path = job.folder.unfinished / RANK_FILE
+    if not path.exists():
+        job.watcher.stage("choosing the rank by the time it takes")
+        rows, fits = job.data(train), len(job.request.splits) + job.preset.refit
+        settings = _settings(job, job.preset.weights, job.epochs)
+
+        def make(r: int) -> LowRankGP:
+            return _build(replace(job, preset=replace(job.preset, r=r)), rows)
+
+        choice = rank_for(budget / fits, make, rows, settings)
+        described = {"r": choice.r, "chosen_by": "budget", "expected_seconds": choice.seconds}
+        write_text(path, json.dumps(described, indent=1))
+    try:
+        described = dict(json.loads(path.read_text("utf-8")))
+        job.preset = replace(job.preset, r=int(described["r"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} is damaged ({error}). Run the command again with --fresh."
+        ) from error
+    return described
 
 
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[str, Any]]:

@@ -322,6 +322,8 @@ def identity_of(job: Job) -> dict[str, Any]:
         "urban_vintage": job.region.urban_vintage,
         "dtype": "float32",
     }
+    if request.budget is not None:
+        settings |= {"r": "budget", "budget": request.budget}
     del settings["split"], settings["least_steps"]
     if request.tune_weights:
         settings["weights"] = "validation"

@@ -10,7 +10,7 @@ from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
 from geogp.geodata.quarters import quarter_index
-from geogp.models.catalogue import find_spec, with_noise
+from geogp.models.catalogue import CATALOGUE, find_spec, with_noise
 from geogp.models.noise import NOISES
 from geogp.models.objectives import Weights
 from geogp.models.placement import Placement
@@ -206,6 +206,9 @@ class MapRequest:
         Names of the catalogue and of `PRESETS`.
     split
         ``random``, ``blocks``, ``both``; None takes the preset's.
+    budget
+        Seconds that the fits may take, for models whose rank can follow from that; None takes
+        the preset's rank.
     noise
         ``gaussian``, the model's own noise, or ``student-t``, for models that can have it.
     inputs
@@ -263,10 +266,12 @@ class MapRequest:
     tests: int | None = None
     at: str | None = None
     noise: str = NOISES[0]
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         _one_of("noise", self.noise, NOISES)
         with_noise(find_spec(self.model), self.noise)
+        self._check_budget()
         _one_of("service", self.service, SERVICES)
         _one_of("target", self.target, TARGETS)
         _one_of("preset", self.preset, PRESETS)
@@ -292,6 +297,18 @@ class MapRequest:
             raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
         if not self.far_km > 0:
             raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
+
+    def _check_budget(self) -> None:
+        if self.budget is None:
+            return
+        if not 0 < self.budget < float("inf"):
+            raise RequestError(f"expected a budget above 0 seconds, found {self.budget}.")
+        if find_spec(self.model).family != "kernel":
+            able = [name for name, spec in CATALOGUE.items() if spec.family == "kernel"]
+            raise RequestError(
+                f"--budget picks the rank of models with anchors ({', '.join(able)}); the time of "
+                f"{self.model} follows from --preset and --epochs."
+            )
 
     @property
     def splits(self) -> tuple[str, ...]:

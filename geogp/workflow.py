@@ -16,7 +16,7 @@ from geogp.calibration.report import build_report, report_html, report_json, rep
 from geogp.calibration.splits import block_split, random_split
 from geogp.drawing import make_drawing
 from geogp.files import write_bytes, write_text
-from geogp.fitting import Fitted, fit_model, weights_of
+from geogp.fitting import Fitted, fit_model, take_rank, weights_of
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import format_quadkeys
 from geogp.geodata.quarters import quarter_label
@@ -95,11 +95,13 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     weights, chosen = weights_of(
         job, (first == "train") & open_rows, (first == "validation") & open_rows
     )
+    rank = take_rank(job, first == "train")
     before = len(job.warnings)
     outcomes = {name: _run_split(job, name, parts, weights) for name, parts in splits.items()}
     final = _map_model(job, outcomes, weights)
     scores = {
         "weights": chosen,
+        "rank": rank,
         "n": {name: outcome.n for name, outcome in outcomes.items()},
         "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
@@ -126,7 +128,9 @@ def _redraw(job: Job, held: dict[str, Any]) -> RunResult:
     for text in held["fit_warnings"]:
         job.warn(text)
     job.seconds["fit"] = held["seconds"]["fit"]
-    scores = {key: held[key] for key in ("weights", "n", "metrics", "baseline", "fit_warnings")}
+    scores = {
+        key: held[key] for key in ("weights", "rank", "n", "metrics", "baseline", "fit_warnings")
+    }
 
     return _complete(job, scores, model, lambda path: write_bytes(path, content), predictions)
 

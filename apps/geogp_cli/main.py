@@ -51,6 +51,10 @@ def map_command(
     ] = None,
     inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Seconds for the fits; picks the rank of models with anchors."),
+    ] = None,
     noise: Annotated[
         str, typer.Option(help="gaussian, or student-t: bad rows pull less (some models).")
     ] = "gaussian",
@@ -96,6 +100,7 @@ def map_command(
         inputs=inputs,
         epochs=epochs,
         noise=noise,
+        budget=budget,
         tune_weights=tune_weights,
         device=device,
         seed=seed,
