@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from geogp.models.heavy_shapes import NormalPlusStudent
 from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.noise import NOISE_FLOOR, NOISE_START, Noise
 from geogp.models.objectives import BatchTerms, Weights
 from geogp.models.posteriors import WeightedRows
 from geogp.models.prediction import Prediction
 from geogp.models.steps import ByRows
+from geogp.models.student_sum import NormalPlusStudent
 
 if TYPE_CHECKING:
     from geogp.models.bases import Features

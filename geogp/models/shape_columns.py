@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from geogp.errors import RequestError
-from geogp.models.heavy_shapes import NormalPlusStudent, StudentT
+from geogp.models.heavy_shapes import StudentT
 from geogp.models.shapes import GAUSSIAN, SHAPE_COLUMNS, Floats, RowShapes, Shape, shape_of
+from geogp.models.student_sum import NormalPlusStudent
 
 
 def shape_from(

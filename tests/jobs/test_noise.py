@@ -12,8 +12,8 @@ import xarray as xr
 from geogp.calibration.assessment import prediction_of
 from geogp.calibration.metrics import score
 from geogp.errors import DataError, RequestError
-from geogp.models.heavy_shapes import NormalPlusStudent
 from geogp.models.storage import load_model
+from geogp.models.student_sum import NormalPlusStudent
 from geogp.settings import MapRequest
 from geogp.workflow import make_map, remake_report
 

@@ -12,7 +12,8 @@ from geogp.maps.figures import views_of, write_map_figures
 from geogp.maps.grid import build_grid
 from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs
-from geogp.models.heavy_shapes import NormalMixture, NormalPlusStudent
+from geogp.models.heavy_shapes import NormalMixture
+from geogp.models.student_sum import NormalPlusStudent
 
 
 def heavy(tiles):

@@ -6,16 +6,11 @@ import scoringrules
 from scipy import integrate, special, stats
 
 from geogp.errors import RequestError
-from geogp.models.heavy_shapes import (
-    NormalMixture,
-    NormalPlusStudent,
-    StudentT,
-    log_gamma_step,
-    student_scales,
-)
+from geogp.models.heavy_shapes import NormalMixture, StudentT, log_gamma_step
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
 from geogp.models.shapes import GAUSSIAN, RowShapes, SinhArcsinh, shape_of
+from geogp.models.student_sum import NormalPlusStudent, student_scales
 
 DFS = [2.2, 3.0, 4.5, 30.0, 1e3]
 AT = np.array([-8.0, -3.0, -0.4, 0.0, 0.7, 2.5, 8.0])
@@ -182,6 +177,18 @@ class TestNormalPlusStudent:
 
         np.testing.assert_allclose(np.exp(shape.log_density(x)), integral(law.pdf), rtol=2e-5)
         np.testing.assert_allclose(shape.survival(x), integral(law.sf), rtol=2e-5)
+
+    @pytest.mark.parametrize("df", [2.1, 4.0, 300.0])
+    @pytest.mark.parametrize("p", [1e-9, 0.025, 0.5, 0.75, 0.995])
+    def test_quantiles_of_many_rows(self, df, p):
+        share = np.random.default_rng(0).uniform(1e-6, 1, 1000)
+        shape = NormalPlusStudent(1 - share, share, df)
+        found = shape.quantile(np.full(1000, p))
+        np.testing.assert_allclose(shape.cdf(found), p, rtol=1e-11)
+        alone = [shape[[row]].quantile(np.array([p]))[0] for row in (0, 500, 999)]
+        np.testing.assert_allclose(found[[0, 500, 999]], alone, rtol=1e-11, atol=1e-14)
+        same = NormalPlusStudent(np.ones(1000), np.ones(1000), df).quantile(np.full(1000, p))
+        assert np.ptp(same) <= 1e-14
 
     @pytest.mark.parametrize("df", [2.001, 2.1, 3.0, 20.0, 1e3, 1e8])
     def test_weights_sum_to_1_and_the_variance_is_1(self, df):

@@ -7,13 +7,13 @@ from scipy import integrate, stats
 
 from geogp.errors import RequestError
 from geogp.models.catalogue import CATALOGUE, build, find_spec, spec_of, with_noise
-from geogp.models.heavy_shapes import NormalPlusStudent
 from geogp.models.joint import joint_posterior
 from geogp.models.lowrank import Architecture, Rows
 from geogp.models.objectives import Weights
 from geogp.models.robust import LEAST_DF, StudentGP, StudentNoise, student_expected_nll
 from geogp.models.schedule import FitSettings
 from geogp.models.storage import load_model, save_model
+from geogp.models.student_sum import NormalPlusStudent
 from geogp.models.training import Data, fit
 
 ABLE = ["sv-dkl", "sv-rbf", "sv-dbk", "vbll"]

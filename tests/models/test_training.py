@@ -209,7 +209,9 @@ class TestProgress:
 
 def _use(monkeypatch: pytest.MonkeyPatch, step: PerBatch) -> None:
     """Train by another step than that of the catalogue."""
-    monkeypatch.setattr(training, "find_spec", lambda name: replace(CATALOGUE[name], step=step))
+    monkeypatch.setattr(
+        training, "spec_of", lambda model: replace(CATALOGUE[model.name], step=step)
+    )
 
 
 class TestSchedule:
