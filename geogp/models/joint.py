@@ -10,7 +10,6 @@ from torch import Tensor
 from geogp.errors import NumericalError, RequestError
 from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import Floats, LowRankGP
-from geogp.models.posteriors import condition
 from geogp.models.training import Data
 
 
@@ -88,7 +87,8 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     The basis counts as known: what was uncertain in learning it is not included, so intervals for
     the mean function hold less than they say where the basis was learned from few rows. A plain
     network (``dnn``), which has one value for its weights, gets the posterior of a Bayesian last
-    layer on its features.
+    layer on its features; where the closed form is the model's own (``bll``, ``rich-bll``), the
+    mean stays the network's output.
 
     Parameters
     ----------
@@ -105,13 +105,11 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     y = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
     step = find_spec(model.name).step
     with torch.no_grad():
-        rows = model.weighted_rows(
+        m, L = model.conditioned(
             model.scaled(train.x),
             y.to(model.architecture.torch_dtype),
             spread_is_noise=step.spread_is_noise,
         )
-        like = torch.zeros(model.basis.rank, device=model.device)
-        m, L = condition(rows, like)
     return JointPosterior(model, m, L)
 
 

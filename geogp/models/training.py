@@ -324,13 +324,18 @@ def _optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.AdamW:
         "noise": {"weight_decay": 0.0, "rate": noise_rate},
         "head": {"weight_decay": 0.0, "rate": settings.head_rate},
     }
-    parameters: dict[str, list[Tensor]] = {name: [] for name in groups}
+    own = model.rates()
+    parameters: dict[str, dict[float, list[Tensor]]] = {name: {} for name in groups}
     for name, value in model.named_parameters():
         part = name.split(".", maxsplit=1)[0]
         laws = {"noise", "tiles"}
         kind = "network" if ".backbone." in name else "noise" if part in laws else "head"
-        parameters[kind].append(value)
-    filled = [{"params": found, **groups[kind]} for kind, found in parameters.items() if found]
+        parameters[kind].setdefault(own.get(name, 1.0), []).append(value)
+    filled = [
+        {"params": found, **groups[kind], "rate": factor * groups[kind]["rate"]}
+        for kind, by_rate in parameters.items()
+        for factor, found in by_rate.items()
+    ]
     # Fused: one pass over each parameter instead of a dozen small operations.
     return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 
