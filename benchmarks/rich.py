@@ -72,8 +72,8 @@ SHARE_COLUMNS = (
 )
 
 RAW = (
-    "With the prior w ~ N(0, I) in the unit of the target, as the paper has it, instead of that of",
-    "the standardised target (same networks):",
+    "With the prior w ~ N(0, I) in the unit of the target (the paper centres targets, and does not",
+    "scale them) instead of that of the standardised target, on the same networks:",
 )
 
 MODELS = ("map", "bll", "rich", "s", "bll-raw", "rich-raw")
