@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ from geogp.models.posteriors import (
     Posterior,
     VariationalPosterior,
 )
+from geogp.models.rich import LastLayerGP, LastLayerPosterior, RichGP
 from geogp.models.robust import StudentGP, StudentNoise, StudentPerBatch
 from geogp.models.scale_mixture import (
     StudentProcess,
@@ -57,6 +58,7 @@ from geogp.models.scale_mixture import (
     student_log_marginal_likelihood,
 )
 from geogp.models.steps import PerBatch, Step, WholeData
+from geogp.models.tangents import LastLayerBasis, Mlp
 from geogp.models.tiles import TileProcess
 
 MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], Basis]
@@ -459,6 +461,34 @@ def _variational_student_process(
     return VariationalStudentProcess(parts)
 
 
+def _last_layer_basis(
+    sizes: Architecture, _x: Tensor | None, _placement: Placement, _generator: torch.Generator
+) -> LastLayerBasis:
+    """Return a network of `blocks` hidden layers of width h and its last layer's features."""
+    network = Mlp(len(sizes.used), sizes.h, sizes.blocks)
+    return LastLayerBasis(network, sizes.h).to(sizes.torch_dtype)
+
+
+def _last_layer(r: int, _generator: torch.Generator, dtype: torch.dtype) -> LastLayerPosterior:
+    return LastLayerPosterior(r, dtype)
+
+
+def _last_layer_gp(kind: type[LastLayerGP]) -> Assemble:
+    """Return what puts a model with a Bayesian last layer together."""
+
+    def assemble(parts: Parts, span: Tensor) -> LowRankGP:  # noqa: ARG001
+        return kind(
+            parts.name,
+            parts.architecture,
+            basis=cast("LastLayerBasis", parts.basis),
+            posterior=cast("LastLayerPosterior", parts.posterior),
+            noise=parts.noise,
+            diagonal=parts.diagonal,
+        )
+
+    return assemble
+
+
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
@@ -637,6 +667,26 @@ _ROWS = (
         NystromDiagonal,
         "t-process by mini-batches: a variational posterior of weights and scale",
         assemble=_variational_student_process,
+    ),
+    ModelSpec(
+        "bll",
+        _last_layer_basis,
+        _last_layer,
+        _MSE,
+        Diagonal,
+        "Bayesian last layer: a plain network, squared error, then a closed form on its features",
+        noise=ValidationNoise,
+        assemble=_last_layer_gp(LastLayerGP),
+    ),
+    ModelSpec(
+        "rich-bll",
+        _last_layer_basis,
+        _last_layer,
+        _MSE,
+        Diagonal,
+        "Bayesian last layer enriched by the tangent kernel of the layers before it",
+        noise=ValidationNoise,
+        assemble=_last_layer_gp(RichGP),
     ),
 )
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from geogp.errors import NumericalError, RequestError
 from geogp.models.catalogue import spec_of
 from geogp.models.lowrank import Floats, LowRankGP, Rows
-from geogp.models.posteriors import condition
 from geogp.models.training import Data
 
 
@@ -88,7 +87,8 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     The basis counts as known: what was uncertain in learning it is not included, so intervals for
     the mean function hold less than they say where the basis was learned from few rows. A plain
     network (``dnn``), which has one value for its weights, gets the posterior of a Bayesian last
-    layer on its features.
+    layer on its features; where the closed form is the model's own (``bll``, ``rich-bll``), the
+    mean stays the network's output.
 
     Parameters
     ----------
@@ -110,9 +110,7 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
             y.to(model.architecture.torch_dtype),
             torch.from_numpy(train.tests).to(model.device),
         )
-        weighted = model.weighted_rows(rows, spread_is_noise=step.spread_is_noise)
-        like = torch.zeros(model.basis.rank, device=model.device)
-        m, L = condition(weighted, like)
+        m, L = model.conditioned(rows, spread_is_noise=step.spread_is_noise)
     return JointPosterior(model, m, L)
 
 

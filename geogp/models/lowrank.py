@@ -16,7 +16,7 @@ from geogp.models.diagonals import Diagonal
 from geogp.models.linalg import LARGEST_JITTER
 from geogp.models.noise import NOISES, Noise
 from geogp.models.objectives import BatchTerms, Repeats
-from geogp.models.posteriors import Posterior, WeightedRows
+from geogp.models.posteriors import Posterior, WeightedRows, condition
 from geogp.models.prediction import Prediction
 from geogp.models.steps import CHUNK
 
@@ -257,6 +257,10 @@ class LowRankGP(nn.Module):
         """
         return rows
 
+    def rates(self) -> dict[str, float]:
+        """Return learning rates of parameters by name, as multiples of the usual; here none."""
+        return {}
+
     def finish(self, validation: Rows) -> None:
         """Learn from the validation rows what no step learns; here nothing."""
 
@@ -289,6 +293,14 @@ class LowRankGP(nn.Module):
             if part.repeats is not None:
                 variance = variance / part.repeats.rows.double()
             yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
+
+    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return mean (r,) and factor (r, r) of the weights of `features` given rows, float64.
+
+        See `condition` and `weighted_rows`.
+        """
+        weighted = self.weighted_rows(rows, spread_is_noise=spread_is_noise)
+        return condition(weighted, torch.zeros(self.basis.rank, device=self.device))
 
     def predict(
         self,

@@ -27,24 +27,29 @@ def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optim
         "noise": {"weight_decay": 0.0, "rate": noise_rate},
         "head": {"weight_decay": 0.0, "rate": settings.head_rate},
     }
-    parameters: dict[str, list[Tensor]] = {name: [] for name in groups}
+    own = model.rates()
+    parameters: dict[str, dict[float, list[Tensor]]] = {name: {} for name in groups}
     for name, value in model.named_parameters():
         if not value.requires_grad:
             continue
         part = name.split(".", maxsplit=1)[0]
         laws = {"noise", "tiles"}
         kind = "network" if ".backbone." in name else "noise" if part in laws else "head"
-        parameters[kind].append(value)
+        parameters[kind].setdefault(own.get(name, 1.0), []).append(value)
     if settings.optimiser == "lbfgs":
         return torch.optim.LBFGS(
-            [value for found in parameters.values() for value in found],
+            [value for kind in parameters.values() for found in kind.values() for value in found],
             max_iter=LBFGS_ITERATIONS,
             history_size=LBFGS_HISTORY,
             tolerance_grad=1e-6,
             tolerance_change=1e-8,
             line_search_fn="strong_wolfe",
         )
-    filled = [{"params": found, **groups[kind]} for kind, found in parameters.items() if found]
+    filled = [
+        {"params": found, **groups[kind], "rate": factor * groups[kind]["rate"]}
+        for kind, by_rate in parameters.items()
+        for factor, found in by_rate.items()
+    ]
     # Fused: one pass over each parameter instead of a dozen small operations.
     return torch.optim.AdamW(filled, lr=settings.learning_rate, fused=True)
 

@@ -8,12 +8,13 @@ import torch
 
 from geogp.errors import DataError, RequestError
 from geogp.models import lowrank
-from geogp.models.bases import InducingBasis, NetworkBasis
+from geogp.models.bases import InducingBasis
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.diagonals import NystromDiagonal, VarianceCorrection
 from geogp.models.lowrank import Architecture, LowRankGP
 from geogp.models.noise import ValidationNoise
 from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
+from geogp.models.rich import LastLayerPosterior
 from geogp.models.training import Data, fit
 
 DTYPES = ["float32", "float64"]
@@ -32,7 +33,7 @@ def name(request) -> str:
 def _rank(model: LowRankGP) -> int:
     """Return the number of weights; a plain network has one for each of its outputs."""
     sizes = model.architecture
-    return sizes.h if isinstance(model.basis, NetworkBasis) else sizes.r
+    return model.basis.rank if model.name in {"dnn", "bll", "rich-bll"} else sizes.r
 
 
 def _double(value: torch.Tensor) -> np.ndarray:
@@ -45,7 +46,7 @@ def _factor(model: LowRankGP) -> np.ndarray:
     if isinstance(posterior, VariationalPosterior):
         diagonal = np.diag(np.exp(_double(posterior.log_diagonal)))
         return np.tril(_double(posterior.lower), -1) + diagonal
-    if isinstance(posterior, ClosedFormPosterior):
+    if isinstance(posterior, ClosedFormPosterior | LastLayerPosterior):
         return _double(posterior.L)
     assert isinstance(posterior, PointPosterior)
     return np.zeros((_rank(model), _rank(model)))
@@ -199,7 +200,7 @@ def test_sizes_fix_the_tensors(name, dtype):
     sizes = Architecture(d=3, h=5, r=4, blocks=1, dtype=dtype)
     model = build(name, sizes, None)
     assert {value.dtype for value in model.parameters()} == {sizes.torch_dtype}
-    rank = 5 if name == "dnn" else 4
+    rank = {"dnn": 5, "bll": 6, "rich-bll": 6}.get(name, 4)
     assert model.basis.rank == _rank(model) == rank
     if isinstance(model.basis, InducingBasis):
         assert model.basis.anchors.shape == (4, 3 if name == "sv-rbf" else 5)

@@ -14,6 +14,7 @@ from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models import lowrank, steps, training
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.nystrom import AnchorBasis
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import PerBatch, WholeData
@@ -43,8 +44,10 @@ def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) ->
 
 NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.has_tiles)
 
-ADAM = sorted(name for name, spec in CATALOGUE.items() if spec.family == "deep")
-"""Those whose parameters are all learned by mini-batches or steps of Adam."""
+ADAM = sorted(
+    name for name, spec in CATALOGUE.items() if spec.family == "deep" and name != "sv-t-process"
+)
+"""Those without fixed parameters, and without a random scale; they have tests of their own."""
 
 
 class TestProgress:
@@ -55,8 +58,11 @@ class TestProgress:
         epochs = 25 if name in {"dbk-rbf", "sv-rbf", "sv-dkl", "pp-dkl"} else 60
         settings = with_settings(epochs=epochs, learning_rate=3e-2)
         state = fit(model, train, validation, settings)
-        # The squared error of a standardised target starts near 1.
-        assert state.losses[-1] < state.losses[0] - (0.7 if name == "dnn" else 1)
+        # The squared error of a standardised target starts near 1; the few parameters of a kernel
+        # go slowly at this rate.
+        squared = "noise.variance" in model.state_dict()
+        few = type(model.basis) is AnchorBasis
+        assert state.losses[-1] < state.losses[0] - (0.1 if few else 0.7 if squared else 1)
         error = model.predict(validation.x).mean - validation.y
         assert np.sqrt(np.mean(error**2)) < 0.7 * validation.y.std()
         assert len(state.losses) == len(state.validation_nll) == state.epoch == epochs
@@ -172,11 +178,18 @@ class TestProgress:
             e = (train.y - train.y.mean()) / train.y.std() - constant
             added = norm.max() - norm if "diagonal.largest" in buffers else np.zeros_like(norm)
             V = np.diag(noise + added)
-            S = np.linalg.inv(np.eye(8) + phi.T @ np.linalg.solve(V, phi))
-            m, L = buffers["posterior.m"].numpy(), buffers["posterior.L"].numpy()
+            F = buffers.get("enrichment", torch.eye(phi.shape[1]).double()).numpy()
+            S = np.linalg.inv(np.linalg.inv(F @ F.T) + phi.T @ np.linalg.solve(V, phi))
+            L = buffers["posterior.L"].numpy()
             np.testing.assert_allclose(L @ L.T, S, rtol=1e-6, atol=1e-9)
-            np.testing.assert_allclose(m, S @ phi.T @ np.linalg.solve(V, e), rtol=1e-6, atol=1e-8)
-            checked |= {"posterior.m", "posterior.L"}
+            checked |= {"posterior.L"}
+        if "posterior.m" in buffers:
+            m = S @ phi.T @ np.linalg.solve(V, e)
+            np.testing.assert_allclose(buffers["posterior.m"], m, rtol=1e-6, atol=1e-8)
+            checked |= {"posterior.m"}
+        if "enrichment" in buffers:  # its own tests: test_rich.py
+            assert buffers["enrichment_rows"].item() == (190 if name == "rich-bll" else 0)
+            checked |= {"enrichment", "enrichment_rows"}
         if "diagonal.largest" in buffers:
             assert buffers["diagonal.largest"].item() == pytest.approx(norm.max(), rel=1e-12)
             checked |= {"diagonal.largest"}
@@ -261,8 +274,9 @@ class TestSchedule:
         for step, rate in zip(taken, rates, strict=True):
             assert step.keys() == dict(model.named_parameters()).keys()
             for key, (lr, _) in step.items():
-                network = key.startswith("basis.backbone.")
-                assert lr == pytest.approx(rate if network else 7 * rate, rel=1e-12), key
+                factor = 1 if key.startswith("basis.backbone.") else 7
+                own = model.rates().get(key, 1.0)
+                assert lr == pytest.approx(own * factor * rate, rel=1e-12), key
 
     @pytest.mark.parametrize("name", NAMES)
     def test_clip_bounds_the_norm_of_the_gradient(
@@ -616,8 +630,10 @@ class TestRefusals:
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_divergence(self, *, name, dtype, train, validation, with_settings, make_model):
+        # Without LayerNorm or a Cholesky factor values must leave the range of the dtype.
+        rate = 1e200 if name in {"bll", "rich-bll"} else 1e6
         with pytest.raises(NumericalError):
-            fit(make_model(name, dtype=dtype), train, validation, with_settings(learning_rate=1e6))
+            fit(make_model(name, dtype=dtype), train, validation, with_settings(learning_rate=rate))
 
     def test_a_loss_that_is_not_finite(self, train, validation, quick, make_model, monkeypatch):
         def objective(terms, y, _n, _weights):

@@ -1,0 +1,345 @@
+"""The Wheel bandit: what a posterior is worth when actions depend on it.
+
+    python benchmarks/wheel.py --horizon 16000          # the paper's
+    python benchmarks/wheel.py --horizon 1000 --json
+
+Riquelme, Tucker and Snoek (2018) as in Calvo-Ordoñez et al., "Richer Bayesian Last Layers with
+Subsampled NTK Features" (Rich), section 4.3 and appendix C.2: contexts uniform in the unit disk, 5
+actions, a rare large reward outside radius delta. Each phase has 20 steps of Thompson sampling,
+each with its own draw of the posterior over weights, then 100 gradient steps and one new posterior.
+The state after every phase is a file under --out: the same command again continues there and ends
+with the numbers of an uninterrupted run.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from geogp.errors import DataError, GeogpError
+from geogp.files import write_text
+from geogp.models.catalogue import CATALOGUE, build
+from geogp.models.joint import joint_posterior
+from geogp.models.lowrank import Architecture, Floats, LowRankGP
+from geogp.models.schedule import FitSettings
+from geogp.models.storage import read_tensors, write_tensors
+from geogp.models.training import Data, fit
+
+ACTIONS, SAFE, OTHER, JACKPOT, REWARD_SD = 5, 1.2, 1.0, 50.0, 0.01
+"""Riquelme, Tucker and Snoek 2018: action 0 pays 1.2, the others 1 or, each in its quadrant, 50."""
+
+STEPS, PULLS, BATCH, WINDOW, FRESH = 20, 3, 512, 400, 2000
+"""Steps of a phase, first pulls of each action, batch, rows that give the noise, last contexts."""
+
+FITTING = {
+    "rich-bll": {"learning_rate": 3e-3},
+    "bll": {"learning_rate": 3e-3},
+    "vbll": {"learning_rate": 3e-3, "head_rate": 10.0, "noise_rate": 2.0},
+    "dbk-silu": {"learning_rate": 3e-3, "head_rate": 10.0, "noise_rate": 2.0},
+}
+"""The paper's rate; variational posteriors move as in the benchmark on tables."""
+
+# Rich, table 3: cumulative regret in percent of the uniform policy's, 10 seeds.
+PAPER = {
+    "rich-bll": {0.5: (0.48, 0.01), 0.95: (4.70, 0.09)},
+    "bll": {0.5: (1.20, 0.03), 0.95: (12.10, 0.85)},
+    "vbll": {0.5: (0.46, 0.01), 0.95: (4.82, 0.03)},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run."""
+
+    model: str
+    delta: float
+    seed: int
+    horizon: int
+    gradient_steps: int = 100
+    width: int = 100
+
+    @property
+    def phases(self) -> int:
+        """Phases after the first pulls."""
+        return math.ceil(self.horizon / STEPS)
+
+
+@dataclass
+class Played:
+    """What has been seen: contexts, actions, rewards, and the regret of each step."""
+
+    contexts: Floats
+    actions: np.ndarray
+    rewards: Floats
+    regret: Floats
+    uniform: Floats
+
+    def data(self) -> Data:
+        """Return all rows as a model takes them."""
+        return Data(inputs(self.contexts, self.actions), self.rewards)
+
+
+def draw_contexts(rng: np.random.Generator, n: int) -> Floats:
+    """Return points uniform in the unit disk, (n, 2)."""
+    radius, angle = np.sqrt(rng.uniform(size=n)), rng.uniform(0, 2 * np.pi, n)
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+
+
+def mean_rewards(contexts: Floats, delta: float) -> Floats:
+    """Return the expected reward of each action, (n, 5)."""
+    found = np.full((len(contexts), ACTIONS), OTHER)
+    found[:, 0] = SAFE
+    outside = np.linalg.norm(contexts, axis=1) > delta
+    quadrant = 1 + 2 * (contexts[:, 0] < 0) + (contexts[:, 1] < 0)
+    found[outside, quadrant[outside]] = JACKPOT
+    return found
+
+
+def inputs(contexts: Floats, actions: np.ndarray) -> Floats:
+    """Return contexts with one-hot actions, (n, 7)."""
+    return np.hstack([contexts, np.eye(ACTIONS)[actions]])
+
+
+def every_action(contexts: Floats) -> Floats:
+    """Return the inputs of each context with each action, (5 n, 7)."""
+    n = len(contexts)
+    return inputs(np.repeat(contexts, ACTIONS, axis=0), np.tile(np.arange(ACTIONS), n))
+
+
+class Run:
+    """One bandit, its model and its file."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self.case = case
+        self.path = folder / f"{case.model}-{case.delta:g}-{case.seed}.safetensors"
+        self.phase = 0
+        self.played, self.model = self._start()
+        if self.path.exists():
+            self._resume()
+
+    def play(self, until: int | None = None) -> Iterator[int]:
+        """Play to the end, or to the end of phase `until`; yields after each phase."""
+        last = self.case.phases if until is None else min(until, self.case.phases)
+        while self.phase < last:
+            self._learn()
+            self._act()
+            self.phase += 1
+            self._save()
+            yield self.phase
+
+    def result(self) -> dict[str, Any]:
+        """Return the regrets in percent of the uniform policy's."""
+        self._learn()
+        rng = self._random("last")
+        contexts = draw_contexts(rng, FRESH)
+        means = mean_rewards(contexts, self.case.delta)
+        guess = self.model.predict(every_action(contexts)).mean.reshape(FRESH, ACTIONS)
+        chosen = means[np.arange(FRESH), guess.argmax(1)]
+        best = means.max(1)
+        simple = (best - chosen).mean() / (best - means.mean(1)).mean()
+        regret, uniform = self.played.regret.cumsum(), self.played.uniform.cumsum()
+        quarters = [int(len(regret) * k / 4) - 1 for k in (1, 2, 3, 4)]
+        return {
+            **asdict(self.case),
+            "cumulative": 100 * float(regret[-1] / uniform[-1]),
+            "simple": 100 * float(simple),
+            "by_quarter": [100 * float(regret[i] / uniform[i]) for i in quarters],
+        }
+
+    def _random(self, what: str) -> np.random.Generator:
+        """Return the randomness of one purpose in one phase, whatever was drawn before."""
+        code = {"act": 0, "reward": 1, "fit": 2, "draw": 3, "last": 4}[what]
+        return np.random.default_rng([self.case.seed, self.phase, code])
+
+    def _start(self) -> tuple[Played, LowRankGP]:
+        """Return the first pulls and an untrained model."""
+        rng = np.random.default_rng([self.case.seed, 0, 9])
+        actions = np.repeat(np.arange(ACTIONS), PULLS)
+        contexts = draw_contexts(rng, len(actions))
+        means = mean_rewards(contexts, self.case.delta)[np.arange(len(actions)), actions]
+        rewards = means + REWARD_SD * rng.standard_normal(len(actions))
+        played = Played(contexts, actions, rewards, np.zeros(0), np.zeros(0))
+        width = self.case.width
+        # Placement and range want rows over the whole disk: contexts are known, rewards are not.
+        ground = every_action(draw_contexts(rng, 50))
+        model = build(
+            self.case.model,
+            Architecture(2 + ACTIONS, h=width, r=width),
+            ground,
+            seed=self.case.seed,
+        )
+        return played, model
+
+    def _learn(self) -> None:
+        """Go on fitting to all rows; the last ones choose the epoch and give the noise."""
+        data = self.played.data()
+        rebase(self.model, data.y)
+        n = len(data.y)
+        settings = FitSettings(
+            epochs=max(1, round(self.case.gradient_steps / math.ceil(n / BATCH))),
+            batch=BATCH,
+            decay="constant",
+            clip=1.0,
+            weight_decay=0.0,
+            seed=int(self._random("fit").integers(2**31)),
+            **FITTING[self.case.model],
+        )
+        recent = Data(data.x[-WINDOW:], data.y[-WINDOW:])
+        fit(self.model, data, recent, settings)
+
+    def _act(self) -> None:
+        """Take the steps of a phase by Thompson sampling."""
+        contexts = draw_contexts(self._random("act"), STEPS)
+        joint = joint_posterior(self.model, self.played.data())
+        seed = int(self._random("draw").integers(2**31))
+        paths = joint.sample_paths(every_action(contexts), STEPS, seed=seed)
+        own = paths.reshape(STEPS, STEPS, ACTIONS)[np.arange(STEPS), np.arange(STEPS)]
+        actions = own.argmax(1)
+        means = mean_rewards(contexts, self.case.delta)
+        got = means[np.arange(STEPS), actions]
+        noise = REWARD_SD * self._random("reward").standard_normal(STEPS)
+        best, played = means.max(1), self.played
+        self.played = Played(
+            np.vstack([played.contexts, contexts]),
+            np.concatenate([played.actions, actions]),
+            np.concatenate([played.rewards, got + noise]),
+            np.concatenate([played.regret, best - got]),
+            np.concatenate([played.uniform, best - means.mean(1)]),
+        )
+
+    def _save(self) -> None:
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        seen = {f"played.{k}": torch.from_numpy(v) for k, v in vars(self.played).items()}
+        described = {"case": asdict(self.case), "phase": self.phase}
+        write_tensors(self.path, {**tensors, **seen}, described)
+
+    def _resume(self) -> None:
+        tensors, described = read_tensors(self.path)
+        # A longer horizon is the same run, continued.
+        known = asdict(replace(self.case, horizon=described["case"]["horizon"]))
+        if described["case"] != known:
+            raise DataError(
+                f"{self.path} belongs to another run ({described['case']}); give another --out."
+            )
+        start = len("model.")
+        held = {k[start:]: v for k, v in tensors.items() if k.startswith("model.")}
+        self.model.load_state_dict(held)
+        seen = {k: tensors[f"played.{k}"].numpy() for k in vars(self.played)}
+        self.played, self.phase = Played(**seen), described["phase"]
+
+
+def rebase(model: LowRankGP, y: Floats) -> None:
+    """Write a model for another mean and spread of the target, its function left as it is.
+
+    `fit` standardises by the rows of its own; without this a network that goes on learning would
+    start from a shifted and stretched function whenever a large reward comes in.
+    """
+    spread, centre = float(y.std()), float(y.mean())
+    factor = float(model.y_sd) / spread
+    with torch.no_grad():
+        posterior = model.posterior
+        model.mean_constant.mul_(factor)
+        if "mean_constant" in model.rates():  # its bias is the weight of the constant feature
+            posterior.m.mul_(factor)
+            posterior.m[-1] += (float(model.y_mean) - centre) / spread
+        else:
+            posterior.m.mul_(factor)
+            model.mean_constant += (float(model.y_mean) - centre) / spread
+        if hasattr(posterior, "log_diagonal"):
+            posterior.log_diagonal += math.log(factor)
+            posterior.lower.mul_(factor)
+            model.noise.log_excess += 2 * math.log(factor)
+
+
+def table(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """Return the Markdown table."""
+    steps = options.horizon
+    lines = [
+        "# The Wheel bandit",
+        "",
+        f"    python benchmarks/wheel.py --horizon {steps} --seeds {options.seeds}",
+        "",
+        f"Run here: {steps:,} steps, {options.seeds} seeds, {options.gradient_steps} gradient",
+        f"steps and one posterior per phase of {STEPS} steps; 2 x 100 network for Bayesian last",
+        "layers, residual network of width 100 and rank 100 for the others. The paper: 16,000",
+        "steps, 10 seeds, a new posterior at every gradient step. Cumulative regret includes the",
+        "search, which weighs more on a short run: compare models within a column, not with the",
+        "paper's.",
+        "Regret of expected rewards, in percent of the uniform policy's on the same contexts;",
+        "simple regret: the action with the highest posterior mean, on fresh contexts at the end.",
+        "Mean ± standard error over seeds.",
+        "",
+        "| delta | model | cumulative | after each quarter | simple | paper, cumulative |",
+        "| ---: | --- | ---: | --- | ---: | ---: |",
+    ]
+    for delta in options.deltas:
+        for model in options.models:
+            rows = [r for r in results if (r["model"], r["delta"]) == (model, delta)]
+            quarters = np.mean([r["by_quarter"] for r in rows], axis=0)
+            paper = PAPER.get(model, {}).get(delta)
+            cells = (
+                *(f"{delta:g}", f"`{model}`", _pm([r["cumulative"] for r in rows])),
+                ", ".join(f"{q:.1f}" for q in quarters),
+                *(_pm([r["simple"] for r in rows]), f"{paper[0]} ± {paper[1]}" if paper else ""),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _pm(values: list[float]) -> str:
+    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return f"{np.mean(values):.2f} ± {error:.2f}"
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--horizon", type=int, default=16000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--deltas", type=float, nargs="+", default=[0.5, 0.95])
+    names = [name for name in CATALOGUE if name in FITTING]
+    parser.add_argument("--models", nargs="+", choices=names, default=list(FITTING))
+    parser.add_argument("--gradient-steps", type=int, default=100)
+    here = Path(__file__).parent
+    parser.add_argument("--out", type=Path, default=here / "out" / "wheel")
+    parser.add_argument("--table", type=Path, default=here / "results" / "wheel")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play what is not there yet and write the table."""
+    options = parse(arguments)
+    torch.set_flush_denormal(True)
+    results = []
+    try:
+        for seed in range(options.seeds):
+            for delta in options.deltas:
+                for model in options.models:
+                    case = Case(model, delta, seed, options.horizon, options.gradient_steps)
+                    run = Run(case, options.out)
+                    for phase in run.play():
+                        if phase % 25 == 0:
+                            print(f"{run.path.stem}: phase {phase}", file=sys.stderr, flush=True)
+                    results.append(run.result())
+                    print(results[-1], file=sys.stderr, flush=True)
+    except GeogpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    options.table.mkdir(parents=True, exist_ok=True)
+    write_text(options.table / "table.md", table(results, options))
+    write_text(options.table / "results.json", json.dumps(results, indent=1) + "\n")
+    if options.json:
+        print(json.dumps(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
