@@ -15,6 +15,7 @@ from geogp.job import Job
 from geogp.models.budget import rank_for
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.memory import check_memory
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data, FitState, fit
@@ -189,6 +190,7 @@ def _build(job: Job, rows: Data) -> LowRankGP:
         units=job.scale.units,
         noise=job.request.noise,
     )
+    check_memory(sizes, len(rows.y), job.batch, job.device)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model = build(

@@ -1,0 +1,72 @@
+"""What a fit needs of memory, checked before it starts."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from geogp.errors import RequestError
+from geogp.models.lowrank import Architecture
+from geogp.models.placement import MOST_CANDIDATES
+from geogp.models.steps import CHUNK
+
+WORD = 8
+
+CHUNK_ARRAYS = 8
+"""Arrays of a chunk's features that are held at once, in float64: features, their product with
+weights, gradients of both, and what the solver copies."""
+
+SQUARE_ARRAYS = 16
+"""Arrays of r by r: posterior, its gradient and two moments, the best and the kept copy, and what
+factorisations hold."""
+
+ROW_WORDS = 40
+"""Numbers per row: inputs, targets, order, a copy or two, and the features of places."""
+
+
+def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
+    """Return an upper estimate of the bytes that a fit takes beside the program itself.
+
+    Parameters
+    ----------
+    sizes
+        Of the model.
+    n
+        Training rows.
+    batch
+        Rows of a step; features are held for at most `CHUNK` of them.
+    """
+    chunk = min(max(batch, 1), CHUNK) if batch < n else min(n, CHUNK)
+    # Prediction takes whole chunks whatever the batch.
+    width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
+    features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
+    pivots = min(n, MOST_CANDIDATES) * sizes.r * WORD
+    return features + pivots + SQUARE_ARRAYS * sizes.r**2 * WORD + ROW_WORDS * n * WORD
+
+
+def available_bytes(device: torch.device) -> int:
+    """Return the free memory of a device; of the machine for the CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found = dict(line.split(":", 1) for line in lines)
+        return 1024 * int(found["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
+    """Refuse a fit that does not fit into memory.
+
+    Raises
+    ------
+    RequestError
+        It needs more than there is; both numbers are given.
+    """
+    needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
+    if needed > free:
+        raise RequestError(
+            f"a fit of rank {sizes.r} to {n:,} rows needs about {needed / 1e9:.1f} GB on {device}, "
+            f"and {free / 1e9:.1f} GB are free. Choose a smaller preset or rank, or fewer quarters."
+        )

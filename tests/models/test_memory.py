@@ -1,0 +1,77 @@
+"""What a fit needs of memory, against what it takes."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from geogp.errors import RequestError
+from geogp.models import memory
+from geogp.models.lowrank import Architecture
+from geogp.models.memory import available_bytes, check_memory, fit_bytes
+
+PROGRAM = """
+import resource, sys
+import numpy as np
+from geogp.models.catalogue import build
+from geogp.models.lowrank import Architecture
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
+
+name, n, r, batch = sys.argv[1], *map(int, sys.argv[2:])
+random = np.random.default_rng(0)
+x = random.uniform(-1, 1, (n, 3))
+data = Data(x, np.sin(3 * x[:, 0]) + random.standard_normal(n))
+few = Data(x[:100], data.y[:100])
+sizes = Architecture(d=3, h=32, r=r)
+
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+start = {}
+for rank, rows in ((8, few), (r, data)):
+    before = peak()
+    model = build(name, Architecture(d=3, h=32, r=rank), rows.x, noise_start=0.5,
+                  placement="pivoted" if name == "nystrom-mixed" else "farthest")
+    how = {"optimiser": "lbfgs"} if name == "nystrom-mixed" else {}
+    fit(model, rows, few, FitSettings(epochs=1, batch=batch, **how))
+    model.predict(rows.x)
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "r", "batch"),
+    [("nystrom-mixed", 20_000, 300, 4_000), ("dbk-silu", 40_000, 256, 2048)],
+)
+def test_the_estimate_holds_what_a_fit_takes(name, n, r, batch):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, name, str(n), str(r), str(batch)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    taken = int(done.stdout)
+    expected = fit_bytes(Architecture(d=3, h=32, r=r), n, batch)
+    assert taken <= expected
+    assert expected < 12 * taken + 2**26
+
+
+def test_a_fit_that_is_too_large_is_refused_with_the_numbers(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda _: 2_000_000_000)
+    device = torch.device("cpu")
+    check_memory(Architecture(d=2, r=500), 135_000, 20_000, device)
+    with pytest.raises(RequestError, match=r"rank 20000 to 135,000 rows needs about \d+\.\d GB"):
+        check_memory(Architecture(d=2, r=20_000), 135_000, 20_000, device)
+    with pytest.raises(RequestError, match=r"on cpu, and 2\.0 GB are free"):
+        check_memory(Architecture(d=2, r=20_000), 135_000, 20_000, device)
+
+
+def test_the_presets_stay_below_4_gb_on_puerto_rico():
+    for h, r, batch in ((64, 500, 20_000), (128, 1000, 60_000), (256, 1024, 1024)):
+        assert fit_bytes(Architecture(d=3, h=h, r=r), 135_000, batch) < 3.4e9
+
+
+def test_free_memory_is_some_of_the_machine():
+    assert 2**26 < available_bytes(torch.device("cpu")) < 2**50
