@@ -113,8 +113,8 @@ def test_every_parameter_has_a_finite_gradient(name, train, device):
 def test_the_noise_starts_at_4_degrees_of_freedom_and_the_variance_asked_for(train):
     sizes = Architecture(d=2, h=6, r=8, noise="student-t")
     model = build("vbll", sizes, train.x, noise_start=0.5)
-    assert float(model.noise.df) == pytest.approx(4)
-    assert float(model.noise()) == pytest.approx(0.5, rel=1e-5)
+    assert float(model.noise.df.detach()) == pytest.approx(4)
+    assert float(model.noise().detach()) == pytest.approx(0.5, rel=1e-5)
 
 
 def test_predictions_are_those_of_a_normal_plus_a_t(train, device):
@@ -158,7 +158,7 @@ def contaminated() -> tuple[Data, Data, Data]:
 @pytest.mark.parametrize("name", ["sv-dkl", "vbll"])
 def test_bad_rows_pull_the_function_less(name, contaminated, device):
     train, validation, test = contaminated
-    settings = FitSettings(epochs=60, batch=50, learning_rate=1e-2)
+    settings = FitSettings(epochs=40, batch=50, learning_rate=1e-2)
     scores, errors = {}, {}
     for noise in ("gaussian", "student-t"):
         sizes = Architecture(d=2, h=16, r=20, noise=noise)
@@ -195,7 +195,7 @@ def test_a_saved_model_knows_its_noise(name, train, randomised, tmp_path, device
     assert isinstance(again, StudentGP)
     assert again.architecture.noise == "student-t"
     x, y = train.x[:7], train.y[:7]
-    np.testing.assert_array_equal(again.noise.df.item(), model.noise.df.item())
+    np.testing.assert_array_equal(again.noise.df.detach().cpu(), model.noise.df.detach().cpu())
     here, there = again.predict(x), model.to("cpu").predict(x)
     np.testing.assert_array_equal(here.log_score(y), there.log_score(y))
 
