@@ -158,7 +158,7 @@ def contaminated() -> tuple[Data, Data, Data]:
 @pytest.mark.parametrize("name", ["sv-dkl", "vbll"])
 def test_bad_rows_pull_the_function_less(name, contaminated, device):
     train, validation, test = contaminated
-    settings = FitSettings(epochs=60, batch=50, learning_rate=1e-2)
+    settings = FitSettings(epochs=40, batch=50, learning_rate=1e-2)
     scores, errors = {}, {}
     for noise in ("gaussian", "student-t"):
         sizes = Architecture(d=2, h=16, r=20, noise=noise)
@@ -195,7 +195,7 @@ def test_a_saved_model_knows_its_noise(name, train, randomised, tmp_path, device
     assert isinstance(again, StudentGP)
     assert again.architecture.noise == "student-t"
     x, y = train.x[:7], train.y[:7]
-    np.testing.assert_array_equal(again.noise.df.item(), model.noise.df.item())
+    np.testing.assert_array_equal(again.noise.df.detach().cpu(), model.noise.df.detach().cpu())
     here, there = again.predict(x), model.to("cpu").predict(x)
     np.testing.assert_array_equal(here.log_score(y), there.log_score(y))
 
