@@ -120,6 +120,22 @@ class TestMaximalUpdate:
         model = build("rich-bll", Architecture(d=3, h=8), None)
         assert not model.posterior.m.any()
 
+    def test_the_rates_of_the_weights_in_effect(self):
+        """Times the multipliers √h, 1 and 1/√h: 1 for the first layer and biases, 50/h later."""
+        model = build("rich-bll", Architecture(d=3, h=64), None)
+        network = "basis.backbone."
+        assert model.rates() == pytest.approx(
+            {
+                "mean_constant": 0.0,
+                "posterior.m": 50 / 64 * 8,
+                f"{network}weights.0": 1 / 8,
+                f"{network}weights.1": 50 / 64,
+                f"{network}biases.0": 1 / 8,
+                f"{network}biases.1": 1 / 8,
+            }
+        )
+        assert model.rates().keys() == dict(model.named_parameters()).keys()
+
     def test_every_layer_has_a_gradient_of_about_one_size(self):
         sizes = []
         for h in self.WIDTHS:
