@@ -2,13 +2,17 @@
 
     python benchmarks/regions.py PR --source ookla-open-data --boundaries census --epochs 20
 
-Every model is mapped by `geogp.workflow.make_map` with the same splits, widths, rank, batches and
-passes over the rows, for both targets; the table is made from the run folders, and the same
-command again continues where it stopped.
+Every model is mapped by `geogp.workflow.make_map` with the same splits, for both targets; models of
+networks have the same widths, rank, batches and passes over the rows, the field model and those
+with anchors what their preset says. Each run is a process of its own, whose peak memory is kept
+beside its folder; the table is made from the run folders, and the same command again continues
+where it stopped.
 """
 
 import argparse
 import json
+import multiprocessing
+import resource
 import shlex
 import sys
 from itertools import product
@@ -41,7 +45,8 @@ class Lines(Watcher):
 
 def request_of(options: argparse.Namespace, model: str, target: str) -> MapRequest:
     """Return the request of one run."""
-    name = f"{options.region}-{target}-{model}-{options.preset}-{options.epochs}"
+    epochs = options.epochs if CATALOGUE[model].family == "deep" else None
+    name = f"{options.region}-{target}-{model}-{options.preset}-{epochs or 'preset'}"
     return MapRequest(
         region=options.region,
         source=options.source,
@@ -50,12 +55,37 @@ def request_of(options: argparse.Namespace, model: str, target: str) -> MapReque
         target=target,
         model=model,
         preset=options.preset,
-        epochs=options.epochs,
+        epochs=epochs,
         split="both",
         seed=options.seed,
         device=options.device,
         out=options.out / name,
     )
+
+
+def made(request: MapRequest) -> dict[str, Any]:
+    """Make a run in a process of its own, and return its run.json with `peak_bytes`.
+
+    Raises
+    ------
+    GeogpError
+        As `make_map` says.
+    """
+    assert request.out is not None, "a run has a folder"
+    peak = request.out.with_suffix(".peak.json")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        seen = pool.apply(_make, (request,))
+    if seen is not None:
+        write_text(peak, json.dumps(seen))
+    run, _ = read_run(request.out)
+    return {**run, "peak_bytes": json.loads(peak.read_text())}
+
+
+def _make(request: MapRequest) -> int | None:
+    """Return the peak memory of the process after a run, None where it was there already."""
+    if make_map(request, Lines()).already_there:
+        return None
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def lines_of(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -65,32 +95,35 @@ def lines_of(run: dict[str, Any]) -> list[dict[str, Any]]:
         own, other = run["metrics"][split], run["baseline"][split]
         line = {"target": run["target"], "split": split, "model": run["model"]}
         line["fit_seconds"] = run["seconds"]["fit"]
+        line["peak_bytes"] = run["peak_bytes"]
         for stratum in STRATA:
             line[f"nll_{stratum}"] = own[stratum]["nll"]
             pair = own[stratum]["nll"], other[stratum]["nll"]
             line[f"difference_{stratum}"] = None if None in pair else pair[0] - pair[1]
             line[f"coverage_95_{stratum}"] = own[stratum]["coverage_95"]
             line[f"mae_{stratum}"] = own[stratum]["mae"]
+            line[f"crps_{stratum}"] = own[stratum]["crps"]
         lines.append(line)
     return lines
 
 
 def markdown(lines: list[dict[str, Any]], command: str, runs: list[dict[str, Any]]) -> str:
     """Return the table with what made it."""
-    first = runs[0]
-    n = first["n"]["random"]
+    first = next((run for run in runs if CATALOGUE[run["model"]].family == "deep"), runs[0])
+    n, settings = first["n"]["random"], first["settings"]
     head = (
         f"# {first['region_name']}, {first['service']}, {first['quarters'][0]} to "
-        f"{first['quarters'][-1]}: all models at an equal budget\n\n"
+        f"{first['quarters'][-1]}: all models\n\n"
         f"`{command}`\n\n"
         f"geogp {first['geogp']}, torch {first['versions']['torch']}, device {first['device']}, "
         f"seed {first['seed']}; {n['train'] + n['validation'] + n['test']} rows; inputs "
-        f"{first['settings']['inputs']}; h {first['settings']['h']}, r {first['settings']['r']}, "
-        f"{first['settings']['epochs']} passes over the training rows in batches of "
-        f"{first['settings']['batch']} (models of the marginal likelihood take one step a pass). "
-        "Log scores on the test rows in log10 units, lower is better; `less baseline` is the "
-        "difference from the mean and variance of each quarter on the same rows; `holds` is the "
-        "coverage of the 95 % interval.\n"
+        f"{settings['inputs']}. Models of networks: h {settings['h']}, r {settings['r']}, "
+        f"{settings['epochs']} passes over the training rows in batches of {settings['batch']} "
+        "(models of the marginal likelihood take one step a pass); the field model and models "
+        f"with anchors as the preset {first['preset']} has them. Log scores on the test rows in "
+        "log10 units, lower is better; `less baseline` is the difference from the mean and "
+        "variance of each quarter on the same rows; `holds` is the coverage of the 95 % interval; "
+        "`peak` is the memory of the whole run, program and map included.\n"
     )
     targets = dict.fromkeys(line["target"] for line in lines)
     return head + "".join(
@@ -100,19 +133,20 @@ def markdown(lines: list[dict[str, Any]], command: str, runs: list[dict[str, Any
 
 
 def _table(lines: list[dict[str, Any]], target: str, split: str) -> str:
-    names = ("model", "log score", "less baseline", "urban", "rural", "holds, urban")
-    head = "| " + " | ".join((*names, "holds, rural", "fit, both splits (s)")) + " |"
+    names = ("model", "log score", "less baseline", "urban", "rural", "CRPS", "holds, urban")
+    head = "| " + " | ".join((*names, "holds, rural", "fit, both splits (s)", "peak (GB)")) + " |"
     chosen = [line for line in lines if line["target"] == target and line["split"] == split]
     rows = [
         (
             f"| `{line['model']}` | {line['nll_all']:.4f} | {line['difference_all']:+.4f} | "
             f"{_signed(line['difference_urban'])} | {_signed(line['difference_rural'])} | "
+            f"{line['crps_all']:.4f} | "
             f"{_percent(line['coverage_95_urban'])} | {_percent(line['coverage_95_rural'])} | "
-            f"{line['fit_seconds']:.0f} |"
+            f"{line['fit_seconds']:.0f} | {line['peak_bytes'] / 1e9:.1f} |"
         )
         for line in sorted(chosen, key=lambda line: line["nll_all"])
     ]
-    return "\n".join([head, "| --- |" + " ---: |" * 7, *rows]) + "\n"
+    return "\n".join([head, "| --- |" + " ---: |" * 9, *rows]) + "\n"
 
 
 def _signed(value: float | None) -> str:
@@ -148,9 +182,7 @@ def main() -> int:
     runs = []
     try:
         for target in options.targets:
-            for model in options.models:
-                result = make_map(request_of(options, model, target), Lines())
-                runs.append(read_run(result.path)[0])
+            runs += [made(request_of(options, model, target)) for model in options.models]
     except GeogpError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

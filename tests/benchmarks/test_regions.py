@@ -45,11 +45,13 @@ def test_every_figure_is_that_of_its_run(made):
         *(("dnn", "random"), ("dnn", "blocks"), ("vbll", "random"), ("vbll", "blocks"))
     ]
     for line in lines:
+        assert 2e8 < line["peak_bytes"] < 4e9
         run = json.loads(next((folder / "out").glob(f"*-{line['model']}-*/run.json")).read_text())
         for stratum in ("all", "urban", "rural"):
             own = run["metrics"][line["split"]][stratum]["nll"]
             other = run["baseline"][line["split"]][stratum]["nll"]
             assert line[f"nll_{stratum}"] == own
+            assert line[f"crps_{stratum}"] == run["metrics"][line["split"]][stratum]["crps"]
             assert line[f"difference_{stratum}"] == pytest.approx(own - other, abs=1e-12)
 
 
