@@ -14,6 +14,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Backbone, Basis, DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.blocksteps import PerPlace
+from geogp.models.cox import CountLaw, CoxGP, Dispersion, PerCount
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.field import FieldGP
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
@@ -25,6 +26,8 @@ from geogp.models.objectives import (
     dppgp,
     elbo,
     log_marginal_likelihood,
+    negative_binomial_elbo,
+    poisson_elbo,
     ppgp,
     squared_error,
 )
@@ -103,6 +106,9 @@ class ModelSpec:
         Puts the parts together.
     has_tiles
         Whether a process of single tiles and a law of tests belong to it.
+    counts
+        Whether it models counts: its targets are whole numbers of 0 or more, its function the
+        logarithm of their rate.
     """
 
     name: str
@@ -114,6 +120,7 @@ class ModelSpec:
     noise: MakeNoise = ConstantNoise
     assemble: "Assemble" = plain_gp
     has_tiles: bool = False
+    counts: bool = False
 
 
 def build(
@@ -227,7 +234,11 @@ def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -
 
 def _without_constants(values: Floats, architecture: Architecture) -> Architecture:
     constant = values.min(0) == values.max(0)
-    names = tuple(n for n, same in zip(architecture.columns, constant, strict=True) if same)
+    names = tuple(
+        name
+        for name, same in zip(architecture.columns, constant, strict=True)
+        if same and name not in architecture.dropped
+    )
     dropped = {*names, *architecture.dropped}
     if dropped == set(architecture.columns):
         raise DataError(
@@ -344,6 +355,22 @@ def _field_gp(parts: Parts, span: Tensor) -> FieldGP:
     )
 
 
+def _cox_gp(law: type[CountLaw]) -> Assemble:
+    """Return what puts a model of counts together under a law of their scatter."""
+
+    def assemble(parts: Parts, span: Tensor) -> CoxGP:  # noqa: ARG001
+        return CoxGP(
+            parts.name,
+            parts.architecture,
+            basis=parts.basis,
+            posterior=parts.posterior,
+            noise=law(parts.basis.rank, parts.architecture.torch_dtype),
+            diagonal=parts.diagonal,
+        )
+
+    return assemble
+
+
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
 _PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
 _ELBO = PerBatch(elbo)
@@ -451,6 +478,26 @@ _ROWS = (
         Diagonal,
         "a plain network, squared error; one noise variance from the validation rows",
         noise=ValidationNoise,
+    ),
+    ModelSpec(
+        "cox",
+        _dense_basis,
+        VariationalPosterior,
+        PerCount(poisson_elbo),
+        Diagonal,
+        "counts of tests: a Poisson process whose log intensity has a deep basis, ELBO",
+        assemble=_cox_gp(CountLaw),
+        counts=True,
+    ),
+    ModelSpec(
+        "cox-nb",
+        _dense_basis,
+        VariationalPosterior,
+        PerCount(negative_binomial_elbo),
+        Diagonal,
+        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
+        assemble=_cox_gp(Dispersion),
+        counts=True,
     ),
 )
 

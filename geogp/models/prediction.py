@@ -77,6 +77,11 @@ class Prediction:
         )
 
     @property
+    def centre(self) -> Floats:
+        """What absolute errors are taken from, shape (n,): the mean; for counts the median."""
+        return self.mean
+
+    @property
     def field_variance(self) -> Floats:
         """Variance of the field, which more data would remove, shape (n,)."""
         return self.function_variance - self.tile_variance
@@ -99,6 +104,17 @@ class Prediction:
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of the central interval of a level, each (n,)."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def interval_mass(self, level: float) -> Floats:
+        """Return the probability of the central interval of a level, bounds included, (n,).
+
+        It is the level; for counts, which cannot be cut anywhere, it is more.
+        """
+        return np.full(len(self), level)
+
+    def pit(self, y: ArrayLike) -> Floats:
+        """Return the probability integral transforms at `y`, uniform if all is right, (n,)."""
+        return self.cdf(y)
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""
