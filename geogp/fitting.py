@@ -21,9 +21,6 @@ from geogp.models.tuning import TUNING_EPOCHS, Trial, choose_weights
 
 Rows = NDArray[np.bool_]
 
-COLUMNS = ("longitude", "latitude", "quarter")
-"""Names of a model's inputs."""
-
 WEIGHTS_FILE = "weights.json"
 
 
@@ -139,8 +136,15 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
 
 def _build(job: Job, rows: Data) -> LowRankGP:
     """Return the untrained model on its device; what there is to say of the rows is a warning."""
-    preset, d = job.preset, job.scale.d
-    sizes = Architecture(d=d, h=preset.h, r=preset.r, columns=COLUMNS[:d], units=job.scale.units)
+    preset, scale = job.preset, job.scale
+    sizes = Architecture(
+        d=len(scale.columns),
+        h=preset.h,
+        r=preset.r,
+        columns=scale.columns,
+        dropped=scale.offsets,
+        units=scale.units,
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         model = build(

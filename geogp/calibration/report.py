@@ -21,6 +21,7 @@ from geogp.calibration.assessment import (
     check_bounds,
     check_columns,
     check_scores,
+    counted,
     group_reports,
     prediction_of,
     widths_by_group,
@@ -47,7 +48,8 @@ class Report:
     region, service, target, model, preset, seed, device
         As in run.json; the region in words.
     unit, plain_unit
-        Unit of all errors and widths (``log10 Mbps``), and of the quantity (``Mbps``).
+        Unit of all errors and widths (``log10 Mbps``), and of the quantity where that is its
+        logarithm (``Mbps``).
     quarters, quarters_missing
         Labels such as ``2019Q1``.
     settings, inputs, seconds, warnings
@@ -138,7 +140,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         attribution=run.get("attribution") or words.DEFAULT_ATTRIBUTION,
         headline=words.headline(next(iter(splits.values()))),
         findings=[words.finding(split) for split in splits.values()],
-        statements=words.statements(splits),
+        statements=words.statements(splits, counts=counted(predictions)),
         splits=splits,
     )
 
@@ -203,7 +205,7 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
         groups = group_reports(rows, baseline.get(name) or {})
         sizes = dict((run.get("n") or {}).get(name) or {})
         split = SPLITS[name]
-        pit = prediction_of(rows).cdf(rows["y"].to_numpy(np.float64))
+        pit = prediction_of(rows).pit(rows["y"].to_numpy(np.float64))
         reports[name] = SplitReport(
             name,
             split.title,
@@ -218,7 +220,7 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
     urban, rural = (groups[name].median_width_95 for name in ("urban", "rural"))
-    return None if urban is None or rural is None else rural / urban
+    return None if not urban or rural is None else rural / urban
 
 
 def _region_name(run: dict[str, Any]) -> str:

@@ -89,6 +89,15 @@ class CountPrediction(Prediction):
             known={probability: values[rows] for probability, values in self.known.items()},
         )
 
+    def columns(self) -> dict[str, Floats]:
+        """Return all that the distributions follow from, by name, each (n,)."""
+        return {
+            "mean": self.mean,
+            "function_variance": self.function_variance,
+            "noise_variance": self.noise_variance,
+            "dispersion": self.dispersion,
+        }
+
     @property
     def log_rate_variance(self) -> Floats:
         """s², the variance of the log rate, (n,)."""

@@ -76,6 +76,18 @@ class Prediction:
             self.shape[rows],
         )
 
+    def columns(self) -> dict[str, Floats]:
+        """Return all that the distributions follow from, by name, each (n,)."""
+        skewness, tailweight = self.shape.parameters
+        return {
+            "mean": self.mean,
+            "function_variance": self.function_variance,
+            "tile_variance": self.tile_variance,
+            "noise_variance": self.noise_variance,
+            "skewness": np.broadcast_to(skewness, self.mean.shape),
+            "tailweight": np.broadcast_to(tailweight, self.mean.shape),
+        }
+
     @property
     def centre(self) -> Floats:
         """What absolute errors are taken from, shape (n,): the mean; for counts the median."""
