@@ -190,15 +190,15 @@ def check_columns(predictions: pd.DataFrame) -> None:
         raise DataError("expected test predictions, found a table without rows.")
 
 
-def check_bounds(name: str, rows: pd.DataFrame) -> None:
-    """Refuse rows whose stored bounds are not those of their mean and variances.
+def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
+    """Refuse rows whose stored bounds are not those of their prediction.
 
     Raises
     ------
     DataError
         Says how many rows differ, and by how much.
     """
-    lower, upper = prediction_of(rows).interval(0.95)
+    lower, upper = prediction.interval(0.95)
     off = np.maximum(
         np.abs(rows["lower_95"].to_numpy(np.float64) - lower),
         np.abs(rows["upper_95"].to_numpy(np.float64) - upper),
@@ -238,7 +238,9 @@ def check_scores(
 
 
 def group_reports(
-    rows: pd.DataFrame, baseline: dict[str, dict[str, float | None]]
+    rows: pd.DataFrame,
+    prediction: Prediction,
+    baseline: dict[str, dict[str, float | None]],
 ) -> dict[str, GroupReport]:
     """Work out the figures of one split's rows, overall and by stratum.
 
@@ -246,6 +248,8 @@ def group_reports(
     ----------
     rows
         Rows of test_predictions.parquet of one split.
+    prediction
+        Theirs; see `prediction_of`.
     baseline
         The run's baseline figures by stratum; missing ones stay missing.
 
@@ -255,11 +259,12 @@ def group_reports(
         A measurement is not finite, a stratum has an unknown name, or the baseline was scored
         on another number of rows.
     """
-    prediction = prediction_of(rows)
     y = rows["y"].to_numpy(np.float64)
     quadkey = rows["quadkey"].to_numpy()
     chosen = rows_by_group(rows["stratum"], len(rows))
     scores = score_by_stratum(prediction, y, rows["stratum"])
+    for level in TABLE_LEVELS:  # once for all groups: counts keep what was worked out
+        prediction.interval_mass(level / 100)
     return {
         name: _group_report(
             scores[name],

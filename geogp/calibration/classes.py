@@ -13,6 +13,7 @@ judged: so few say little of how rows of a block err alike.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,7 @@ def expected_groups(mean: Floats) -> dict[str, Rows]:
     """Return the rows of each class of expected counts (n,), by its name."""
     place = np.searchsorted(EXPECTED_CLASSES, mean, side="right")
     ends = [f"{end:g}" for end in EXPECTED_CLASSES]
-    between = [f"{low} to {high}" for low, high in zip(ends[:-1], ends[1:], strict=True)]
+    between = [f"{low} to {high}" for low, high in pairwise(ends)]
     names = [f"below {ends[0]}", *between, f"{ends[-1]} or more"]
     return {name: place == number for number, name in enumerate(names)}
 

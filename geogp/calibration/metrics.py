@@ -112,7 +112,10 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     """
     y = _checked(prediction, y)
     rows = rows_by_group(stratum, len(y))
-    return {name: score(prediction[chosen], y[chosen]) for name, chosen in rows.items()}
+    # The whole comes first: what is worked out for it need not be again for its parts.
+    found = {ALL: score(prediction, y)}
+    parts = {name: score(prediction[rows[name]], y[rows[name]]) for name in STRATA}
+    return found | parts
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:

@@ -198,14 +198,15 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
     reports = {}
     for name in sorted(found, key=_ORDER.index):
         rows = predictions[predictions["split"] == name]
-        check_bounds(name, rows)
+        prediction = prediction_of(rows)
+        check_bounds(name, rows, prediction)
         if name in metrics:
-            scores = score_by_stratum(prediction_of(rows), rows["y"], rows["stratum"])
+            scores = score_by_stratum(prediction, rows["y"], rows["stratum"])
             check_scores(name, scores, metrics[name])
-        groups = group_reports(rows, baseline.get(name) or {})
+        groups = group_reports(rows, prediction, baseline.get(name) or {})
         sizes = dict((run.get("n") or {}).get(name) or {})
         split = SPLITS[name]
-        pit = prediction_of(rows).pit(rows["y"].to_numpy(np.float64))
+        pit = prediction.pit(rows["y"].to_numpy(np.float64))
         reports[name] = SplitReport(
             name,
             split.title,

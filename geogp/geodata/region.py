@@ -177,7 +177,7 @@ class Region:
         coarse = zoom
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
             coarse -= 1
-        return len(self.tiles(coarse)) * 4 ** (zoom - coarse)
+        return len(self.tiles(coarse)) << 2 * (zoom - coarse)
 
     def _box_tiles(self, zoom: int) -> int:
         west, south, east, north = self.bounds

@@ -35,9 +35,7 @@ _WIDE = 1.15
 _STACKED = 2.4
 
 
-def map_figure(
-    grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None
-) -> bytes:
+def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
     """Draw one view of a grid with boundary, urban outlines, colour bar and far tiles greyed.
 
     Parameters

@@ -46,6 +46,8 @@ class CountPrediction(Prediction):
     ----------
     dispersion
         (n,), 0 or more.
+    known
+        Quantiles and masses of intervals that were worked out before, which subsets take along.
 
     Raises
     ------
@@ -55,7 +57,7 @@ class CountPrediction(Prediction):
     """
 
     dispersion: Floats = None  # type: ignore[assignment]
-    known: dict[float, Floats] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[tuple[str, float], Floats] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.dispersion is None:
@@ -86,7 +88,7 @@ class CountPrediction(Prediction):
             self.function_variance[rows],
             self.noise_variance[rows],
             dispersion=self.dispersion[rows],
-            known={probability: values[rows] for probability, values in self.known.items()},
+            known={name: values[rows] for name, values in self.known.items()},
         )
 
     def columns(self) -> dict[str, Floats]:
@@ -129,17 +131,21 @@ class CountPrediction(Prediction):
         """Return the least counts with P(y <= count) >= probability, shape (n,)."""
         if not 0 < probability < 1:
             raise NumericalError(f"expected a probability between 0 and 1, found {probability}.")
-        if probability not in self.known:
+        name = ("quantile", probability)
+        if name not in self.known:
             found = np.empty(len(self))
             for mixture in self._mixtures(self.mean):
                 found[mixture.rows] = mixture.quantile(probability)
-            self.known[probability] = found
-        return self.known[probability]
+            self.known[name] = found
+        return self.known[name]
 
     def interval_mass(self, level: float) -> Floats:
         """Return the probability of the central interval of a level, bounds included, (n,)."""
-        lower, upper = self.interval(level)
-        return self.cdf(upper) - self.cdf(lower - 1)
+        name = ("mass", level)
+        if name not in self.known:
+            lower, upper = self.interval(level)
+            self.known[name] = self.cdf(upper) - self.cdf(lower - 1)
+        return self.known[name]
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point, shape (n,)."""
@@ -269,6 +275,22 @@ class _Mixture:
 
     def cdf(self, counts: Floats) -> Floats:
         """P(Y <= count), (k,); 0 below 0."""
+        found = np.zeros(len(self.rows))
+        chosen = np.flatnonzero(counts >= 0)
+        walk, wanted = _Walk(self.at(chosen)), counts[chosen]
+        reached = np.zeros(len(chosen))
+        while len(walk.open):
+            walk.close(reached, walk.count >= wanted[walk.open], walk.total)
+            if not walk.step():
+                break
+        late = walk.late
+        if len(late):
+            reached[late] = self.at(chosen[late]).far_cdf(wanted[late])
+        found[chosen] = np.minimum(reached, 1.0)
+        return found
+
+    def far_cdf(self, counts: Floats) -> Floats:
+        """P(Y <= count) from incomplete beta and gamma functions, (k,); 0 below 0."""
         k = np.maximum(counts, 0.0)[:, None]
         poisson = self.dispersion == 0
         found = np.empty(len(self.rows))
@@ -300,7 +322,8 @@ class _Mixture:
         found = np.zeros(len(self.rows))
         walk = _Walk(self)
         while len(walk.open):
-            walk.close(found, walk.total >= probability, float(walk.count))
+            count = np.full(len(walk.open), float(walk.count))
+            walk.close(found, walk.total >= probability, count)
             if not walk.step():
                 break
         late = walk.late
@@ -311,11 +334,11 @@ class _Mixture:
     def search(self, probability: float) -> Floats:
         """Find quantiles by halving."""
         low, high = np.full(len(self.rows), -1.0), np.ones(len(self.rows))
-        while (short := self.cdf(high) < probability).any():
+        while (short := self.far_cdf(high) < probability).any():
             low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
         while (high - low > 1).any():
             middle = np.floor((low + high) / 2)
-            enough = self.cdf(middle) >= probability
+            enough = self.far_cdf(middle) >= probability
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return high
 
@@ -329,7 +352,7 @@ class _Mixture:
             score[at] += (walk.total - (y[at] <= walk.count)) ** 2
             # What is left of the sum where y lies beyond the tail: ones.
             beyond = np.maximum(0.0, y - 1 - walk.count)
-            walk.close_with(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
+            walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
             if not walk.step():
                 break
         for row in walk.late.tolist():
@@ -353,7 +376,7 @@ class _Mixture:
         total = 0.0
         for at in range(0, len(middle), 512):
             counts = middle[at : at + 512]
-            F = self.at(np.zeros(len(counts), np.intp)).cdf(counts)
+            F = self.at(np.zeros(len(counts), np.intp)).far_cdf(counts)
             total += float(((1 - F if above else F) ** 2 * widths[at : at + 512]).sum())
         return total
 
@@ -382,11 +405,7 @@ class _Walk:
         self.mass = np.exp(-exponent[self.open])
         self.total: Floats = self.mass @ self.share
 
-    def close(self, found: Floats, done: NDArray[np.bool_], value: float) -> None:
-        """Write a value for the rows that are done, and close them."""
-        self.close_with(found, done, np.full(len(done), value))
-
-    def close_with(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
+    def close(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
         """Write values (of the open rows) for those that are done, and close them."""
         if not done.any():
             return

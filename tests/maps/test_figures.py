@@ -151,7 +151,9 @@ def test_the_cautious_bound_is_the_upper_one_for_latency(world, latency_world):
     assert find_view(latency_world.grid, "bound").scale(latency_world.grid).label.endswith(", ms")
     assert find_view(world.grid, "median").scale(world.grid).label == "median download speed, Mbps"
     assert find_view(world.grid, "mean").scale(world.grid).label == "mean download speed, Mbps"
-    assert find_view(latency_world.grid, "mean").scale(latency_world.grid).label == "mean latency, ms"
+    assert (
+        find_view(latency_world.grid, "mean").scale(latency_world.grid).label == "mean latency, ms"
+    )
 
 
 def test_the_mean_has_a_scale_of_its_own(world):
