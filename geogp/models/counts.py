@@ -290,11 +290,14 @@ class _Mixture:
         return found
 
     def far_cdf(self, counts: Floats) -> Floats:
-        """P(Y <= count) from incomplete beta and gamma functions, (k,); 0 below 0."""
+        """P(Y <= count) from incomplete beta and gamma functions, (k,); 0 below 0.
+
+        Between counts it is their smooth continuation.
+        """
         k = np.maximum(counts, 0.0)[:, None]
         poisson = self.dispersion == 0
         found = np.empty(len(self.rows))
-        found[poisson] = special.pdtr(k[poisson], self.rate[poisson]) @ self.share
+        found[poisson] = special.gammaincc(k[poisson] + 1, self.rate[poisson]) @ self.share
         spread = ~poisson
         a = 1 / self.dispersion[spread, None]
         below = special.betainc(a, k[spread] + 1, a / (a + self.rate[spread]))
@@ -372,7 +375,8 @@ class _Mixture:
         step = np.ceil((stop - start) / _MOST_STEPS)
         lows = np.arange(start, stop, step)
         widths = np.minimum(step, stop - lows)
-        middle = lows + np.floor((widths - 1) / 2)
+        # Between two counts the incomplete functions go on smoothly.
+        middle = lows + (widths - 1) / 2
         total = 0.0
         for at in range(0, len(middle), 512):
             counts = middle[at : at + 512]

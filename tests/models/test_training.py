@@ -41,7 +41,7 @@ def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) ->
     return stop
 
 
-NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.has_tiles)
+NAMES = sorted(name for name, spec in CATALOGUE.items() if not (spec.has_tiles or spec.counts))
 
 
 class TestProgress:
