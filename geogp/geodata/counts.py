@@ -8,7 +8,7 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.region import Region
 
 MOST_ROWS = 5_000_000
-"""More tiles times quarters than this are refused: about 2 GB while a model is fitted."""
+"""More tiles times quarters than this are refused: their table alone would take 0.4 GB."""
 
 
 def complete_counts(measured: Observations, region: Region) -> Observations:
