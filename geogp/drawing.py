@@ -21,6 +21,7 @@ from geogp.maps.grid import build_grid, distance_to_nearest_km, quantity_of
 from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
+from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
 from geogp.settings import MOST_TILES
 
@@ -75,7 +76,8 @@ class Drawing:
         write_geotiffs(self.grid, folder)
         label = self.question.label()
         write_map_figures(self.grid, self.region, folder, quarter=label)
-        write_bytes(folder / "kernel.png", kernel_figure(self.region, self.tiles, self.slices))
+        kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
+        write_bytes(folder / "kernel.png", kernel)
         page = map_page(
             self.grid,
             self.region,
@@ -146,6 +148,8 @@ def make_drawing(
     distance = distance_to_nearest_km(tiles, measured.longitude, measured.latitude)
     inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
     prediction = model.predict(inputs, question.tests, level=question.name == "level")
+    if isinstance(prediction, CountPrediction):
+        prediction = prediction.pooled(4 ** (ZOOM - used))
     grid = build_grid(
         region,
         tiles,
@@ -183,12 +187,15 @@ def make_drawing(
 
 
 def _measured_tiles(observations: Observations) -> _Measured:
-    _, first, inverse = np.unique(observations.quadkey, return_index=True, return_inverse=True)
+    seen = np.flatnonzero(observations.tests)
+    _, first, inverse = np.unique(
+        observations.quadkey[seen], return_index=True, return_inverse=True
+    )
     return _Measured(
-        observations.longitude[first],
-        observations.latitude[first],
-        np.bincount(inverse, observations.tests).astype(np.int64),
-        observations.stratum[first],
+        observations.longitude[seen[first]],
+        observations.latitude[seen[first]],
+        np.bincount(inverse, observations.tests[seen]).astype(np.int64),
+        observations.stratum[seen[first]],
     )
 
 

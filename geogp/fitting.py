@@ -23,9 +23,6 @@ from geogp.models.tuning import TUNING_EPOCHS, Trial, choose_weights
 
 Rows = NDArray[np.bool_]
 
-COLUMNS = ("longitude", "latitude", "quarter")
-"""Names of a model's inputs."""
-
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
 
@@ -181,13 +178,14 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
 
 def _build(job: Job, rows: Data) -> LowRankGP:
     """Return the untrained model on its device; what there is to say of the rows is a warning."""
-    preset, d = job.preset, job.scale.d
+    preset, scale = job.preset, job.scale
     sizes = Architecture(
-        d=d,
+        d=len(scale.columns),
         h=preset.h,
         r=preset.r,
-        columns=COLUMNS[:d],
-        units=job.scale.units,
+        columns=scale.columns,
+        dropped=scale.offsets,
+        units=scale.units,
         noise=job.request.noise,
     )
     check_memory(sizes, len(rows.y), job.batch, job.device)

@@ -17,11 +17,13 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.census import Boundaries, read_region
 from geogp.geodata.observations import Observations
 from geogp.geodata.ookla import Ingested, read_observations
+from geogp.geodata.quadkeys import tile_areas_km2
 from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
 from geogp.machine import tune_process
 from geogp.models.catalogue import ModelSpec, find_spec, with_noise
+from geogp.models.cox import OFFSET
 from geogp.models.noise import NOISES
 from geogp.models.training import Data
 from geogp.runs import RunFolder
@@ -41,34 +43,49 @@ class InputScale:
         Scales longitude and latitude by its bounding box.
     quarters
         First and last quarter index, scaled to -1 and 1; None for inputs of place alone.
+    area_km2
+        Area of a tile whose exposure is 1, for counts: the log exposure is one more input.
     """
 
     region: Region
     quarters: tuple[int, int] | None
+    area_km2: float | None = None
 
     @property
-    def d(self) -> int:
-        """Number of inputs."""
-        return 2 if self.quarters is None else 3
+    def columns(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        time = () if self.quarters is None else ("quarter",)
+        return ("longitude", "latitude", *time, *self.offsets)
+
+    @property
+    def offsets(self) -> tuple[str, ...]:
+        """Names of the inputs that the basis does not see."""
+        return () if self.area_km2 is None else (OFFSET,)
 
     def inputs(self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]) -> Floats:
         """Return inputs of shape (n, d), float64."""
-        place = self.region.scale(longitude, latitude)
-        if self.quarters is None:
-            return place
-        first, last = self.quarters
-        return np.column_stack([place, (2.0 * quarter - first - last) / (last - first)])
+        parts = [self.region.scale(longitude, latitude)]
+        if self.quarters is not None:
+            first, last = self.quarters
+            parts.append(((2.0 * quarter - first - last) / (last - first))[:, None])
+        if self.area_km2 is not None:
+            parts.append(np.log(tile_areas_km2(latitude) / self.area_km2)[:, None])
+        return np.hstack(parts)
 
     @property
     def units(self) -> tuple[float, ...]:
         """Kilometres, and quarters, that one unit of each input stands for."""
-        if self.quarters is None:
-            return self.region.half_size_km
-        return (*self.region.half_size_km, (self.quarters[1] - self.quarters[0]) / 2)
+        time = () if self.quarters is None else ((self.quarters[1] - self.quarters[0]) / 2,)
+        return (*self.region.half_size_km, *time, *(1.0 for _ in self.offsets))
 
     def described(self) -> dict[str, Any]:
         """Return what a saved model needs to be used again."""
-        return {"bounds": self.region.bounds, "quarters": self.quarters}
+        area = {} if self.area_km2 is None else {"area_km2": self.area_km2}
+        return {"bounds": self.region.bounds, "quarters": self.quarters, **area}
+
+
+COUNT = "count"
+"""The question of a map of numbers of tests."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,7 @@ class Question:
     Attributes
     ----------
     name
-        ``tile-mean``, ``single-test`` or ``level``.
+        ``tile-mean``, ``single-test`` or ``level``; ``count`` where tests are counted.
     quarter, latest
         Indices of the quarter shown and of the latest one with data.
     tests
@@ -98,6 +115,8 @@ class Question:
 
     def words(self) -> str:
         """Return what is predicted, many of them, for notes and legends."""
+        if self.name == COUNT:
+            return "numbers of tests of a tile in a quarter"
         if self.name == "level":
             return "levels that measurements scatter around"
         if self.tests is None:
@@ -185,18 +204,21 @@ class Job:
 
     def data(self, rows: NDArray[np.bool_]) -> Data:
         """Return inputs, targets and tests of some of the observations."""
-        seen = self.observations
-        return Data(self.inputs(rows), seen.y[rows], seen.tests[rows].astype(np.float64))
+        seen, counted = self.observations, find_spec(self.request.model).counts
+        tests = None if counted else seen.tests[rows].astype(np.float64)
+        return Data(self.inputs(rows), seen.y[rows], tests)  # type: ignore[arg-type]
 
     @property
     def question(self) -> Question:
         """What the map predicts."""
-        request = self.request
+        request, spec = self.request, find_spec(self.request.model)
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
+        if spec.counts:
+            return Question(COUNT, quarter, latest, None)
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
-        known = self.spec.has_tiles and request.question != "level"
+        known = spec.has_tiles and request.question != "level"
         return Question(request.question, quarter, latest, tests if known else None)
 
     def warn(self, text: str) -> None:
@@ -223,6 +245,8 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source, borders = open_source(request.source), open_source(request.boundaries)
         boundaries = read_region(borders, request.region)
+        if find_spec(request.model).counts:
+            watcher.stage(f"numbers of tests are modelled by {request.model}")
         ingested = read_observations(
             source,
             boundaries.region,
@@ -300,9 +324,11 @@ def _input_scale(request: MapRequest, region: Region, observations: Observations
             f"the only quarter with data is {quarter_label(quarters[0])}; "
             "--inputs place-quarter needs two or more."
         )
-    if request.inputs == "place" or len(quarters) == 1:
-        return InputScale(region, None)
-    return InputScale(region, (quarters[0], quarters[-1]))
+    timeless = request.inputs == "place" or len(quarters) == 1
+    ends = None if timeless else (quarters[0], quarters[-1])
+    if not find_spec(request.model).counts:
+        return InputScale(region, ends)
+    return InputScale(region, ends, float(tile_areas_km2(observations.latitude).mean()))
 
 
 def identity_of(job: Job) -> dict[str, Any]:

@@ -24,6 +24,11 @@ INPUT_CHOICES = ("auto", "place", "place-quarter")
 
 DEFAULT_MODEL = "field"
 
+COUNT_MODEL = "cox-nb"
+"""The default for numbers of tests."""
+
+AUTO = "auto"
+
 DEVICE_CHOICES = ("auto", "cpu", "cuda")
 
 MOST_TILES = 1_000_000
@@ -168,7 +173,28 @@ Adam at a rate of 1e-3."""
 
 KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
 
-PRESETS_OF = {"deep": PRESETS, "field": FIELD_PRESETS, "kernel": KERNEL_PRESETS}
+COUNT_PRESETS = {
+    name: replace(
+        preset,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=rate,
+        decay="cosine",
+        clip=1.0,
+        weights=Weights(alpha=0.0, beta=1.0),
+    )
+    for (name, preset), (epochs, batch, rate) in zip(
+        PRESETS.items(), ((12, 2048, 1e-2), (20, 2048, 1e-2), (60, 2048, 3e-3)), strict=True
+    )
+}
+"""The presets of models of counts, whose rows are all tiles in all quarters."""
+
+PRESETS_OF = {
+    "deep": PRESETS,
+    "field": FIELD_PRESETS,
+    "kernel": KERNEL_PRESETS,
+    "count": COUNT_PRESETS,
+}
 """The presets by the family of a model."""
 
 
@@ -199,11 +225,12 @@ class MapRequest:
     source, boundaries
         Where Ookla's files and the Census boundaries are: a folder or an address.
     service, target
-        ``mobile`` or ``fixed``; ``download``, ``upload`` or ``latency``.
+        ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
     quarters
         As `geogp.geodata.quarters.parse_quarters` reads them; None takes all there are.
     model, preset
-        Names of the catalogue and of `PRESETS`.
+        Names of the catalogue and of `PRESETS`. The model ``auto`` becomes that of the target:
+        ``cox-nb`` for ``tests``, else ``field``.
     split
         ``random``, ``blocks``, ``both``; None takes the preset's.
     budget
@@ -250,7 +277,7 @@ class MapRequest:
     service: str = "mobile"
     target: str = "download"
     quarters: str | None = None
-    model: str = DEFAULT_MODEL
+    model: str = AUTO
     preset: str = "standard"
     split: str | None = None
     inputs: str = "auto"
@@ -269,11 +296,12 @@ class MapRequest:
     budget: float | None = None
 
     def __post_init__(self) -> None:
+        _one_of("service", self.service, SERVICES)
+        _one_of("target", self.target, TARGETS)
+        self._settle_model()
         _one_of("noise", self.noise, NOISES)
         with_noise(find_spec(self.model), self.noise)
         self._check_budget()
-        _one_of("service", self.service, SERVICES)
-        _one_of("target", self.target, TARGETS)
         _one_of("preset", self.preset, PRESETS)
         _one_of("inputs", self.inputs, INPUT_CHOICES)
         _one_of("device", self.device, DEVICE_CHOICES)
@@ -308,6 +336,24 @@ class MapRequest:
             raise RequestError(
                 f"--budget picks the rank of models with anchors ({', '.join(able)}); the time of "
                 f"{self.model} follows from --preset and --epochs."
+            )
+
+    def _settle_model(self) -> None:
+        """Choose the model where none was named; refuse one that does not fit the target."""
+        counted = TARGETS[self.target].counted
+        if self.model == AUTO:
+            object.__setattr__(self, "model", COUNT_MODEL if counted else DEFAULT_MODEL)
+        if counted != find_spec(self.model).counts:
+            fitting = "numbers of tests" if counted else "averages"
+            raise RequestError(
+                f"--target {self.target} needs a model of {fitting}, found --model {self.model}. "
+                f"Leave --model out to take {COUNT_MODEL if counted else DEFAULT_MODEL}"
+                f"{'.' if counted else ', or map --target tests.'}"
+            )
+        if counted and (self.question != QUESTIONS[0] or self.tests is not None):
+            raise RequestError(
+                "--target tests predicts how many tests are made; --for and --tests say what an "
+                "average of tests is of. Leave them out."
             )
 
     @property

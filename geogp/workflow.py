@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.calibration.baseline import quarter_baseline
+from geogp.calibration.baseline import count_baseline, quarter_baseline
 from geogp.calibration.metrics import score_by_stratum
 from geogp.calibration.report import build_report, report_html, report_json, report_markdown
 from geogp.calibration.splits import block_split, random_split
@@ -21,6 +21,7 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import format_quadkeys
 from geogp.geodata.quarters import quarter_label
 from geogp.job import Job, flat_settings, identity_of, prepare, timed
+from geogp.models.catalogue import find_spec
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
@@ -239,7 +240,8 @@ def _run_split(job: Job, name: str, parts: Parts, weights: Weights) -> _Outcome:
             job.inputs(test), observations.tests[test].astype(np.float64)
         )
     y, stratum = observations.y[test], observations.stratum[test]
-    reference = quarter_baseline(
+    yardstick_of = count_baseline if find_spec(job.request.model).counts else quarter_baseline
+    reference = yardstick_of(
         observations.quarter[train], observations.y[train], observations.quarter[test]
     )
     if reference.rows_pooled:
@@ -311,11 +313,7 @@ def _prediction_table(
             "y": observations.y[rows],
             "tests": observations.tests[rows],
             "stratum": observations.stratum[rows],
-            "mean": prediction.mean,
-            "function_variance": prediction.function_variance,
-            "tile_variance": prediction.tile_variance,
-            "noise_variance": prediction.noise_variance,
-            **prediction.shape.columns,
+            **prediction.columns(),
             "lower_95": lower,
             "upper_95": upper,
         }

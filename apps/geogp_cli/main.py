@@ -27,7 +27,12 @@ Seed = Annotated[int, typer.Option(help="Fixes splits and fits.")]
 Out = Annotated[Path | None, typer.Option(help="The run folder. Default: runs/<what is mapped>.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Model = Annotated[str, typer.Option(help="A model's name; `geogp models` lists them.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        help="A model's name; `geogp models` lists them. auto: field, or cox-nb for tests."
+    ),
+]
 
 
 @app.command(name="map")
@@ -40,11 +45,11 @@ def map_command(
         str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
     ] = None,
     service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
-    target: Annotated[str, typer.Option(help="download, upload or latency.")] = "download",
+    target: Annotated[str, typer.Option(help="download, upload, latency or tests.")] = "download",
     quarters: Annotated[
         str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
     ] = None,
-    model: Model = "field",
+    model: Model = "auto",
     preset: Annotated[str, typer.Option(help="quick, standard or paper.")] = "standard",
     split: Annotated[
         str | None, typer.Option(help="random, blocks or both. Default: the preset's.")

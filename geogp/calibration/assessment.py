@@ -18,6 +18,7 @@ from geogp.calibration.metrics import (
     widths,
 )
 from geogp.errors import DataError
+from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
 from geogp.models.shapes import SHAPE_COLUMNS
@@ -51,6 +52,9 @@ COLUMNS = (
 OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS}
 """Columns that may be absent, and what that means: no tile process, a normal distribution."""
 
+DISPERSION = "dispersion"
+"""Column that predictions of counts have, and others do not."""
+
 Floats = NDArray[np.float64]
 
 
@@ -75,14 +79,18 @@ class GroupReport:
     scores, baseline, difference
         The figures of `metrics.Scores` but n, by name: the model's, the baseline's, and model
         minus baseline.
+    coverage_expected
+        Coverage that right predictions would have, by name of figure: the stated level; for
+        counts the mean probability of the intervals, bounds included, which is more.
     coverage_bounds
         Exact binomial 95 % bounds of the model's coverage, by name of figure.
     median_width_95
         Median width of the 95 % intervals, on the scale of the target.
     median_factor_95
-        10 to the median width: upper bound over lower bound, for a target in log10.
+        10 to the median width: upper bound over lower bound, for a target in log10; None for
+        counts.
     reliability
-        Coverage over a grid of levels.
+        Share of the integral transforms within each of a grid of levels around the middle.
     pit
         Counts in ten equal bins of the probability integral transform.
     """
@@ -92,6 +100,7 @@ class GroupReport:
     scores: dict[str, float | None]
     baseline: dict[str, float | None]
     difference: dict[str, float | None]
+    coverage_expected: dict[str, float | None]
     coverage_bounds: dict[str, list[float] | None]
     median_width_95: float | None
     median_factor_95: float | None
@@ -129,6 +138,8 @@ class SplitReport:
 def prediction_of(rows: pd.DataFrame) -> Prediction:
     """Return the predictive distributions of rows of test_predictions.parquet.
 
+    A column `dispersion` tells that they are of counts.
+
     Raises
     ------
     NumericalError
@@ -138,9 +149,17 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
+    if counted(rows):
+        dispersion = rows[DISPERSION].to_numpy(np.float64)
+        return CountPrediction(mean, function, noise, dispersion=dispersion)
     optional = {name: rows[name].to_numpy(np.float64) for name in OPTIONAL if name in rows}
     tile = optional.pop("tile_variance", np.zeros(len(rows)))
     return Prediction(mean, function, noise, tile, shape_from(optional, function, noise))
+
+
+def counted(rows: pd.DataFrame) -> bool:
+    """Tell whether rows of test_predictions.parquet are predictions of counts."""
+    return DISPERSION in rows.columns
 
 
 def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
@@ -169,15 +188,15 @@ def check_columns(predictions: pd.DataFrame) -> None:
         raise DataError("expected test predictions, found a table without rows.")
 
 
-def check_bounds(name: str, rows: pd.DataFrame) -> None:
-    """Refuse rows whose stored bounds are not those of their mean and variances.
+def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
+    """Refuse rows whose stored bounds are not those of their prediction.
 
     Raises
     ------
     DataError
         Says how many rows differ, and by how much.
     """
-    lower, upper = prediction_of(rows).interval(0.95)
+    lower, upper = prediction.interval(0.95)
     off = np.maximum(
         np.abs(rows["lower_95"].to_numpy(np.float64) - lower),
         np.abs(rows["upper_95"].to_numpy(np.float64) - upper),
@@ -217,7 +236,9 @@ def check_scores(
 
 
 def group_reports(
-    rows: pd.DataFrame, baseline: dict[str, dict[str, float | None]]
+    rows: pd.DataFrame,
+    prediction: Prediction,
+    baseline: dict[str, dict[str, float | None]],
 ) -> dict[str, GroupReport]:
     """Work out the figures of one split's rows, overall and by stratum.
 
@@ -225,6 +246,8 @@ def group_reports(
     ----------
     rows
         Rows of test_predictions.parquet of one split.
+    prediction
+        Theirs; see `prediction_of`.
     baseline
         The run's baseline figures by stratum; missing ones stay missing.
 
@@ -234,11 +257,12 @@ def group_reports(
         A measurement is not finite, a stratum has an unknown name, or the baseline was scored
         on another number of rows.
     """
-    prediction = prediction_of(rows)
     y = rows["y"].to_numpy(np.float64)
     quadkey = rows["quadkey"].to_numpy()
     chosen = rows_by_group(rows["stratum"], len(rows))
     scores = score_by_stratum(prediction, y, rows["stratum"])
+    for level in TABLE_LEVELS:  # once for all groups: counts keep what was worked out
+        prediction.interval_mass(level / 100)
     return {
         name: _group_report(
             scores[name],
@@ -269,9 +293,12 @@ def _group_report(
         scores=_figures(scores),
         baseline=_figures(other),
         difference=difference_from_baseline(scores, other),
+        coverage_expected={
+            f"coverage_{level}": _expected(prediction, level / 100) for level in TABLE_LEVELS
+        },
         coverage_bounds=bounds,
         median_width_95=median,
-        median_factor_95=None if median is None else 10.0**median,
+        median_factor_95=_factor(prediction, median),
         reliability=_reliability(prediction, y) if scores.n else None,
         pit=pit_histogram(prediction, y).tolist() if scores.n else None,
     )
@@ -283,8 +310,17 @@ def _bounds(prediction: Prediction, y: Floats, level: float) -> list[float] | No
     return list(binomial_interval(coverage_hits(prediction, y, level), len(y)))
 
 
+def _expected(prediction: Prediction, level: float) -> float | None:
+    return float(prediction.interval_mass(level).mean()) if len(prediction) else None
+
+
+def _factor(prediction: Prediction, width: float | None) -> float | None:
+    return None if width is None or isinstance(prediction, CountPrediction) else 10.0**width
+
+
 def _reliability(prediction: Prediction, y: Floats) -> Reliability:
-    hits = [coverage_hits(prediction, y, level) for level in LEVELS]
+    away = np.abs(prediction.pit(y) - 0.5)
+    hits = [int(np.count_nonzero(away <= level / 2)) for level in LEVELS]
     bounds = [binomial_interval(count, len(y)) for count in hits]
     return Reliability(
         list(LEVELS),

@@ -6,7 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import DataError
+from geogp.models.counts import predict_counts
 from geogp.models.prediction import Prediction
+
+Floats = NDArray[np.float64]
 
 _LEAST_SD = 1e-9
 """Standard deviations up to this are the rounding of equal values, not a spread."""
@@ -56,6 +59,50 @@ def quarter_baseline(
     DataError
         Shapes differ, a target is not finite, or there are not two different training values.
     """
+    found = _quarter_moments(train_quarter, train_y, test_quarter)
+    prediction = Prediction(found.mean, np.zeros(len(found.mean)), found.variance)
+    return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
+
+
+def count_baseline(
+    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
+) -> Baseline:
+    """Predict each count by a law with mean and variance of the training rows of its quarter.
+
+    Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance does
+    not exceed the mean. Quarters are pooled as in `quarter_baseline`.
+
+    Parameters
+    ----------
+    train_quarter, train_y
+        Indices of quarters, and the counts, of the training rows, each of shape (n,).
+    test_quarter
+        Indices of quarters to predict, shape (m,).
+
+    Raises
+    ------
+    DataError
+        As `quarter_baseline` says.
+    """
+    found = _quarter_moments(train_quarter, train_y, test_quarter)
+    dispersion = np.maximum(found.variance - found.mean, 0.0) / found.mean**2
+    prediction = predict_counts(np.log(found.mean), np.zeros(len(found.mean)), dispersion)
+    return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Mean and variance for each predicted row, and which quarters took those of all rows."""
+
+    mean: Floats
+    variance: Floats
+    quarters_pooled: tuple[int, ...]
+    rows_pooled: int
+
+
+def _quarter_moments(
+    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
+) -> _Moments:
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)
     _check(quarter, y)
@@ -69,9 +116,9 @@ def quarter_baseline(
     asked = np.asarray(test_quarter, np.int64)
     at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
     own: NDArray[np.bool_] = (known[at] == asked) & usable[at]
-    noise = np.where(own, variance[at], y.var(ddof=1))
-    return Baseline(
-        Prediction(np.where(own, mean[at], y.mean()), np.zeros(len(asked)), noise),
+    return _Moments(
+        np.where(own, mean[at], y.mean()),
+        np.where(own, variance[at], y.var(ddof=1)),
         tuple(np.unique(asked[~own]).tolist()),
         int(np.count_nonzero(~own)),
     )

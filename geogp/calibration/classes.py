@@ -13,6 +13,7 @@ judged: so few say little of how rows of a block err alike.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,9 @@ CLASS_LEVELS = (0.5, 0.8, 0.95)
 
 TESTS_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
 """Least and most tests of a tile in a quarter, in each class."""
+
+EXPECTED_CLASSES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Where classes of the expected number of tests part."""
 
 LEAST_ROWS = 30
 """Classes with fewer rows are put together with the next one of their kind."""
@@ -73,7 +77,7 @@ class ClassReport:
     Attributes
     ----------
     kind
-        ``stratum``, ``quarter`` or ``tests``.
+        ``stratum``, ``quarter``, ``tests`` or ``expected``.
     name
         Such as ``2020Q1`` or ``3 to 4``.
     n
@@ -100,6 +104,15 @@ def tests_groups(tests: NDArray[np.int64]) -> dict[str, Rows]:
         _tests_name(least, most): (tests >= least) & (tests <= (np.inf if most is None else most))
         for least, most in TESTS_CLASSES
     }
+
+
+def expected_groups(mean: Floats) -> dict[str, Rows]:
+    """Return the rows of each class of expected counts (n,), by its name."""
+    place = np.searchsorted(EXPECTED_CLASSES, mean, side="right")
+    ends = [f"{end:g}" for end in EXPECTED_CLASSES]
+    between = [f"{low} to {high}" for low, high in pairwise(ends)]
+    names = [f"below {ends[0]}", *between, f"{ends[-1]} or more"]
+    return {name: place == number for number, name in enumerate(names)}
 
 
 def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
@@ -191,11 +204,19 @@ def class_reports(
 
 
 def table_classes(rows: pd.DataFrame, pit: Floats) -> list[ClassReport]:
-    """Work out coverage by quarter and by tests for rows of test_predictions.parquet."""
+    """Work out coverage by quarter and by tests for rows of test_predictions.parquet.
+
+    Counts of tests are classed by what was expected: by what was counted, no prediction could
+    hold its levels.
+    """
     place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
     groups = {
         "quarter": merged(value_groups(rows["quarter"].to_numpy(str))),
-        "tests": merged(tests_groups(rows["tests"].to_numpy(np.int64))),
+        **(
+            {"expected": merged(expected_groups(rows["mean"].to_numpy(np.float64)))}
+            if "dispersion" in rows
+            else {"tests": merged(tests_groups(rows["tests"].to_numpy(np.int64)))}
+        ),
     }
     return class_reports(pit, groups, blocks_of(*place))
 

@@ -22,12 +22,16 @@ Floats = NDArray[np.float64]
 class Scores:
     """Mean scores over n rows, on the scale of the modelled target; None where n is 0.
 
+    Counts are scored by the probability of what was counted, and intervals of counts hold their
+    level or more.
+
     Attributes
     ----------
     n
         Number of rows.
     mae, rmse
-        Mean absolute error, and root of the mean squared error, of the predictive mean.
+        Mean absolute error, and root of the mean squared error, of the predictive mean; the
+        absolute error of counts is that of the predictive median.
     nll
         Mean negative log predictive density of a new measurement (natural logarithm).
     crps
@@ -71,7 +75,7 @@ def score(prediction: Prediction, y: ArrayLike) -> Scores:
     error = y - prediction.mean
     return Scores(
         n,
-        mae=float(np.abs(error).mean()),
+        mae=float(np.abs(y - prediction.centre).mean()),
         rmse=float(np.sqrt((error**2).mean())),
         nll=float(prediction.log_score(y).mean()),
         crps=float(prediction.crps(y).mean()),
@@ -108,7 +112,10 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     """
     y = _checked(prediction, y)
     rows = rows_by_group(stratum, len(y))
-    return {name: score(prediction[chosen], y[chosen]) for name, chosen in rows.items()}
+    # The whole comes first: what is worked out for it need not be again for its parts.
+    found = {ALL: score(prediction, y)}
+    parts = {name: score(prediction[rows[name]], y[rows[name]]) for name in STRATA}
+    return found | parts
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
@@ -142,7 +149,7 @@ def widths(prediction: Prediction, level: float = 0.95) -> Floats:
 
 
 def pit_histogram(prediction: Prediction, y: ArrayLike, bins: int = 10) -> NDArray[np.int64]:
-    """Count P(Y <= y), the probability integral transforms, in equal bins of [0, 1].
+    """Count the probability integral transforms in equal bins of [0, 1].
 
     Where the predictions are right, the counts are level (Dawid 1984). A hump in the middle
     means intervals too wide, two horns intervals too narrow, a slope a bias.
@@ -156,7 +163,7 @@ def pit_histogram(prediction: Prediction, y: ArrayLike, bins: int = 10) -> NDArr
     DataError
         `y` has another shape or a value that is not finite.
     """
-    place = prediction.cdf(_checked(prediction, y)) * bins
+    place = prediction.pit(_checked(prediction, y)) * bins
     # The last bin takes 1 itself, which the transform reaches by rounding.
     return np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
 

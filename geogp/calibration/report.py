@@ -21,6 +21,7 @@ from geogp.calibration.assessment import (
     check_bounds,
     check_columns,
     check_scores,
+    counted,
     group_reports,
     prediction_of,
     widths_by_group,
@@ -47,7 +48,8 @@ class Report:
     region, service, target, model, preset, seed, device
         As in run.json; the region in words.
     unit, plain_unit
-        Unit of all errors and widths (``log10 Mbps``), and of the quantity (``Mbps``).
+        Unit of all errors and widths (``log10 Mbps``), and of the quantity where that is its
+        logarithm (``Mbps``).
     quarters, quarters_missing
         Labels such as ``2019Q1``.
     settings, inputs, seconds, warnings
@@ -138,7 +140,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         attribution=run.get("attribution") or words.DEFAULT_ATTRIBUTION,
         headline=words.headline(next(iter(splits.values()))),
         findings=[words.finding(split) for split in splits.values()],
-        statements=words.statements(splits),
+        statements=words.statements(splits, counts=counted(predictions)),
         splits=splits,
     )
 
@@ -196,14 +198,15 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
     reports = {}
     for name in sorted(found, key=_ORDER.index):
         rows = predictions[predictions["split"] == name]
-        check_bounds(name, rows)
+        prediction = prediction_of(rows)
+        check_bounds(name, rows, prediction)
         if name in metrics:
-            scores = score_by_stratum(prediction_of(rows), rows["y"], rows["stratum"])
+            scores = score_by_stratum(prediction, rows["y"], rows["stratum"])
             check_scores(name, scores, metrics[name])
-        groups = group_reports(rows, baseline.get(name) or {})
+        groups = group_reports(rows, prediction, baseline.get(name) or {})
         sizes = dict((run.get("n") or {}).get(name) or {})
         split = SPLITS[name]
-        pit = prediction_of(rows).cdf(rows["y"].to_numpy(np.float64))
+        pit = prediction.pit(rows["y"].to_numpy(np.float64))
         reports[name] = SplitReport(
             name,
             split.title,
@@ -218,7 +221,7 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
     urban, rural = (groups[name].median_width_95 for name in ("urban", "rural"))
-    return None if urban is None or rural is None else rural / urban
+    return None if not urban or rural is None else rural / urban
 
 
 def _region_name(run: dict[str, Any]) -> str:

@@ -18,8 +18,9 @@ UNITS = {
     "download": ("log10 Mbps", "Mbps"),
     "upload": ("log10 Mbps", "Mbps"),
     "latency": ("log10 ms", "ms"),
+    "tests": ("tests per tile and quarter", ""),
 }
-"""Unit of the modelled target, and of the quantity itself."""
+"""Unit of the modelled target, and of the quantity itself where that is its logarithm."""
 
 PLACES = {"urban": "in town", "rural": "in the country"}
 
@@ -34,7 +35,20 @@ INDEPENDENCE = (
     "larger than its interval says."
 )
 
-KINDS = {"quarter": "quarter", "tests": "tests per tile and quarter"}
+WHOLE_NUMBERS = (
+    "Tests are counted in all tiles of the region, also where there were none, and counts are "
+    "whole: an interval between two of them holds 95 % or more, hardly ever just 95 %. The share "
+    "of test rows inside is therefore compared with what right predictions would hold. "
+    "Reliability, PIT histogram and the tables by quarter and by expected number of tests spread "
+    "each count at random over its own probability, so that right predictions hold every level exactly. The "
+    "MAE is that of the median; the log score is that of the probability of the count."
+)
+
+KINDS = {
+    "quarter": "quarter",
+    "tests": "tests per tile and quarter",
+    "expected": "expected tests per tile and quarter",
+}
 """What the classes of a split are classes of."""
 
 MATERIAL = 0.01
@@ -48,13 +62,15 @@ def verdict(group: GroupReport) -> str:
     """Say in a verb phrase whether the stated 95 % intervals hold 95 %.
 
     They hold where 95 % lies within the exact binomial interval of the observed coverage, or
-    the observed coverage within one percentage point of 95 %.
+    the observed coverage within one percentage point of 95 %. For counts, what right predictions
+    would hold takes the place of 95 %.
     """
     coverage, bounds = group.scores["coverage_95"], group.coverage_bounds["coverage_95"]
-    if coverage is None or bounds is None:
+    expected = group.coverage_expected["coverage_95"]
+    if coverage is None or bounds is None or expected is None:
         return "cannot be judged"
-    if abs(coverage - 0.95) > MATERIAL and not bounds[0] <= 0.95 <= bounds[1]:
-        return "are too narrow" if coverage < 0.95 else "are wider than needed"
+    if abs(coverage - expected) > MATERIAL and not bounds[0] <= expected <= bounds[1]:
+        return "are too narrow" if coverage < expected else "are wider than needed"
     return "hold as far as so few rows can tell" if bounds[1] - bounds[0] > _VAGUE else "hold"
 
 
@@ -83,11 +99,20 @@ def finding(split: SplitReport) -> str:
         bounds = group.coverage_bounds["coverage_95"]
         assert bounds is not None
         where = PLACES.get(name, "overall")
+        right = f"; {right_share(group, 95)}" if right_share(group, 95) else ""
         shares.append(
             f"{percent(group.scores['coverage_95'])} {where} "
-            f"({percent(bounds[0])} to {percent(bounds[1])}; {count(group.n)} rows)"
+            f"({percent(bounds[0])} to {percent(bounds[1])}; {count(group.n)} rows{right})"
         )
     return f"{split.title}: the 95 % intervals hold {' and '.join(shares)} of what was measured."
+
+
+def right_share(group: GroupReport, level: int) -> str:
+    """Say how much right intervals would hold, where that is not their level in percent."""
+    expected = group.coverage_expected[f"coverage_{level}"]
+    if expected is None or abs(expected - level / 100) < 1e-9:
+        return ""
+    return f"right ones would hold {percent(expected)}"
 
 
 def class_finding(split: SplitReport) -> str:
@@ -117,9 +142,15 @@ def band(check: Check) -> str:
     return f"{bare_percent(check.lower)} to {bare_percent(check.upper)}"
 
 
-def statements(splits: dict[str, SplitReport]) -> list[str]:
+def kinds(split: SplitReport) -> dict[str, str]:
+    """Return the kinds of classes that a split has, with their names."""
+    present = {group.kind for group in split.classes}
+    return {kind: name for kind, name in KINDS.items() if kind in present}
+
+
+def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[str]:
     """Return what a reader must know before trusting the figures."""
-    said: list[str] = []
+    said: list[str] = [WHOLE_NUMBERS] if counts else []
     if BLOCKS.name not in splits:
         said.append(
             "The split by blocks was not run. Random splits flatter a spatial model: most test "

@@ -19,23 +19,28 @@ class TargetColumn:
     divisor
         The column's unit in units of `unit` (kbps to Mbps: 1000).
     unit
-        ``Mbps`` or ``ms``; the modelled target is its log10.
+        ``Mbps`` or ``ms``; the modelled target is its log10. ``tests`` for counts, which are
+        modelled as they are.
     suffix
         Ending of variable names in that unit.
+    counted
+        Whether it is a number of tests, which is 0 in the tiles that Ookla's files leave out.
     """
 
     column: str
     divisor: float
     unit: str
     suffix: str
+    counted: bool = False
 
 
 TARGETS: dict[str, TargetColumn] = {
     "download": TargetColumn("avg_d_kbps", 1000.0, "Mbps", "mbps"),
     "upload": TargetColumn("avg_u_kbps", 1000.0, "Mbps", "mbps"),
     "latency": TargetColumn("avg_lat_ms", 1.0, "ms", "ms"),
+    "tests": TargetColumn("tests", 1.0, "tests", "tests", counted=True),
 }
-"""The three targets by name."""
+"""The targets by name."""
 
 SERVICES = ("mobile", "fixed")
 """Ookla's two kinds of networks."""
@@ -58,6 +63,8 @@ def find_target(name: str) -> TargetColumn:
 class Observations:
     """Measured tiles of one region, service and target, ordered by quarter and quadkey.
 
+    For the target ``tests`` all tiles of the region in each quarter, measured or not.
+
     Attributes
     ----------
     quadkey
@@ -67,9 +74,10 @@ class Observations:
     longitude, latitude
         Centroids in degrees, longitudes unwrapped around the region, float64 (n,).
     y
-        log10 of the tile's average in Mbps (ms for latency), float64 (n,).
+        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64
+        (n,).
     tests, devices
-        Counts behind the average, int64 (n,).
+        Counts behind the average, int64 (n,); 0 where nothing was measured.
     stratum
         ``urban``, ``rural`` or ``unknown``, str (n,).
     target, service

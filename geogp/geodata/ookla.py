@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 from geogp.files import sha256_of
 from geogp.geodata import quadkeys
+from geogp.geodata.counts import complete_counts
 from geogp.geodata.observations import Observations, TargetColumn, find_target
 from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.region import Region
@@ -106,7 +107,7 @@ def read_observations(
     region
         Tiles whose centroid lies in its boundary are kept.
     service, target
-        ``mobile`` or ``fixed``; ``download``, ``upload`` or ``latency``.
+        ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
     quarters
         Quarters asked for; None takes all that the source holds.
 
@@ -118,7 +119,7 @@ def read_observations(
     NetworkError
         The source could not be read.
     RequestError
-        Unknown target.
+        Unknown target, or more tiles and quarters than can be counted over.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else tuple(range(FIRST_QUARTER, _current_quarter() + 1))
@@ -151,8 +152,9 @@ def read_observations(
     # Without a request, quarters before the first and after the last are not missed.
     gaps = [q for q in missing if quarters or found[0] < q < found[-1]]
     warnings = _quarter_warnings(found, [len(rows.quadkey) for rows in parts], gaps, region.name)
+    observations = _observations(parts, region, target, service)
     return Ingested(
-        _observations(parts, region, target, service),
+        complete_counts(observations, region) if column.counted else observations,
         tuple(files),
         tuple(gaps),
         tuple(warnings),
@@ -212,7 +214,7 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
     All quadkeys of these row groups are checked, not only those near the region: a damaged
     one could be any tile's.
     """
-    names = ["quadkey", column.column, "tests", "devices"]
+    names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
         with pq.ParquetFile(path) as opened:
             faults = _schema_faults(opened.schema_arrow, names)
@@ -367,13 +369,14 @@ def _observations(
     parts: Sequence[_Rows], region: Region, target: str, service: str
 ) -> Observations:
     codes = np.concatenate([rows.quadkey for rows in parts])
+    value = np.concatenate([rows.value for rows in parts])
     longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
     return Observations(
         quadkey=codes,
         quarter=np.concatenate([rows.quarter for rows in parts]),
         longitude=region.unwrap(longitude),
         latitude=latitude,
-        y=np.log10(np.concatenate([rows.value for rows in parts])),
+        y=value if find_target(target).counted else np.log10(value),
         tests=np.concatenate([rows.tests for rows in parts]),
         devices=np.concatenate([rows.devices for rows in parts]),
         stratum=region.stratum(longitude, latitude),

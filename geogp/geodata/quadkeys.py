@@ -144,6 +144,17 @@ def tile_size_m(zoom: int = ZOOM) -> float:
     return float(2 * HALF_WORLD_M / (1 << zoom))
 
 
+def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
+    """Return the areas on the ground, in km², of tiles with given centres in degrees.
+
+    Web Mercator stretches lengths by 1 / cos(latitude), so that an area is that of the square in
+    EPSG:3857 times cos² (on the sphere of that projection; within a tile cos is taken as one).
+    """
+    side_km = tile_size_m(zoom) / 1000
+    cosine = np.cos(np.deg2rad(np.asarray(latitude, np.float64)))
+    return np.asarray((side_km * cosine) ** 2, np.float64)
+
+
 def code_ranges(
     west: float, south: float, east: float, north: float, *, zoom: int = ZOOM, most: int = 64
 ) -> list[tuple[int, int]]:

@@ -165,14 +165,19 @@ class Region:
 
         Counted at a zoom whose box holds few enough tiles, and scaled by 4 per zoom.
         """
-        while zoom > 1:
-            coarse = zoom
-            while coarse > 1 and self._box_tiles(coarse) > 4 * most:
-                coarse -= 1
-            if len(self.tiles(coarse)) * 4 ** (zoom - coarse) <= most:
-                break
+        while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
         return zoom
+
+    def about_tiles(self, zoom: int, most: int) -> int:
+        """Return the number of tiles of a zoom: exact where their box holds up to 4 `most`.
+
+        Else counted at a coarser zoom, and scaled by 4 per zoom.
+        """
+        coarse = zoom
+        while coarse > 1 and self._box_tiles(coarse) > 4 * most:
+            coarse -= 1
+        return len(self.tiles(coarse)) << 2 * (zoom - coarse)
 
     def _box_tiles(self, zoom: int) -> int:
         west, south, east, north = self.bounds

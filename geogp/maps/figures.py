@@ -2,7 +2,6 @@
 
 import textwrap
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -10,11 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from geogp.errors import RequestError
 from geogp.files import write_bytes
 from geogp.geodata.region import Region, Tiles
 from geogp.maps.frame import Frame, to_mercator
-from geogp.maps.grid import quantity_of
 from geogp.maps.layout import (
     URBAN_COLOUR,
     Canvas,
@@ -27,19 +24,9 @@ from geogp.maps.layout import (
     far_label,
     urban_label,
 )
-from geogp.maps.scales import (
-    BOUND_PALETTE,
-    SPEED_PALETTE,
-    WIDTH_PALETTE,
-    Scale,
-    kernel_scale,
-    linear_scale,
-    speed_scale,
-)
+from geogp.maps.scales import kernel_scale
 from geogp.maps.slices import KernelSlice, check_slices
-
-View = Literal["median", "mean", "bound", "width"]
-VIEWS: tuple[View, ...] = ("median", "mean", "bound", "width")
+from geogp.maps.views import find_view, kernel_label, veiled, views_of
 
 VEIL = (0.86, 0.86, 0.86, 0.72)
 """Colour laid over tiles far from any measurement: red, green, blue, opacity."""
@@ -48,68 +35,7 @@ _WIDE = 1.15
 _STACKED = 2.4
 
 
-def views_of(grid: xr.Dataset) -> tuple[View, ...]:
-    """Return the views of a grid: all, but for the mean where the distributions have none."""
-    has_mean = bool(np.isfinite(grid[view_variable(grid, "mean")].values).any())
-    return tuple(view for view in VIEWS if has_mean or view != "mean")
-
-
-def view_variable(grid: xr.Dataset, view: str) -> str:
-    """Return the name of the grid's variable that a view shows.
-
-    The bound is the cautious end: the lower one for a speed, the upper one for latency.
-
-    Raises
-    ------
-    RequestError
-        `view` is not median, mean, bound or width.
-    """
-    quantity = quantity_of(grid.attrs["target"])
-    names = {
-        "median": f"median_{quantity.suffix}",
-        "mean": f"mean_{quantity.suffix}",
-        "bound": f"{quantity.bound}_{quantity.suffix}",
-        "width": "width_log10",
-    }
-    if view not in names:
-        raise RequestError(f"expected the view {', '.join(VIEWS)}, found {view!r}.")
-    return names[view]
-
-
-def view_title(grid: xr.Dataset, view: str) -> str:
-    """Return what a view shows, in words."""
-    quantity = quantity_of(grid.attrs["target"])
-    return {
-        "median": f"Median {quantity.subject}",
-        "mean": f"Mean {quantity.subject}",
-        "bound": f"{quantity.bound.capitalize()} bound of {quantity.subject}",
-        "width": f"Uncertainty of {quantity.subject}",
-    }[view]
-
-
-def view_scale(grid: xr.Dataset, view: str) -> Scale:
-    """Return the colour scale of a view, with round numbers and the unit in its label.
-
-    Raises
-    ------
-    RequestError
-        `view` is not median, mean, bound or width.
-    """
-    quantity = quantity_of(grid.attrs["target"])
-    values = grid[view_variable(grid, view)].values
-    if view == "width":
-        label = f"width of the 95 % interval, log10 {quantity.unit} (1 = tenfold)"
-        return linear_scale(values, label=label, palette=WIDTH_PALETTE)
-    if view in {"median", "mean"}:
-        label = f"{view} {quantity.subject}, {quantity.unit}"
-        return speed_scale(values, label=label, palette=SPEED_PALETTE)
-    label = f"{quantity.bound} end of the 95 % interval, {quantity.unit}"
-    return speed_scale(values, label=label, palette=BOUND_PALETTE)
-
-
-def map_figure(
-    grid: xr.Dataset, region: Region, view: View, *, quarter: str | None = None
-) -> bytes:
+def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
     """Draw one view of a grid with boundary, urban outlines, colour bar and far tiles greyed.
 
     Parameters
@@ -119,7 +45,8 @@ def map_figure(
     region
         Its region.
     view
-        ``median``, ``mean``, ``bound`` (cautious end of the 95 % interval) or ``width``.
+        Name of one of `views_of`: ``median``, ``mean``, ``bound`` (cautious end of the 95 %
+        interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``.
     quarter
         Label of the quarter the grid is for, shown in the title.
 
@@ -135,8 +62,8 @@ def map_figure(
     DataError
         The grid holds no finite value.
     """
-    scale = view_scale(grid, view)
-    values = grid[view_variable(grid, view)].values
+    shown = find_view(grid, view)
+    scale, values = shown.scale(grid), grid[shown.variable].values
     frame = Frame.of_grid(grid)
     aspect = aspect_of(frame)
     wide = aspect >= _WIDE
@@ -147,7 +74,7 @@ def map_figure(
     axes = canvas.axes(left + (outer - width) / 2, below, width, height)
     draw_base(axes, region, frame)
     draw_raster(axes, frame, values, scale)
-    far = np.asarray(grid["far"].values == 1)
+    far = veiled(grid)
     keys = _outline_keys(region)
     if far.any():
         draw_veil(axes, frame, far, VEIL)
@@ -160,8 +87,7 @@ def map_figure(
         right = left + (outer + width) / 2 + 0.2
         draw_bar(canvas.axes(right, below, 0.16, height), scale, extend, vertical=True)
         _legend(canvas, keys, left, 0.7)
-    title = view_title(grid, view)
-    canvas.text(left, below + height + 0.42, title, fontsize=13, fontweight="bold")
+    canvas.text(left, below + height + 0.42, shown.title, fontsize=13, fontweight="bold")
     canvas.text(left, below + height + 0.17, _subtitle(grid, region, quarter), fontsize=9.5)
     return canvas.png()
 
@@ -169,7 +95,7 @@ def map_figure(
 def write_map_figures(
     grid: xr.Dataset, region: Region, folder: Path, *, quarter: str | None = None
 ) -> list[Path]:
-    """Write ``median.png``, ``mean.png``, ``bound.png`` and ``width.png``; see `map_figure`.
+    """Write a file for each view, such as ``median.png``; see `map_figure`.
 
     There is no ``mean.png`` where the predictive distributions have no mean.
 
@@ -180,18 +106,29 @@ def write_map_figures(
     DataError
         The grid holds no finite value.
     """
-    views = views_of(grid)
-    paths = [folder / f"{view}.png" for view in views]
-    for view, path in zip(views, paths, strict=True):
-        write_bytes(path, map_figure(grid, region, view, quarter=quarter))
+    names = [view.name for view in views_of(grid)]
+    paths = [folder / f"{name}.png" for name in names]
+    for name, path in zip(names, paths, strict=True):
+        write_bytes(path, map_figure(grid, region, name, quarter=quarter))
     return paths
 
 
-def kernel_figure(region: Region, tiles: Tiles, slices: list[KernelSlice]) -> bytes:
+def kernel_figure(
+    region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str = "download"
+) -> bytes:
     """Draw kernel slices k(x, x_ref), x_ref a star, all in one scale of colours.
 
     Panels stand side by side, or one above the other where the region is much wider than
     tall. Compare figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie).
+
+    Parameters
+    ----------
+    region, tiles
+        What is mapped.
+    slices
+        One panel each.
+    target
+        What is modelled, for the unit.
 
     Returns
     -------
@@ -205,7 +142,7 @@ def kernel_figure(region: Region, tiles: Tiles, slices: list[KernelSlice]) -> by
     """
     values = check_slices(tiles, slices)
     frame = Frame.of_tiles(tiles)
-    scale = kernel_scale(values, label="kernel k(x, x*), (log10)²; star: x*")
+    scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
     aspect, count = aspect_of(frame), len(slices)
     stacked = aspect > _STACKED
     width = 7.6 if stacked else max(2.6, min(3.9, 4.6 * aspect))

@@ -11,7 +11,9 @@ from scipy.spatial import cKDTree
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.region import EARTH_RADIUS_KM, UNKNOWN, URBAN, Region, Tiles
+from geogp.maps.counts import count_variables
 from geogp.maps.frame import Frame
+from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 
 Settings = dict[str, str | int | float]
@@ -25,7 +27,15 @@ FLAG_FILL = 255
 TESTS_FILL = -1
 """Number of tests outside the region."""
 
-_SUBJECT = {"download": "download speed", "upload": "upload speed", "latency": "latency"}
+TESTS = "tests"
+"""The target that is a number of tests."""
+
+_SUBJECT = {
+    "download": "download speed",
+    "upload": "upload speed",
+    "latency": "latency",
+    TESTS: "number of tests",
+}
 
 
 @dataclass(frozen=True)
@@ -41,9 +51,9 @@ class Quantity:
     cf_unit
         Unit in the spelling of the CF conventions (UDUNITS).
     subject
-        ``download speed``, ``upload speed`` or ``latency``.
+        ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
     bound
-        The cautious end of the interval: ``lower`` for a speed, ``upper`` for latency.
+        The cautious end of the interval: ``upper`` for latency, else ``lower``.
     """
 
     suffix: str
@@ -59,12 +69,14 @@ def quantity_of(target: str) -> Quantity:
     Raises
     ------
     RequestError
-        `target` is not download, upload or latency.
+        `target` is not download, upload, latency or tests.
     """
     if target not in _SUBJECT:
         raise RequestError(f"expected the target {', '.join(_SUBJECT)}, found {target!r}.")
     if target == "latency":
         return Quantity("ms", "ms", "ms", _SUBJECT[target], "upper")
+    if target == TESTS:
+        return Quantity("tests", "tests", "1", _SUBJECT[target], "lower")
     return Quantity("mbps", "Mbps", "Mbit s-1", _SUBJECT[target], "lower")
 
 
@@ -86,7 +98,8 @@ def build_grid(
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
     mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
     are its quantiles, and its mean of 10^y: NaN at all tiles where a shape with heavy tails has
-    none. The function variance includes that of single tiles, which is given apart too.
+    none. The function variance includes that of single tiles, which is given apart too. Numbers
+    of tests have variables of their own; see `geogp.maps.counts.count_variables`.
 
     Parameters
     ----------
@@ -95,9 +108,10 @@ def build_grid(
     tiles
         The n tiles of the region, each once.
     prediction
-        One distribution of log10(Mbps), or log10(ms), per tile, in the order of `tiles`.
+        One distribution of log10(Mbps), or log10(ms), per tile, in the order of `tiles`; of the
+        number of tests for that target.
     target
-        ``download``, ``upload`` or ``latency``.
+        ``download``, ``upload``, ``latency`` or ``tests``.
     distance_km
         Distance from each tile to the nearest measured one in km, shape (n,).
     far_km
@@ -121,14 +135,20 @@ def build_grid(
     DataError
         An input has another length than `tiles`, a tile stands there twice, or there is none.
     RequestError
-        The target is unknown, or a setting cannot be an attribute.
+        The target is unknown or not that of the prediction, or a setting cannot be an attribute.
     NumericalError
         A value overflows float32.
     """
     quantity = quantity_of(target)
     _check_lengths(tiles, prediction, distance_km, measured, stratum)
     frame = Frame.of_tiles(tiles)
-    variables = _speed_variables(prediction, quantity)
+    if isinstance(prediction, CountPrediction) != (target == TESTS):
+        raise RequestError(f"the prediction is not one of the target {target}.")
+    variables = (
+        count_variables(prediction, LEVEL)
+        if isinstance(prediction, CountPrediction)
+        else _speed_variables(prediction, quantity)
+    )
     variables["distance_km"] = (
         np.asarray(distance_km, np.float64),
         "distance to the nearest measured tile",

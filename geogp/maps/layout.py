@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import FuncNorm, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -205,5 +205,13 @@ def _outline(geometry: MultiPolygon, tolerance: float, **style: Any) -> LineColl
 
 
 def _norm(scale: Scale) -> Normalize:
+    if scale.shift:
+        shift = scale.shift
+        return FuncNorm(
+            (lambda values: np.log(values + shift), lambda place: np.exp(place) - shift),
+            scale.low,
+            scale.high,
+            clip=True,
+        )
     kind = LogNorm if scale.logarithmic else Normalize
     return kind(scale.low, scale.high, clip=True)

@@ -11,9 +11,7 @@ from branca.element import Element, Figure
 from numpy.typing import NDArray
 
 from geogp.geodata.region import Region, Tiles
-from geogp.maps.figures import view_scale, view_title, view_variable, views_of
 from geogp.maps.frame import Frame
-from geogp.maps.grid import quantity_of
 from geogp.maps.layout import URBAN_COLOUR, far_label, simple_rings, urban_label
 from geogp.maps.page_parts import (
     OPACITY,
@@ -27,6 +25,7 @@ from geogp.maps.page_parts import (
 )
 from geogp.maps.scales import Scale, format_tick, kernel_scale, paletted_png
 from geogp.maps.slices import KernelSlice, check_slices
+from geogp.maps.views import View, kernel_label, veiled, views_of
 
 OOKLA_ATTRIBUTION = (
     "Speedtest® by Ookla® Global Fixed and Mobile Network Performance Map Tiles, "
@@ -96,7 +95,8 @@ def map_page(
     page = _base_map(frame)
     figure.add_child(page)
     images = [_view_image(grid, view, predicted) for view in views_of(grid)]
-    images += _slice_images(frame, tiles, kernel_slices or [])
+    label = kernel_label(grid.attrs["target"])
+    images += _slice_images(frame, tiles, kernel_slices or [], label)
     choices = [_add_choice(page, frame, region, image, image is images[0]) for image in images]
     extras = [_add_mask(page, frame, mask) for mask in _masks(grid)]
     _add_outlines(page, region)
@@ -146,24 +146,19 @@ class LayerImage:
     point: KernelSlice | None = None
 
 
-def _view_image(grid: xr.Dataset, view: str, predicted: str) -> LayerImage:
-    quantity, scale = quantity_of(grid.attrs["target"]), view_scale(grid, view)
-    side = "above" if quantity.bound == "lower" else "below"
-    hint = {
-        "median": f"Half of {predicted} are expected above this, half below.",
-        "mean": f"The average of {predicted}; high ones pull it above the median.",
-        "bound": f"39 of 40 {predicted} are expected {side} this.",
-        "width": "From lower to upper bound; 1 means the upper is 10 times the lower.",
-    }[view]
-    indices = scale.indices(grid[view_variable(grid, view)].values)
-    unit = f"log10 {quantity.unit}" if view == "width" else quantity.unit
-    return LayerImage(escape_text(view_title(grid, view)), indices, scale, hint, unit)
+def _view_image(grid: xr.Dataset, view: View, predicted: str) -> LayerImage:
+    scale = view.scale(grid)
+    indices = scale.indices(grid[view.variable].values)
+    hint = view.hint.format(predicted=predicted)
+    return LayerImage(escape_text(view.title), indices, scale, hint, view.unit)
 
 
-def _slice_images(frame: Frame, tiles: Tiles, slices: list[KernelSlice]) -> list[LayerImage]:
+def _slice_images(
+    frame: Frame, tiles: Tiles, slices: list[KernelSlice], label: str
+) -> list[LayerImage]:
     if not slices:
         return []
-    scale = kernel_scale(check_slices(tiles, slices), label="kernel k(x, x*), (log10)²")
+    scale = kernel_scale(check_slices(tiles, slices), label=label)
     images = []
     for one in slices:
         raster = frame.place(tiles, one.values, np.nan)
@@ -247,7 +242,7 @@ def _masks(grid: xr.Dataset) -> list[_Mask]:
     """Return the masks that mark any tile."""
     far = far_label(grid)
     masks = [
-        _Mask(far[0].upper() + far[1:], grid["far"].values == 1, _FAR_COLOUR, shown=True),
+        _Mask(far[0].upper() + far[1:], veiled(grid), _FAR_COLOUR, shown=True),
         _Mask("Measured tiles", grid["tests"].values > 0, _MEASURED_COLOUR, shown=False),
     ]
     return [mask for mask in masks if mask.where.any()]
@@ -281,7 +276,7 @@ def _keys(grid: xr.Dataset, region: Region) -> list[tuple[str, str]]:
     keys = [("border-top:2px solid #222222", "boundary")]
     if region.urban_areas is not None:
         keys.append((f"border-top:2px solid {URBAN_COLOUR}", urban_label(region)))
-    if np.any(grid["far"].values == 1):
+    if veiled(grid).any():
         keys.append(("height:10px;background:#e6e6e6;border:1px solid #999", far_label(grid)))
     return keys
 

@@ -8,7 +8,7 @@ from rasterio.io import MemoryFile
 
 from geogp.files import write_bytes
 from geogp.maps.frame import Frame
-from geogp.maps.grid import quantity_of
+from geogp.maps.grid import TESTS, quantity_of
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
@@ -44,7 +44,8 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     Returns
     -------
     list of Path
-        The files: median, mean, lower and upper bound, width, function and noise sd.
+        The files: median, mean, lower and upper bound, width, function and noise sd; expected
+        number, bounds and probability of none where tests are counted.
 
     Raises
     ------
@@ -52,10 +53,14 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
         A file cannot be written.
     """
     end = quantity_of(grid.attrs["target"]).suffix
-    names = [f"median_{end}", f"mean_{end}", f"lower_{end}", f"upper_{end}"]
+    if grid.attrs["target"] == TESTS:
+        names = ["expected_tests", "lower_tests", "upper_tests", "p_none"]
+    else:
+        parts = [f"{part}_sd_log10" for part in ("function", "field", "tile", "noise")]
+        values = [f"{value}_{end}" for value in ("median", "mean", "lower", "upper")]
+        names = [*values, "width_log10", *parts]
     paths = []
-    parts = [f"{part}_sd_log10" for part in ("function", "field", "tile", "noise")]
-    for name in [*names, "width_log10", *parts]:
+    for name in names:
         path = folder / f"{name}.tif"
         write_bytes(path, _geotiff(grid, name))
         paths.append(path)

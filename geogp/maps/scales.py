@@ -50,6 +50,8 @@ class Scale:
         Whether equal steps of colour are equal factors.
     ticks
         Round numbers from `low` to `high` for the legend.
+    shift
+        Added to values before their logarithm, so that counts of 0 have a place.
     """
 
     label: str
@@ -58,14 +60,16 @@ class Scale:
     high: float
     logarithmic: bool
     ticks: tuple[float, ...]
+    shift: float = 0.0
 
     def fraction(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return places on the scale from 0 (`low`) to 1 (`high`), clipped; NaN stays."""
         values = np.asarray(values, np.float64)
         if not self.logarithmic:
             return np.asarray(np.clip((values - self.low) / (self.high - self.low), 0, 1))
+        low, high = self.low + self.shift, self.high + self.shift
         with np.errstate(divide="ignore", invalid="ignore"):
-            place = np.log(values / self.low) / np.log(self.high / self.low)
+            place = np.log((values + self.shift) / low) / np.log(high / low)
         return np.asarray(np.clip(place, 0, 1))
 
     def indices(self, values: NDArray[np.floating]) -> Bytes:
@@ -84,7 +88,8 @@ class Scale:
         """Return the value in the middle of each of the `LEVELS` colours."""
         middles = (np.arange(LEVELS) + 0.5) / LEVELS
         if self.logarithmic:
-            return np.asarray(self.low * (self.high / self.low) ** middles, np.float64)
+            low, high = self.low + self.shift, self.high + self.shift
+            return np.asarray(low * (high / low) ** middles - self.shift, np.float64)
         return self.low + (self.high - self.low) * middles
 
 
@@ -114,6 +119,38 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
             break
     ticks = (low, *inner.tolist(), high)
     return Scale(label, palette, low, high, logarithmic=True, ticks=ticks)
+
+
+def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
+    """Return a scale for counts from 0 on: equal steps of colour are equal factors of count + 1.
+
+    Raises
+    ------
+    DataError
+        There is no finite value.
+    """
+    _, high = _range_of(values, label)
+    steps = _ladder_values((1, 2, 5), 1.0, max(high, 2.0))
+    top = float(steps[steps >= max(high, 2.0) * (1 - 1e-9)][0])
+    for ladder in ((1, 2, 5), (1, 3), (1,)):
+        inner = _ladder_values(ladder, 1.0, top)
+        inner = inner[inner + 1 < (top + 1) ** (1 - _TICK_ROOM)]
+        if len(inner) + 2 <= _MOST_TICKS:
+            break
+    ticks = (0.0, *inner.tolist(), top)
+    return Scale(label, palette, 0.0, top, logarithmic=True, ticks=ticks, shift=1.0)
+
+
+def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
+    """Return a linear scale from 0 to 1, whatever the values.
+
+    Raises
+    ------
+    DataError
+        There is no finite value.
+    """
+    _range_of(values, label)
+    return Scale(label, palette, 0.0, 1.0, logarithmic=False, ticks=(0, 0.2, 0.4, 0.6, 0.8, 1))
 
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:

@@ -16,6 +16,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Backbone, Basis, DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.blocksteps import PerPlace
+from geogp.models.cox import CountLaw, CoxGP, Dispersion, PerCount
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.field import FieldGP
 from geogp.models.kernels import Kernel, MixedKernel
@@ -39,6 +40,8 @@ from geogp.models.objectives import (
     elbo,
     fitc_log_marginal_likelihood,
     log_marginal_likelihood,
+    negative_binomial_elbo,
+    poisson_elbo,
     ppgp,
     squared_error,
 )
@@ -65,7 +68,7 @@ MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], 
 MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
 MakeNoise = Callable[[torch.dtype, float], Noise]
 
-Family = Literal["deep", "field", "kernel"]
+Family = Literal["deep", "field", "kernel", "count"]
 Scaling = Literal["none", "minmax"]
 
 SCALINGS: tuple[str, ...] = get_args(Scaling)
@@ -132,9 +135,12 @@ class ModelSpec:
     has_tiles
         Whether a process of single tiles and a law of tests belong to it.
     family
-        ``deep``, ``field`` or ``kernel``: which presets suit it.
+        ``deep``, ``field``, ``kernel`` or ``count``: which presets suit it.
     student
         The step that trains it under Student-t noise; None where there is none.
+    counts
+        Whether it models counts: its targets are whole numbers of 0 or more, its function the
+        logarithm of their rate.
     """
 
     name: str
@@ -148,6 +154,7 @@ class ModelSpec:
     has_tiles: bool = False
     family: Family = "deep"
     student: Step | None = None
+    counts: bool = False
 
 
 def build(
@@ -291,7 +298,11 @@ def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -
 
 def _without_constants(values: Floats, architecture: Architecture) -> Architecture:
     constant = values.min(0) == values.max(0)
-    names = tuple(n for n, same in zip(architecture.columns, constant, strict=True) if same)
+    names = tuple(
+        name
+        for name, same in zip(architecture.columns, constant, strict=True)
+        if same and name not in architecture.dropped
+    )
     dropped = {*names, *architecture.dropped}
     if dropped == set(architecture.columns):
         raise DataError(
@@ -483,6 +494,22 @@ def _last_layer_gp(kind: type[LastLayerGP]) -> Assemble:
             basis=cast("LastLayerBasis", parts.basis),
             posterior=cast("LastLayerPosterior", parts.posterior),
             noise=parts.noise,
+            diagonal=parts.diagonal,
+        )
+
+    return assemble
+
+
+def _cox_gp(law: type[CountLaw]) -> Assemble:
+    """Return what puts a model of counts together under a law of their scatter."""
+
+    def assemble(parts: Parts, span: Tensor) -> CoxGP:  # noqa: ARG001
+        return CoxGP(
+            parts.name,
+            parts.architecture,
+            basis=parts.basis,
+            posterior=parts.posterior,
+            noise=law(parts.basis.rank, parts.architecture.torch_dtype),
             diagonal=parts.diagonal,
         )
 
@@ -687,6 +714,28 @@ _ROWS = (
         "Bayesian last layer enriched by the tangent kernel of the layers before it",
         noise=ValidationNoise,
         assemble=_last_layer_gp(RichGP),
+    ),
+    ModelSpec(
+        "cox",
+        _dense_basis,
+        VariationalPosterior,
+        PerCount(poisson_elbo),
+        Diagonal,
+        "counts of tests: a Poisson process whose log intensity has a deep basis, ELBO",
+        assemble=_cox_gp(CountLaw),
+        counts=True,
+        family="count",
+    ),
+    ModelSpec(
+        "cox-nb",
+        _dense_basis,
+        VariationalPosterior,
+        PerCount(negative_binomial_elbo),
+        Diagonal,
+        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
+        assemble=_cox_gp(Dispersion),
+        counts=True,
+        family="count",
     ),
 )
 

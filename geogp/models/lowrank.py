@@ -236,6 +236,16 @@ class LowRankGP(nn.Module):
         share = (tensor - self.x_low) / (self.x_high - self.x_low)
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
+    def take_target(self, y: Floats) -> None:
+        """Take the scale of the training targets (n,): their mean and standard deviation."""
+        self.y_mean.fill_(float(y.mean()))
+        self.y_sd.fill_(float(y.std()))
+
+    def standardised(self, y: Floats) -> Tensor:
+        """Return targets (n,) on the model's own scale, on its device and of its dtype."""
+        values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
+        return values.to(self.architecture.torch_dtype)
+
     def terms(self, x: Tensor) -> BatchTerms:
         """Return what the objectives use of scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))

@@ -76,6 +76,22 @@ class Prediction:
             self.shape[rows],
         )
 
+    def columns(self) -> dict[str, Floats]:
+        """Return all that the distributions follow from, by name, each (n,)."""
+        shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}
+        return {
+            "mean": self.mean,
+            "function_variance": self.function_variance,
+            "tile_variance": self.tile_variance,
+            "noise_variance": self.noise_variance,
+            **shape,
+        }
+
+    @property
+    def centre(self) -> Floats:
+        """What absolute errors are taken from, shape (n,): the mean; for counts the median."""
+        return self.mean
+
     @property
     def field_variance(self) -> Floats:
         """Variance of the field, which more data would remove, shape (n,)."""
@@ -99,6 +115,17 @@ class Prediction:
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of the central interval of a level, each (n,)."""
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def interval_mass(self, level: float) -> Floats:
+        """Return the probability of the central interval of a level, bounds included, (n,).
+
+        It is the level; for counts, which cannot be cut anywhere, it is more.
+        """
+        return np.full(len(self), level)
+
+    def pit(self, y: ArrayLike) -> Floats:
+        """Return the probability integral transforms at `y`, uniform if all is right, (n,)."""
+        return self.cdf(y)
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""

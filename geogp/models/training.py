@@ -144,8 +144,7 @@ def fit(
             f"the target's standard deviation is {spread:g} in double precision; give it in a "
             "unit in which it is of ordinary size."
         )
-    model.y_mean.fill_(centre)
-    model.y_sd.fill_(spread)
+    model.take_target(train.y)
     run = _Run(model, train, validation, settings, checkpoint)
     run.resume()
     try:
@@ -277,10 +276,9 @@ class _Run:
     def _on_device(self, data: Data) -> Rows:
         """Return scaled inputs and standardised targets where the model is."""
         model = self.model
-        standardised = (torch.from_numpy(data.y).to(model.device) - model.y_mean) / model.y_sd
         return Rows(
             model.scaled(data.x),
-            standardised.to(model.architecture.torch_dtype),
+            model.standardised(data.y),
             torch.from_numpy(data.tests).to(model.device),
         )
 

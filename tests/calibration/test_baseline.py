@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy import stats
 
-from geogp.calibration.baseline import quarter_baseline
+from geogp.calibration.baseline import count_baseline, quarter_baseline
 from geogp.errors import DataError
 
 
@@ -54,3 +55,26 @@ def test_wrong_input_is_refused():
         quarter_baseline([1, 2], [0.5], [1])
     with pytest.raises(DataError, match="found 1 that are not"):
         quarter_baseline([1, 2], [0.5, np.inf], [1])
+
+
+class TestCounts:
+    def test_mean_and_variance_are_those_of_the_quarter(self):
+        random = np.random.default_rng(0)
+        quarter = np.repeat([1, 2], 500)
+        y = np.concatenate([random.negative_binomial(0.5, 0.1, 500), random.poisson(3.0, 500)])
+        found = count_baseline(quarter, y, [2, 1, 1]).prediction
+        for row, name in enumerate([2, 1, 1]):
+            assert found.mean[row] == pytest.approx(y[quarter == name].mean())
+        assert found.variance[1] == pytest.approx(y[:500].var(ddof=1))
+        assert found.function_variance.max() == 0
+
+    def test_counts_that_scatter_less_than_poisson_are_poisson(self):
+        found = count_baseline([1, 1, 1, 1], [3, 4, 3, 4], [1]).prediction
+        assert found.dispersion[0] == 0
+        assert found.cdf(np.array([2.0]))[0] == pytest.approx(stats.poisson(3.5).cdf(2))
+
+    def test_quarters_without_rows_take_all(self):
+        found = count_baseline([1, 1, 1], [0, 2, 4], [1, 7])
+        assert found.quarters_pooled == (7,)
+        assert found.rows_pooled == 1
+        assert found.prediction.mean[1] == pytest.approx(2)

@@ -15,6 +15,7 @@ from geogp.geodata.observations import TARGETS, Observations, find_target
         ("download", "avg_d_kbps", 25.0, "Mbps"),
         ("upload", "avg_u_kbps", 25.0, "Mbps"),
         ("latency", "avg_lat_ms", 25_000.0, "ms"),
+        ("tests", "tests", 25_000.0, "tests"),
     ],
 )
 def test_targets_name_column_and_unit(name, column, of_raw, unit):
@@ -22,11 +23,14 @@ def test_targets_name_column_and_unit(name, column, of_raw, unit):
     assert target.column == column
     assert 25_000 / target.divisor == of_raw
     assert (target.unit, target.suffix) == (unit, unit.lower())
-    assert set(TARGETS) == {"download", "upload", "latency"}
+    assert set(TARGETS) == {"download", "upload", "latency", "tests"}
+    assert target.counted == (name == "tests")
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(RequestError, match="'speed'; choose one of download, upload, latency"):
+    with pytest.raises(
+        RequestError, match="'speed'; choose one of download, upload, latency, tests"
+    ):
         find_target("speed")
 
 

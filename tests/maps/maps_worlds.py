@@ -11,6 +11,9 @@ from geogp.maps.grid import build_grid, distance_to_nearest_km
 from geogp.maps.slices import KernelSlice
 from geogp.models.prediction import Prediction
 
+VIEWS = ("median", "mean", "bound", "width")
+"""Names of the views of a map of averages."""
+
 
 @dataclass(frozen=True)
 class World:

@@ -5,22 +5,20 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import shapely.affinity
-from maps_worlds import irregular_region, make_slices, make_world
+from maps_worlds import VIEWS, irregular_region, make_slices, make_world
 from PIL import Image
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.region import Region
 from geogp.maps.figures import (
-    VIEWS,
     kernel_figure,
     map_figure,
-    view_scale,
-    view_variable,
     write_map_figures,
 )
 from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.layout import Canvas, degree_label, view_of
 from geogp.maps.scales import BOUND_PALETTE, SPEED_PALETTE
+from geogp.maps.views import find_view
 
 
 def pixels_of(png):
@@ -138,32 +136,34 @@ def test_names_are_never_read_as_mathematics(world):
 
 
 def test_the_cautious_bound_is_the_upper_one_for_latency(world, latency_world):
-    assert [view_variable(world.grid, view) for view in VIEWS] == [
+    assert [find_view(world.grid, view).variable for view in VIEWS] == [
         "median_mbps",
         "mean_mbps",
         "lower_mbps",
         "width_log10",
     ]
-    assert [view_variable(latency_world.grid, view) for view in VIEWS] == [
+    assert [find_view(latency_world.grid, view).variable for view in VIEWS] == [
         "median_ms",
         "mean_ms",
         "upper_ms",
         "width_log10",
     ]
-    assert view_scale(latency_world.grid, "bound").label.endswith(", ms")
-    assert view_scale(world.grid, "median").label == "median download speed, Mbps"
-    assert view_scale(world.grid, "mean").label == "mean download speed, Mbps"
-    assert view_scale(latency_world.grid, "mean").label == "mean latency, ms"
+    assert find_view(latency_world.grid, "bound").scale(latency_world.grid).label.endswith(", ms")
+    assert find_view(world.grid, "median").scale(world.grid).label == "median download speed, Mbps"
+    assert find_view(world.grid, "mean").scale(world.grid).label == "mean download speed, Mbps"
+    assert (
+        find_view(latency_world.grid, "mean").scale(latency_world.grid).label == "mean latency, ms"
+    )
 
 
 def test_the_mean_has_a_scale_of_its_own(world):
     p = world.prediction
     mean = 10**p.mean * np.exp(np.log(10) ** 2 * (p.function_variance + p.noise_variance) / 2)
-    scale = view_scale(world.grid, "mean")
+    scale = find_view(world.grid, "mean").scale(world.grid)
     low, high = np.percentile(mean, [1, 99])
     assert scale.low <= low < high <= scale.high
-    assert scale.palette == view_scale(world.grid, "median").palette
-    assert scale.high > view_scale(world.grid, "median").high
+    assert scale.palette == find_view(world.grid, "median").scale(world.grid).palette
+    assert scale.high > find_view(world.grid, "median").scale(world.grid).high
 
 
 def longest_run(row):

@@ -146,7 +146,7 @@ def test_a_prediction_of_another_length_is_refused(world):
 
 
 def test_bad_requests_are_refused(world):
-    with pytest.raises(RequestError, match="download, upload, latency, found 'speed'"):
+    with pytest.raises(RequestError, match="download, upload, latency, tests, found 'speed'"):
         rebuild(world, target="speed")
     with pytest.raises(RequestError, match="fresh = True"):
         rebuild(world, settings={"fresh": True})

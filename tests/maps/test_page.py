@@ -10,17 +10,17 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from maps_worlds import make_slices, make_world
+from maps_worlds import VIEWS, make_slices, make_world
 from PIL import Image
 from shapely.geometry import box
 
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
 from geogp.geodata.region import Region
-from geogp.maps.figures import VIEWS, view_scale
 from geogp.maps.frame import Frame
 from geogp.maps.page import map_page
 from geogp.maps.scales import kernel_scale
+from geogp.maps.views import find_view
 
 OVERLAY = re.compile(
     r'L\.imageOverlay\(\s*"data:image/png;base64,([^"]+)",\s*(\[\[.*?\]\])', re.DOTALL
@@ -75,7 +75,7 @@ def test_every_tiles_colour_is_that_of_its_value(world, page):
     }
     assert tuple(expected) == VIEWS
     for (picture, _), (view, values) in zip(found[:4], expected.items(), strict=True):
-        scale = view_scale(world.grid, view)
+        scale = find_view(world.grid, view).scale(world.grid)
         palette = scale.colours()[1:].astype(int)
         shades = picture[down, across].astype(int)
         at = np.abs(palette[None] - shades[:, None]).sum(axis=2)
@@ -219,7 +219,7 @@ def test_a_click_names_median_mean_bound_and_width(world, page):
     assert [one["layer"] for one in readings] == [0, 1, 2, 3]
     assert [one["unit"] for one in readings] == ["Mbps", "Mbps", "Mbps", "log10 Mbps"]
     for view, one in zip(VIEWS, readings, strict=True):
-        scale = view_scale(world.grid, view)
+        scale = find_view(world.grid, view).scale(world.grid)
         red, green, blue = scale.colours()[1:, :3].astype(int).T
         assert one["colours"] == (red * 65536 + green * 256 + blue).tolist()
         values = [float(value.replace(",", "")) for value in one["values"]]
@@ -234,7 +234,7 @@ def test_legends_name_units_and_round_numbers(world, page):
     assert "mean download speed, Mbps" in legends[1]
     for view, legend in zip(VIEWS, legends[:4], strict=True):
         ticks = [float(t) for t in re.findall(r'%">([\d.]+)</span>', legend)]
-        assert ticks == list(view_scale(world.grid, view).ticks)
+        assert ticks == list(find_view(world.grid, view).scale(world.grid).ticks)
     shown = parsed(page).shown
     assert "farther than 5 km from any measurement" in shown
     assert "urban areas (2000 Census)" in shown

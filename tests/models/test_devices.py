@@ -8,10 +8,12 @@ from geogp.models.catalogue import CATALOGUE
 from geogp.models.joint import effective_rank, joint_posterior
 from geogp.models.training import fit
 
+NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.counts)
+
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@pytest.mark.parametrize("name", NAMES)
 def test_predictions_agree_to_a_small_part_of_the_prior(name, train, validation, quick, make_model):
     model = make_model(name)
     fit(model, train, validation, quick)
@@ -27,7 +29,7 @@ def test_predictions_agree_to_a_small_part_of_the_prior(name, train, validation,
     assert effective_rank(model, x) == pytest.approx(rank, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fit_on_the_gpu_learns_what_one_on_the_cpu_does(
     name, train, validation, quick, make_model
 ):

@@ -13,7 +13,9 @@ from geogp.models.schedule import FitSettings
 from geogp.models.steps import ByInputs, PerBatch
 from geogp.models.training import Data, fit
 
-NAMES = sorted(name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch))
+NAMES = sorted(
+    name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch) and not spec.counts
+)
 
 
 def _places(n_places: int, rows: int, seed: int = 0) -> Data:

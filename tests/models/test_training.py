@@ -42,7 +42,7 @@ def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) ->
     return stop
 
 
-NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.has_tiles)
+NAMES = sorted(name for name, spec in CATALOGUE.items() if not (spec.has_tiles or spec.counts))
 
 ADAM = sorted(
     name for name, spec in CATALOGUE.items() if spec.family == "deep" and name != "sv-t-process"

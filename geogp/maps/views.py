@@ -1,0 +1,207 @@
+"""The views of a map: which variable of a grid is shown, in what words and colours."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.geodata.quadkeys import ZOOM
+from geogp.maps.grid import TESTS, Quantity, quantity_of
+from geogp.maps.scales import (
+    BOUND_PALETTE,
+    SPEED_PALETTE,
+    WIDTH_PALETTE,
+    Scale,
+    count_scale,
+    linear_scale,
+    share_scale,
+    speed_scale,
+)
+
+MakeScale = Callable[..., Scale]
+
+
+@dataclass(frozen=True)
+class View:
+    """One picture of a grid.
+
+    Attributes
+    ----------
+    name
+        Name of its file.
+    variable
+        The variable of the grid that it shows.
+    title
+        What it shows, in words.
+    label
+        Text of its legend, with the unit.
+    palette, make_scale
+        Its colours, and how they are laid over the values.
+    hint
+        One sentence on how to read the values; ``{predicted}`` stands for what is predicted.
+    unit
+        Unit of the values.
+    """
+
+    name: str
+    variable: str
+    title: str
+    label: str
+    palette: str
+    make_scale: MakeScale
+    hint: str
+    unit: str
+
+    def scale(self, grid: xr.Dataset) -> Scale:
+        """Return the colour scale for a grid's values, with round numbers.
+
+        Raises
+        ------
+        DataError
+            The grid holds no finite value.
+        """
+        return self.make_scale(grid[self.variable].values, label=self.label, palette=self.palette)
+
+
+def views_of(grid: xr.Dataset) -> tuple[View, ...]:
+    """Return the views of a grid made by `geogp.maps.grid.build_grid`, the main one first."""
+    target = str(grid.attrs["target"])
+    if target == TESTS:
+        return _count_views(int(grid.attrs["zoom"]))
+    views = _speed_views(quantity_of(target))
+    # Heavy tails have no mean, and the grid then none to show.
+    return tuple(
+        view
+        for view in views
+        if view.name != "mean" or bool(np.isfinite(grid[view.variable].values).any())
+    )
+
+
+def find_view(grid: xr.Dataset, name: str) -> View:
+    """Return a view of a grid by its name.
+
+    Raises
+    ------
+    RequestError
+        The grid has no such view.
+    """
+    views = {view.name: view for view in views_of(grid)}
+    if name not in views:
+        raise RequestError(f"expected the view {', '.join(views)}, found {name!r}.")
+    return views[name]
+
+
+def veiled(grid: xr.Dataset) -> NDArray[np.bool_]:
+    """Return the tiles to grey, far from any measurement: none where tests are counted.
+
+    A tile without tests is a measurement of their number.
+    """
+    far = np.asarray(grid["far"].values == 1)
+    return np.zeros_like(far) if grid.attrs["target"] == TESTS else far
+
+
+def kernel_label(target: str) -> str:
+    """Return the legend of kernel slices, in the squared unit of the modelled function."""
+    return f"kernel k(x, x*), ({'ln' if target == TESTS else 'log10'})²"
+
+
+def _speed_views(quantity: Quantity) -> tuple[View, ...]:
+    """Return median, mean, bound and width.
+
+    The bound is the cautious end: the lower one for a speed, the upper one for latency.
+    """
+    subject, unit, end, bound = quantity.subject, quantity.unit, quantity.suffix, quantity.bound
+    side = "above" if bound == "lower" else "below"
+    return (
+        View(
+            "median",
+            f"median_{end}",
+            f"Median {subject}",
+            f"median {subject}, {unit}",
+            SPEED_PALETTE,
+            speed_scale,
+            "Half of {predicted} are expected above this, half below.",
+            unit,
+        ),
+        View(
+            "mean",
+            f"mean_{end}",
+            f"Mean {subject}",
+            f"mean {subject}, {unit}",
+            SPEED_PALETTE,
+            speed_scale,
+            "The average of {predicted}; high ones pull it above the median.",
+            unit,
+        ),
+        View(
+            "bound",
+            f"{bound}_{end}",
+            f"{bound.capitalize()} bound of {subject}",
+            f"{bound} end of the 95 % interval, {unit}",
+            BOUND_PALETTE,
+            speed_scale,
+            f"39 of 40 {{predicted}} are expected {side} this.",
+            unit,
+        ),
+        View(
+            "width",
+            "width_log10",
+            f"Uncertainty of {subject}",
+            f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
+            WIDTH_PALETTE,
+            linear_scale,
+            "From lower to upper bound; 1 means the upper is 10 times the lower.",
+            f"log10 {unit}",
+        ),
+    )
+
+
+def _count_views(zoom: int) -> tuple[View, ...]:
+    """Return expected number, bounds, and probability of none."""
+    tile = "tile" if zoom == ZOOM else f"tile of zoom {zoom}"
+    unit = f"tests per {tile} and quarter"
+    return (
+        View(
+            "expected",
+            "expected_tests",
+            "Expected number of tests",
+            f"expected {unit}",
+            SPEED_PALETTE,
+            speed_scale,
+            f"The average number of tests to expect in a {tile} and quarter.",
+            unit,
+        ),
+        View(
+            "lower",
+            "lower_tests",
+            "Lower bound of the number of tests",
+            f"lower end of the 95 % interval, {unit}",
+            BOUND_PALETTE,
+            count_scale,
+            "At least 39 of 40 numbers of tests are expected to be this or more.",
+            unit,
+        ),
+        View(
+            "upper",
+            "upper_tests",
+            "Upper bound of the number of tests",
+            f"upper end of the 95 % interval, {unit}",
+            BOUND_PALETTE,
+            count_scale,
+            "At least 39 of 40 numbers of tests are expected to be this or less.",
+            unit,
+        ),
+        View(
+            "none",
+            "p_none",
+            "Where measurements are missing",
+            f"probability of no test in a {tile} and quarter",
+            WIDTH_PALETTE,
+            share_scale,
+            "1: surely no test; 0: surely some.",
+            "",
+        ),
+    )
