@@ -57,7 +57,7 @@ def test_figures_follow_from_the_table_and_beat_the_baseline(counted):
         own, other = (counted.run[key][split]["all"] for key in ("metrics", "baseline"))
         assert own["nll"] == pytest.approx(score(prediction, rows["y"].to_numpy()).nll)
         if split == "random":  # a few tests in a few places do not tell of other places
-            assert own["nll"] < other["nll"] - 0.05
+            assert own["nll"] < other["nll"] - 0.02
             assert own["crps"] < other["crps"]
         mae = np.abs(rows["y"] - prediction.quantile(0.5)).mean()
         assert own["mae"] == pytest.approx(mae)
