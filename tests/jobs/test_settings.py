@@ -42,3 +42,14 @@ def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):
 def test_models_are_checked_before_anything_is_read():
     with pytest.raises(RequestError, match="unknown model 'field2'"):
         MapRequest("PR", "nowhere", "nowhere", model="field2")
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_budget_is_some_seconds(budget):
+    with pytest.raises(RequestError, match="expected a budget above 0 seconds"):
+        MapRequest("PR", "tiles", "borders", model="nngp", budget=budget)
+
+
+def test_a_budget_is_for_models_with_anchors():
+    with pytest.raises(RequestError, match=r"--budget picks the rank.*nystrom-mixed.*of vbll"):
+        MapRequest("PR", "tiles", "borders", model="vbll", budget=60.0)

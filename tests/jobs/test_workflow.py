@@ -11,6 +11,7 @@ import rasterio
 import xarray as xr
 from PIL import Image
 
+from geogp import fitting
 from geogp.calibration.metrics import score
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.geodata.census import read_region
@@ -18,6 +19,7 @@ from geogp.geodata.ookla import read_observations
 from geogp.geodata.quadkeys import parse_quadkeys
 from geogp.geodata.sources import open_source
 from geogp.job import InputScale, pick_device
+from geogp.models.budget import RankChoice
 from geogp.models.prediction import Prediction
 from geogp.models.shapes import shape_of
 from geogp.models.storage import load_model
@@ -341,3 +343,34 @@ def test_devices():
     else:
         with pytest.raises(RequestError, match="no CUDA device"):
             pick_device("cuda")
+
+
+def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
+    out, asked = tmp_path / "run", []
+
+    def choose(seconds, make, rows, settings):
+        asked.append((seconds, make(60).basis.rank, len(rows.y), settings.epochs))
+        return RankChoice(70, 12.0)
+
+    monkeypatch.setattr(fitting, "rank_for", choose)
+    request = small.request(out, model="nystrom-mixed", epochs=2, split="both", budget=30.0)
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, Stopper(1))
+    done = make_map(request)
+    train = done.run["n"]["random"]["train"]
+    assert asked == [(15.0, 60, train, 2)]
+    assert done.run["rank"] == {"r": 70, "chosen_by": "budget", "expected_seconds": 12.0}
+    assert done.run["settings"]["r"] == "budget"
+    assert load_model(out / "model.safetensors")[0].basis.rank == 70
+    assert make_map(request).already_there
+
+
+def test_a_damaged_choice_of_the_rank_is_refused(small, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    monkeypatch.setattr(fitting, "rank_for", lambda *_: RankChoice(70, 12.0))
+    request = small.request(out, model="nystrom-mixed", epochs=2, budget=30.0)
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, Stopper(1))
+    (out / ".unfinished" / "rank.json").write_text("{}")
+    with pytest.raises(DataError, match=r"rank\.json is damaged.*--fresh"):
+        make_map(request)
