@@ -62,13 +62,14 @@ PAPER = {
 SHARES = (
     "Mean function variance over the noise variance. Over the training rows it cannot exceed r/n,",
     "whatever the prior (the trace of a ridge smoother is below r). `MSE/noise` is the mean",
-    "squared error of the test rows over the noise variance, and `can gain` what r/n at every row",
-    "would then take off the NLL of noise only.",
+    "squared error of the test rows over the noise variance; `by r/n` is what a function variance",
+    "of r/n of the noise at every test row would then take off the NLL of noise only. More comes",
+    "only from rows beyond the training rows whose errors are as large as their variance.",
 )
 
 SHARE_COLUMNS = (
     "| table | r/n | bll, train | rich, train | bll, test | rich, test | largest, test | "
-    "MSE/noise | can gain | rich gains |"
+    "MSE/noise | by r/n | rich gains |"
 )
 
 RAW = (
@@ -194,8 +195,8 @@ def paired(seeds: list[dict[str, Any]], first: str, second: str) -> tuple[float,
     return mean_and_error([seed["nll"][first] - seed["nll"][second] for seed in seeds])
 
 
-def largest_gain(square_over_noise: float, share: float) -> float:
-    """Return what a function variance of `share` times the noise can gain on no variance at all.
+def gain_of_share(square_over_noise: float, share: float) -> float:
+    """Return what a function variance of `share` times the noise gains on no variance at all.
 
     For rows whose mean squared error is so many times the noise variance, each with that share:
     ½ (c - c / (1 + share) - log(1 + share)).
@@ -273,7 +274,7 @@ def _shares(name: str, rows: list[dict[str, Any]]) -> str:
     cells = [f"{v:.4f}" for v in means]
     return (
         f"| {name} | {share:.4f} | {' | '.join(cells)} | {largest:.2f} | {excess:.2f} | "
-        f"{largest_gain(excess, share):.3f} | {gain:.3f} |"
+        f"{gain_of_share(excess, share):.3f} | {gain:.3f} |"
     )
 
 

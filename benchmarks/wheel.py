@@ -264,7 +264,10 @@ def table(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
     lines = [
         "# The Wheel bandit",
         "",
-        f"    python benchmarks/wheel.py --horizon {steps} --seeds {options.seeds}",
+        (
+            f"    python benchmarks/wheel.py --horizon {steps} --seeds {options.seeds} "
+            f"--models {' '.join(options.models)}"
+        ),
         "",
         f"Run here: {steps:,} steps, {options.seeds} seeds, {options.gradient_steps} gradient",
         f"steps and one posterior per phase of {STEPS} steps; 2 x 100 network for Bayesian last",

@@ -89,7 +89,7 @@ def test_scores_are_those_of_scipy(bench):
 def test_what_a_share_can_gain(bench, c, share):
     square = np.full(3, 0.7 * c)
     gain = bench.nll(square, 0.7) - bench.nll(square, 0.7 * (1 + share))
-    assert bench.largest_gain(c, share) == pytest.approx(gain, rel=1e-12)
+    assert bench.gain_of_share(c, share) == pytest.approx(gain, rel=1e-12)
 
 
 def test_paired_differences(bench, measured):
