@@ -23,8 +23,8 @@ from geogp.models.objectives import BatchTerms, Statistics, Weights, quadratic_f
 from geogp.models.prediction import Prediction
 
 if TYPE_CHECKING:
-    from geogp.models.catalogue import Parts
     from geogp.models.posteriors import ClosedFormPosterior, VariationalPosterior
+    from geogp.models.spec import Parts
 
 
 @dataclass(frozen=True)
