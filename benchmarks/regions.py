@@ -12,7 +12,6 @@ where it stopped.
 import argparse
 import json
 import multiprocessing
-import resource
 import shlex
 import sys
 from itertools import product
@@ -85,7 +84,9 @@ def _make(request: MapRequest) -> int | None:
     """Return the peak memory of the process after a run, None where it was there already."""
     if make_map(request, Lines()).already_there:
         return None
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not ru_maxrss, which begins with that of the process that started this one.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
 def lines_of(run: dict[str, Any]) -> list[dict[str, Any]]:

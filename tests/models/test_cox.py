@@ -113,7 +113,7 @@ def test_a_constant_basis_finds_the_maximum_likelihood_rate(device):
     model = build("cox", sizes, x)
     model.basis = _Constant()
     model.to(device)
-    fit(model, data, data, FitSettings(epochs=60, batch=500, learning_rate=0.05))
+    fit(model, data, data, FitSettings(epochs=300, batch=500, learning_rate=0.05))
     assert model.predict(np.array([[0.1, 0.2, 0.0]])).mean[0] == pytest.approx(expected, rel=0.01)
     y, scaled = torch.from_numpy(data.y).to(device), model.scaled(x)
     learned = [p for name, p in model.named_parameters() if name != "posterior.lower"]

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "rich.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "last_layers.py"
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
     frame = pd.DataFrame(table[0], columns=["x0", "x1", "x2"]).assign(y=table[1])
     frame.to_parquet(tmp_path / "yacht.parquet")
     monkeypatch.setitem(bench.PLANS, "yacht", replace(bench.PLANS["yacht"], epochs=2))
-    options = ["rich.py", "--data", tmp_path, "--tables", "yacht", "--seeds", "2"]
+    options = ["last_layers.py", "--data", tmp_path, "--tables", "yacht", "--seeds", "2"]
     options += ["--out", tmp_path / "out", "--table", tmp_path / "made"]
     monkeypatch.setattr(sys, "argv", [str(value) for value in options])
     assert bench.main() == 0
@@ -118,6 +118,8 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
 
 
 def test_a_table_that_is_not_there(bench, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["rich.py", "--data", str(tmp_path), "--tables", "power"])
+    monkeypatch.setattr(
+        sys, "argv", ["last_layers.py", "--data", str(tmp_path), "--tables", "power"]
+    )
     assert bench.main() == 2
     assert "expected a parquet file, found none" in capsys.readouterr().err

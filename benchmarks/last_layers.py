@@ -1,6 +1,6 @@
 """Bayesian last layers on small tables: what the tangent kernel adds to the log score.
 
-    python benchmarks/rich.py --data uci
+    python benchmarks/last_layers.py --data uci
 
 Follows Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich),
 appendix C.1: rows 72:18:10, inputs standardised, an MLP of 2 x 50 ReLU in the maximal update
@@ -211,7 +211,7 @@ def markdown(found: dict[str, list[dict[str, Any]]]) -> str:
     lines = [
         "# Bayesian last layers on small tables",
         "",
-        f"    python benchmarks/rich.py --data uci --seeds {seeds}",
+        f"    python benchmarks/last_layers.py --data uci --seeds {seeds}",
         "",
         *_introduction(found),
         "",
@@ -298,8 +298,8 @@ def main() -> int:
     parser.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
     parser.add_argument("--seeds", type=int, default=20)
     here = Path(__file__).parent
-    parser.add_argument("--out", type=Path, default=here / "out" / "rich")
-    parser.add_argument("--table", type=Path, default=here / "results" / "rich")
+    parser.add_argument("--out", type=Path, default=here / "out" / "last-layers")
+    parser.add_argument("--table", type=Path, default=here / "results" / "last-layers")
     options = parser.parse_args()
     torch.set_flush_denormal(True)
     found: dict[str, list[dict[str, Any]]] = {}
