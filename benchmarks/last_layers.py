@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from geogp.errors import GeogpError, RequestError
+from geogp.errors import DataError, GeogpError, RequestError
 from geogp.files import sha256_of, write_text
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture, Floats, LowRankGP
@@ -309,7 +309,12 @@ def main() -> int:
             x, y = read_table(source)
             described = {**asdict(PLANS[name]), "sha256": sha256_of(source)}
             folder = options.out / f"{name}-{PLANS[name].epochs}"
-            write_text(folder / "settings.json", json.dumps(described) + "\n")
+            settings = folder / "settings.json"
+            if settings.exists() and json.loads(settings.read_text()) != described:
+                raise DataError(
+                    f"{folder} holds fits of other rows or settings; give another --out."
+                )
+            write_text(settings, json.dumps(described) + "\n")
             found[name] = []
             for seed in range(options.seeds):
                 path = folder / f"seed-{seed}.json"

@@ -29,6 +29,9 @@ from geogp.workflow import make_map
 SPLITS = ("random", "blocks")
 STRATA = ("all", "urban", "rural")
 
+MODELS = [name for name, spec in CATALOGUE.items() if not spec.counts]
+"""All but the models of counts, which have a target of their own."""
+
 
 class Lines(Watcher):
     """Says stages and warnings on standard error."""
@@ -74,10 +77,11 @@ def made(request: MapRequest) -> dict[str, Any]:
     peak = request.out.with_suffix(".peak.json")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         seen = pool.apply(_make, (request,))
+    before = json.loads(peak.read_text()) if peak.exists() else None
     if seen is not None:
-        write_text(peak, json.dumps(seen))
+        write_text(peak, json.dumps(max(seen, before or 0)))
     run, _ = read_run(request.out)
-    return {**run, "peak_bytes": json.loads(peak.read_text())}
+    return {**run, "peak_bytes": max(seen or 0, before or 0) or None}
 
 
 def _make(request: MapRequest) -> int | None:
@@ -124,7 +128,7 @@ def markdown(lines: list[dict[str, Any]], command: str, runs: list[dict[str, Any
         f"with anchors as the preset {first['preset']} has them. Log scores on the test rows in "
         "log10 units, lower is better; `less baseline` is the difference from the mean and "
         "variance of each quarter on the same rows; `holds` is the coverage of the 95 % interval; "
-        "`peak` is the memory of the whole run, program and map included.\n"
+        "`peak` is the largest memory of the run's process, program and map included.\n"
     )
     targets = dict.fromkeys(line["target"] for line in lines)
     return head + "".join(
@@ -143,7 +147,7 @@ def _table(lines: list[dict[str, Any]], target: str, split: str) -> str:
             f"{_signed(line['difference_urban'])} | {_signed(line['difference_rural'])} | "
             f"{line['crps_all']:.4f} | "
             f"{_percent(line['coverage_95_urban'])} | {_percent(line['coverage_95_rural'])} | "
-            f"{line['fit_seconds']:.0f} | {line['peak_bytes'] / 1e9:.1f} |"
+            f"{line['fit_seconds']:.0f} | {_gigabytes(line['peak_bytes'])} |"
         )
         for line in sorted(chosen, key=lambda line: line["nll_all"])
     ]
@@ -152,6 +156,10 @@ def _table(lines: list[dict[str, Any]], target: str, split: str) -> str:
 
 def _signed(value: float | None) -> str:
     return "" if value is None else f"{value:+.4f}"
+
+
+def _gigabytes(value: int | None) -> str:
+    return "" if value is None else f"{value / 1e9:.1f}"
 
 
 def _percent(share: float | None) -> str:
@@ -165,7 +173,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--source", required=True)
     parser.add_argument("--boundaries", required=True)
     parser.add_argument("--quarters")
-    parser.add_argument("--models", nargs="+", default=list(CATALOGUE), choices=list(CATALOGUE))
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     parser.add_argument("--targets", nargs="+", default=["download", "upload"])
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--epochs", type=int, default=20)

@@ -9,6 +9,7 @@ command continues where it stopped; the tables are made from them.
 """
 
 import argparse
+import hashlib
 import json
 import shlex
 import sys
@@ -199,7 +200,9 @@ def _one(
         device=options.device,
         out=options.out / "unfinished",
     )
+    read = hashlib.sha256(f"{options.source} {options.boundaries}".encode()).hexdigest()[:8]
     sizes = f"{options.preset}-{options.epochs}-{options.rank}-{options.factor:g}"
+    sizes += f"-{options.device}-{read}"
     place = options.out / f"{options.region}-{options.target}-{options.quarters}-{sizes}"
     path = place / f"{model}-{noise}-{share:g}-{seed}.json"
     if not path.exists():

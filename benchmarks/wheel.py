@@ -228,6 +228,11 @@ class Run:
             raise DataError(
                 f"{self.path} belongs to another run ({described['case']}); give another --out."
             )
+        if described["phase"] > self.case.phases:
+            raise DataError(
+                f"{self.path} has played {described['phase']} phases, more than the "
+                f"{self.case.phases} asked for; give another --out."
+            )
         start = len("model.")
         held = {k[start:]: v for k, v in tensors.items() if k.startswith("model.")}
         self.model.load_state_dict(held)

@@ -89,7 +89,7 @@ def take_rank(job: Job, train: Rows) -> dict[str, Any]:
     path = job.folder.unfinished / RANK_FILE
     if not path.exists():
         job.watcher.stage("choosing the rank by the time it takes")
-        rows, fits = job.data(train), len(job.request.splits) + job.preset.refit
+        rows, fits = job.data(train), len(job.request.splits) + job.refits
         settings = _settings(job, job.preset.weights, job.epochs)
 
         def make(r: int) -> LowRankGP:
@@ -97,6 +97,7 @@ def take_rank(job: Job, train: Rows) -> dict[str, Any]:
 
         choice = rank_for(budget / fits, make, rows, settings)
         described = {"r": choice.r, "chosen_by": "budget", "expected_seconds": choice.seconds}
+        job.watcher.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, json.dumps(described, indent=1))
     try:
         described = dict(json.loads(path.read_text("utf-8")))

@@ -221,6 +221,11 @@ class Job:
         known = spec.has_tiles and request.question != "level"
         return Question(request.question, quarter, latest, tests if known else None)
 
+    @property
+    def refits(self) -> bool:
+        """Whether the map's model is fitted apart from those of the splits."""
+        return self.preset.refit or "random" not in self.request.splits
+
     def warn(self, text: str) -> None:
         """Pass a warning on, and keep it for run.json."""
         self.warnings.append(text)

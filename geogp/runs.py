@@ -51,6 +51,8 @@ class RunFolder:
     def check(self) -> None:
         """Refuse a path that cannot become a run folder, or that holds something else.
 
+        Files that an interrupted call had begun to move into place are moved.
+
         Raises
         ------
         RequestError
@@ -61,6 +63,8 @@ class RunFolder:
                 break
             if place.exists():
                 raise RequestError(f"{place} is a file; --out needs a folder.")
+        if (self._staged / RUN_FILE).is_file():
+            self._move()
         if not self.path.is_dir() or self._begun.is_file() or not any(self.path.iterdir()):
             return
         if not set(IDENTITY_KEYS) <= set(self._held()):
@@ -94,6 +98,14 @@ class RunFolder:
         return None if begun else held
 
     @property
+    def _staged(self) -> Path:
+        return self.unfinished / "files"
+
+    @property
+    def _stale(self) -> Path:
+        return self.unfinished / "stale.json"
+
+    @property
     def _begun(self) -> Path:
         return self.unfinished / "identity.json"
 
@@ -119,7 +131,8 @@ class RunFolder:
     def complete(self, write: Callable[[Path], None], run: dict[str, Any]) -> None:
         """Write all files beside, then move them into place, ``run.json`` last.
 
-        The files of a run that was here before go first, its ``run.json`` before all others.
+        From the moment that the first file moves, the staged ones are all that the run has left:
+        if the moves are interrupted, the next call of `check` ends them.
 
         Parameters
         ----------
@@ -133,23 +146,37 @@ class RunFolder:
         OutputError
             A file cannot be written. None is left in the run folder; checkpoints stay.
         """
-        staged = self.unfinished / "files"
+        staged = self._staged
         shutil.rmtree(staged, ignore_errors=True)
         try:
             staged.mkdir(parents=True)
             write(staged)
             run["files"] = sorted(file.name for file in staged.iterdir())
+            held = [Path(name).name for name in self._held().get("files", [])]
+            stale = sorted(set(held) - set(run["files"]))
+            write_text(self._stale, json.dumps(stale))
             write_text(staged / RUN_FILE, json.dumps(run, indent=1, allow_nan=False) + "\n")
-            for name in (RUN_FILE, *self._held().get("files", [])):
-                (self.path / Path(name).name).unlink(missing_ok=True)
-            for file in sorted(staged.iterdir(), key=lambda file: file.name == RUN_FILE):
-                file.replace(self.path / file.name)
-        except OSError as error:
-            if isinstance(error, OutputError):
-                raise
-            raise OutputError(f"cannot write to {self.path}: {error}.") from error
-        finally:
+        except BaseException as error:
             shutil.rmtree(staged, ignore_errors=True)
+            if isinstance(error, OSError) and not isinstance(error, OutputError):
+                raise OutputError(f"cannot write to {self.path}: {error}.") from error
+            raise
+        self._move()
+
+    def _move(self) -> None:
+        """Move the staged files into place; run.json, the mark that all are staged, goes last."""
+        try:
+            (self.path / RUN_FILE).unlink(missing_ok=True)
+            for file in sorted(self._staged.iterdir()):
+                if file.name != RUN_FILE:
+                    file.replace(self.path / file.name)
+            for name in json.loads(self._stale.read_text("utf-8")):
+                (self.path / Path(name).name).unlink(missing_ok=True)
+            (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {self.path}: {error}. The same command ends it."
+            ) from error
         self.clear()
 
 

@@ -323,7 +323,7 @@ class MapRequest:
             raise RequestError(f"expected 1 epoch or more, found {self.epochs}.")
         if self.seed < 0:
             raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
-        if not self.far_km > 0:
+        if not 0 < self.far_km < float("inf"):
             raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
 
     def _check_budget(self) -> None:

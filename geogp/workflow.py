@@ -93,11 +93,11 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     first = next(iter(splits.values()))
     # What any split tests must not choose the weights.
     open_rows = np.logical_and.reduce([parts != "test" for parts in splits.values()])
+    before = len(job.warnings)
     weights, chosen = weights_of(
         job, (first == "train") & open_rows, (first == "validation") & open_rows
     )
     rank = take_rank(job, first == "train")
-    before = len(job.warnings)
     outcomes = {name: _run_split(job, name, parts, weights) for name, parts in splits.items()}
     final = _map_model(job, outcomes, weights)
     scores = {
@@ -158,6 +158,7 @@ def _complete(
             far_km=job.request.far_km,
             settings={
                 **flat_settings(identity),
+                "r": scores["rank"]["r"],
                 "weights": json.dumps(chosen),
                 "attribution": job.ingested.attribution,
             },
@@ -268,7 +269,7 @@ def _run_split(job: Job, name: str, parts: Parts, weights: Weights) -> _Outcome:
 
 def _map_model(job: Job, outcomes: dict[str, _Outcome], weights: Weights) -> Fitted:
     """Return the model that draws the map: the random split's, or one more fit."""
-    if "random" in outcomes and not job.preset.refit:
+    if not job.refits:
         return outcomes["random"].fitted
     parts = (
         outcomes["random"].parts

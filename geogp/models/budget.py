@@ -39,6 +39,8 @@ def rank_for(
 ) -> RankChoice:
     """Return the largest rank whose fit is expected to take at most `budget` seconds.
 
+    It is never above the number of distinct inputs.
+
     One evaluation of the objective and one pass for the posterior are timed at two ranks on a
     part of the rows; both cost c_1 r + c_2 r² a row (covariances, and their products).
 
@@ -62,12 +64,14 @@ def rank_for(
     a, b = PROBES
     square = max(0.0, (cost[1] / b - cost[0] / a) / (b - a))
     linear = max(0.0, cost[0] / a - square * a)
-    ranks = np.arange(LEAST_RANK, MOST_RANK + 1, RANK_STEP)
+    inputs = len(np.unique(rows.x, axis=0))
+    most = max(LEAST_RANK, min(MOST_RANK, inputs))
+    ranks = np.arange(LEAST_RANK, most + 1, RANK_STEP)
     expected = linear * ranks + square * ranks.astype(np.float64) ** 2
     if expected[0] > budget:
         raise RequestError(
             f"a budget of {budget:g} s is too short: rank {LEAST_RANK} takes about "
-            f"{expected[0]:.0f} s. Give more time, or fewer quarters."
+            f"{expected[0]:.0f} s. Give more time or fewer quarters, with --fresh."
         )
     at = int(np.flatnonzero(expected <= budget)[-1])
     return RankChoice(int(ranks[at]), float(expected[at]))

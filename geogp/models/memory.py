@@ -12,9 +12,9 @@ from geogp.models.steps import CHUNK
 
 WORD = 8
 
-CHUNK_ARRAYS = 8
-"""Arrays of a chunk's features that are held at once, in float64: features, their product with
-weights, gradients of both, and what the solver copies."""
+CHUNK_ARRAYS = 18
+"""Arrays of a chunk's features that are held at once, in float64: covariances and features, what
+the kernel keeps for its gradient, gradients, and what the solver copies. Up to 14 were seen."""
 
 SQUARE_ARRAYS = 16
 """Arrays of r by r: posterior, its gradient and two moments, the best and the kept copy, and what
@@ -34,9 +34,9 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     n
         Training rows.
     batch
-        Rows of a step; features are held for at most `CHUNK` of them.
+        Rows of a step, as `Step.rows` returns them; features are held for at most `CHUNK` of them.
     """
-    chunk = min(max(batch, 1), CHUNK) if batch < n else min(n, CHUNK)
+    chunk = min(max(batch, 1), n, CHUNK)
     # Prediction takes whole chunks whatever the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
@@ -68,5 +68,6 @@ def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) 
     if needed > free:
         raise RequestError(
             f"a fit of rank {sizes.r} to {n:,} rows needs about {needed / 1e9:.1f} GB on {device}, "
-            f"and {free / 1e9:.1f} GB are free. Choose a smaller preset or rank, or fewer quarters."
+            f"and {free / 1e9:.1f} GB are free. Choose a smaller rank (another --preset), or fewer "
+            "quarters, with --fresh."
         )

@@ -104,10 +104,10 @@ def kernel_prior(model: "LowRankGP") -> Tensor:
 class AnchorEvidence(ByInputs):
     """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
 
-    For an `AnchorBasis` and noise of one variance. The sums over the rows are those of k_Zx,
-    which need no factor: with G = Σ k_Zx k_Zx' and c = Σ k_Zx e, Phi'Phi = Lz^(-1) G Lz^(-T) and
-    Phi'e = Lz^(-1) c. The gradient goes back through a second pass over the rows. Memory does not
-    grow with n.
+    For an `AnchorBasis` and noise of one variance. As `steps.WholeData`, in fewer passes: the
+    features of a chunk are Lz^(-1) k_Zx; the gradient by their sums goes back to k_Zx chunk by
+    chunk, and to Lz at once, since -Lz^(-T) (dphi) phi' summed over the rows follows from the sums
+    themselves. Memory does not grow with n.
 
     A batch smaller than the rows takes a random part of the inputs, the same in every step: the
     few parameters of a kernel are known from far fewer rows than its posterior uses.
@@ -146,27 +146,30 @@ class AnchorEvidence(ByInputs):
     ) -> Tensor:
         """Differentiate the objective of the rows, and the prior."""
         basis, n = cast("AnchorBasis", model.basis), min(n, rows.n)
-        G, c, square = _sums(model, basis, rows)
-        G.requires_grad_()
-        c.requires_grad_()
         Lz = basis.root()
-        half = torch.linalg.solve_triangular(Lz, G, upper=False)
-        gram = torch.linalg.solve_triangular(Lz, half.T, upper=False)
-        moment = torch.linalg.solve_triangular(Lz, c[:, None], upper=False)[:, 0]
-        norms = gram.diagonal().sum()
+        held = Lz.detach()
+        gram, moment, square = _sums(model, basis, held, rows)
+        gram.requires_grad_()
+        moment.requires_grad_()
         nothing = torch.zeros_like(square)
         # The largest norm is not known from sums; an objective that uses it would end as NaN.
-        sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
+        sums = Statistics(n, gram, moment, square, nothing, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
         loss.backward()
-        assert G.grad is not None, "the objective depends on the features"
-        assert c.grad is not None, "the objective depends on the targets"
-        both = G.grad + G.grad.T
+        assert gram.grad is not None, "the objective depends on the features"
+        assert moment.grad is not None, "the objective depends on the targets"
+        both, first = gram.grad + gram.grad.T, moment.grad
+        with torch.no_grad():
+            through = both @ gram + torch.outer(first, moment)
+            by_root = -torch.linalg.solve_triangular(held.T, through, upper=True).tril()
+        Lz.backward(by_root)
         for part in rows.chunks(CHUNK):
             cross = basis.cross(part.x)
             residual, count, _ = _counted(model, part)
             with torch.no_grad():
-                gradient = (both @ cross + torch.outer(c.grad, residual)) * count
+                phi = torch.linalg.solve_triangular(held, cross, upper=False)
+                by_phi = (both @ phi + torch.outer(first, residual)) * count
+                gradient = torch.linalg.solve_triangular(held.T, by_phi, upper=True)
             cross.backward(gradient)
         return loss.detach().double()
 
@@ -179,18 +182,20 @@ def _counted(model: "LowRankGP", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
     return residual, rows.repeats.rows.double(), rows.repeats.scatter.double()
 
 
-def _sums(model: "LowRankGP", basis: AnchorBasis, rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
-    """Return G (r, r), c (r,) and the sum of squares of the rows, float64."""
+def _sums(
+    model: "LowRankGP", basis: AnchorBasis, Lz: Tensor, rows: "Rows"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64."""
     r = basis.rank
-    G = torch.zeros(r, r, dtype=torch.float64, device=model.device)
-    c = torch.zeros(r, dtype=torch.float64, device=model.device)
+    gram = torch.zeros(r, r, dtype=torch.float64, device=model.device)
+    moment = torch.zeros(r, dtype=torch.float64, device=model.device)
     square = torch.zeros((), dtype=torch.float64, device=model.device)
     with torch.no_grad():
         for part in rows.chunks(CHUNK):
-            cross = basis.cross(part.x)
+            phi = torch.linalg.solve_triangular(Lz, basis.cross(part.x), upper=False)
             residual, count, scatter = _counted(model, part)
-            weighted = cross * count
-            G += weighted @ cross.T
-            c += weighted @ residual
+            weighted = phi * count
+            gram += weighted @ phi.T
+            moment += weighted @ residual
             square += count @ (residual.square() + scatter)
-    return G, c, square
+    return gram, moment, square

@@ -85,6 +85,9 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> 
 
 def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
     found = {name.removeprefix("0."): value for name, value in flat.items()}
+    if found.keys() == {"func_evals", "n_iter"}:
+        # It began at an optimum and took no step.
+        return {name: int(value) for name, value in found.items()}
     try:
         dtype = found["d"].dtype
         numbers = {
@@ -95,7 +98,9 @@ def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
             "H_diag": found["H_diag"].to(found["d"].device, dtype),
         }
     except KeyError as error:
-        raise DataError(f"the checkpoint lacks {error} of its optimiser's state.") from None
+        raise DataError(
+            f"the checkpoint lacks {error} of its optimiser's state. Start over with --fresh."
+        ) from None
     lists = {key: list(found[key].unbind()) if key in found else [] for key in _LISTS}
     return {
         **numbers,

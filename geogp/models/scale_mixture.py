@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
+from geogp.errors import RequestError
 from geogp.models.bases import Features
 from geogp.models.heavy_shapes import StudentT
 from geogp.models.lowrank import LowRankGP, Rows
@@ -29,10 +30,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InverseGamma:
-    """The prior InvGamma(a, b) of the scale s², with density b^a / Γ(a) s^(-2a-2) exp(-b / s²)."""
+    """The prior InvGamma(a, b) of the scale s², with density b^a / Γ(a) s^(-2a-2) exp(-b / s²).
+
+    Raises
+    ------
+    RequestError
+        A parameter is not positive and finite.
+    """
 
     a: float
     b: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.a < math.inf and 0 < self.b < math.inf):
+            raise RequestError(f"expected a and b above 0, found {self.a} and {self.b}.")
+
+    @property
+    def mean(self) -> float:
+        """B / (a - 1), the mean of s².
+
+        Raises
+        ------
+        RequestError
+            a is at most 1: there is none.
+        """
+        if self.a <= 1:
+            raise RequestError(
+                f"expected a above 1, for a scale with a mean, found {self.a:g}; fit the process "
+                "to rows first, or take a surer prior."
+            )
+        return self.b / (self.a - 1)
 
     def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
         """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (Scale lemma B.1).
@@ -101,8 +128,11 @@ class StudentProcess(LowRankGP):
         return InverseGamma(a + n / 2, b + distance / 2)
 
     def set_prior(self, prior: InverseGamma) -> None:
-        """Replace the prior of the scale; `settle` keeps it."""
-        self.scale_terms[:2] = torch.tensor([prior.a, prior.b])
+        """Replace the prior of the scale, for a kernel that is known.
+
+        `fit` learns kernel and noise under `SCALE_PRIOR`.
+        """
+        self.scale_terms[:2] = torch.tensor([prior.a, prior.b], dtype=torch.float64)
 
     def settle(self, rows: Rows, validation: Rows) -> None:
         """Condition on the training rows, and take n and e'A^(-1)e from them.
@@ -123,6 +153,11 @@ class StudentProcess(LowRankGP):
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
+
+    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return mean and factor of the weights; their covariance has the mean of s² in it."""
+        m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
+        return m, L * math.sqrt(self.scale_posterior.mean)
 
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
@@ -205,13 +240,20 @@ class VariationalStudentProcess(LowRankGP):
         a = self.scale_prior[0] + self.rows_seen / 2
         return a, a * self.log_scale.double().exp()
 
+    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return mean and factor of the weights; their covariance has the mean of s² in it."""
+        m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
+        return m, L * math.sqrt(self._scale().mean)
+
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict at inputs that `scaled` has returned: Student-t of 2 a' degrees of freedom."""
-        found = super().predict_scaled(x, tests, level=level)
+        return _student(super().predict_scaled(x, tests, level=level), self._scale())
+
+    def _scale(self) -> InverseGamma:
         a, b = (float(value.detach()) for value in self.scale_posterior)
-        return _student(found, InverseGamma(a, b))
+        return InverseGamma(a, b)
 
     def _terms(self, found: Features) -> ScaledTerms:
         usual = super()._terms(found)
@@ -241,7 +283,7 @@ class VariationalStudentProcess(LowRankGP):
 
 def _student(found: Prediction, scale: InverseGamma) -> Prediction:
     """Return a prediction in units of s² as that of the scale's distribution."""
-    share = scale.b / (scale.a - 1)
+    share = scale.mean
     return Prediction(
         found.mean,
         share * found.function_variance,

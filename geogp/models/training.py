@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.errors import DataError, NumericalError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import spec_of
@@ -126,6 +126,8 @@ def fit(
         The model's tensors differ in device or dtype.
     DataError
         Fewer than 2 rows, a constant target, or a checkpoint that belongs to another fit.
+    RequestError
+        L-BFGS for an objective of mini-batches.
     NumericalError
         The loss or the validation score stops being finite.
     """
@@ -195,6 +197,11 @@ class _Run:
         rng = np.random.default_rng([settings.seed, state.epoch])
         share = (state.epoch + 1) / settings.epochs
         parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
+        if settings.optimiser == "lbfgs" and len(parts) > 1:
+            raise RequestError(
+                f"L-BFGS is for objectives of all rows; {self.model.name} takes {len(parts)} steps "
+                "an epoch. Choose the optimiser adamw."
+            )
         total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
         for step, part in enumerate(parts):
             self._set_rate((state.epoch + step / len(parts)) / settings.epochs)

@@ -1,5 +1,6 @@
 """The table of all models on a region, on a small simulated source."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.simulate import simple_region, simulate
 from geogp.geodata.simulation_files import write_simulation
+from geogp.settings import MapRequest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "regions.py"
 
@@ -63,3 +65,12 @@ def test_the_table_says_how_it_was_made(made):
     assert "1500 rows" in text
     assert "1 passes over the training rows in batches of 32" in text
     assert text.count("| `vbll` |") == 2
+
+
+def test_every_default_model_has_the_default_targets():
+    spec = importlib.util.spec_from_file_location("regions_benchmark", SCRIPT)
+    regions = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(regions)
+    for model in regions.MODELS:
+        for target in ("download", "upload"):
+            MapRequest("PR", "tiles", "borders", target=target, model=model)

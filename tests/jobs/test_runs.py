@@ -1,7 +1,11 @@
 """The run folder."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from geogp import runs
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
 from geogp.runs import IDENTITY_KEYS, RunFolder
@@ -32,6 +36,47 @@ def test_a_failure_leaves_no_file_but_what_continues_the_run(tmp_path):
     with pytest.raises(OutputError, match="No space left"):
         folder.complete(write, {})
     assert [path.name for path in folder.path.rglob("*")] == [".unfinished", "identity.json"]
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_moves_that_are_interrupted_are_ended_by_the_next_call(tmp_path, monkeypatch, moves):
+    """A finished run whose map is drawn anew: no file of it is lost, and no old one stays."""
+    folder = RunFolder(tmp_path / "run")
+    old = {"a.png": "old", "b.png": "old", "model": "weights"}
+    new = {"a.png": "new", "c.png": "new", "model": "weights"}
+
+    def writer(files):
+        return lambda staged: [write_text(staged / name, text) for name, text in files.items()]
+
+    folder.complete(writer(old), {**IDENTITY, "n": 1})
+    replace, done = Path.replace, []
+
+    def interrupted(self, target):
+        if "files" in self.parts and not self.name.startswith("."):
+            if len(done) == moves:
+                raise KeyboardInterrupt
+            done.append(self.name)
+        return replace(self, target)
+
+    staged = []
+
+    def write(at):
+        writer(new)(at)
+        staged.append(at)
+
+    def late(path, text):
+        write_text(path, text)
+        if path.name == "run.json":
+            monkeypatch.setattr(Path, "replace", interrupted)
+
+    monkeypatch.setattr(runs, "write_text", late)
+    with pytest.raises(KeyboardInterrupt):
+        folder.complete(write, {**IDENTITY, "n": 2})
+    monkeypatch.undo()
+    folder.check()
+    found = {path.name: path.read_text() for path in folder.path.iterdir()}
+    assert json.loads(found.pop("run.json"))["n"] == 2
+    assert found == new
 
 
 def test_unfinished_runs_are_told_apart(tmp_path):

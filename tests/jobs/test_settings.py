@@ -53,3 +53,9 @@ def test_a_budget_is_some_seconds(budget):
 def test_a_budget_is_for_models_with_anchors():
     with pytest.raises(RequestError, match=r"--budget picks the rank.*nystrom-mixed.*of vbll"):
         MapRequest("PR", "tiles", "borders", model="vbll", budget=60.0)
+
+
+@pytest.mark.parametrize("far_km", [0.0, -1.0, float("inf"), float("nan")])
+def test_far_is_some_kilometres(far_km):
+    with pytest.raises(RequestError, match="expected a distance above 0 km"):
+        MapRequest("PR", "tiles", "borders", far_km=far_km)

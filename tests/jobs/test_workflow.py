@@ -365,6 +365,29 @@ def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     assert make_map(request).already_there
 
 
+@pytest.mark.parametrize(("split", "fits"), [("random", 1), ("blocks", 2), ("both", 2)])
+def test_a_budget_is_shared_by_all_fits(small, tmp_path, monkeypatch, split, fits):
+    asked = []
+
+    def choose(seconds, *_):
+        asked.append(seconds)
+        return RankChoice(60, 1.0)
+
+    monkeypatch.setattr(fitting, "rank_for", choose)
+    heard = []
+
+    class Listener(Watcher):
+        def stage(self, text):
+            heard.append(text)
+
+    request = small.request(tmp_path / "run", model="nngp", epochs=1, split=split, budget=30.0)
+    make_map(request, Listener())
+    assert asked == [30.0 / fits]
+    assert sum(text.startswith("fitting") for text in heard) == fits
+    with xr.open_dataset(tmp_path / "run" / "grid.nc", engine="h5netcdf") as grid:
+        assert grid.attrs["r"] == 60
+
+
 def test_a_damaged_choice_of_the_rank_is_refused(small, tmp_path, monkeypatch):
     out = tmp_path / "run"
     monkeypatch.setattr(fitting, "rank_for", lambda *_: RankChoice(70, 12.0))

@@ -32,12 +32,11 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
-start = {}
 for rank, rows in ((8, few), (r, data)):
     before = peak()
     model = build(name, Architecture(d=3, h=32, r=rank), rows.x, noise_start=0.5,
-                  placement="pivoted" if name == "nystrom-mixed" else "farthest")
-    how = {"optimiser": "lbfgs"} if name == "nystrom-mixed" else {}
+                  placement="pivoted" if "nystrom" in name else "farthest")
+    how = {"optimiser": "lbfgs"} if "nystrom" in name else {}
     fit(model, rows, few, FitSettings(epochs=1, batch=batch, **how))
     model.predict(rows.x)
 print(peak() - before)
@@ -47,7 +46,12 @@ print(peak() - before)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
     ("name", "n", "r", "batch"),
-    [("nystrom-mixed", 20_000, 300, 4_000), ("dbk-silu", 40_000, 256, 2048)],
+    [
+        ("nystrom-mixed", 20_000, 300, 4_000),
+        ("dbk-silu", 40_000, 256, 2048),
+        ("nystrom-mixed-fitc", 8192, 400, 8192),
+        ("dbk-exact-rbf", 8192, 400, 8192),
+    ],
 )
 def test_the_estimate_holds_what_a_fit_takes(name, n, r, batch):
     done = subprocess.run(

@@ -7,8 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
+from geogp.errors import RequestError
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.heavy_shapes import StudentT
+from geogp.models.joint import joint_posterior
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.scale_mixture import SCALE_PRIOR, InverseGamma, StudentProcess, scaled_elbo
@@ -152,6 +154,22 @@ def test_a_saved_process_keeps_its_scale(tmp_path):
     assert again.scale_posterior == model.scale_posterior
     assert again.scale_posterior.a == 2 + 40
     np.testing.assert_equal(again.predict(new.x).quantile(0.1), model.predict(new.x).quantile(0.1))
+
+
+def test_joint_variances_are_those_of_predictions():
+    data, new = _table(80), _table(20, seed=1)
+    model = _model()
+    fit(model, data, new, FitSettings(epochs=1, batch=1000, optimiser="lbfgs"))
+    found = joint_posterior(model, data).variance(new.x)
+    level = model.predict(new.x, level=True)
+    np.testing.assert_allclose(found, level.function_variance, rtol=1e-6)
+
+
+def test_scales_without_a_mean_are_refused():
+    with pytest.raises(RequestError, match="expected a and b above 0, found -1"):
+        InverseGamma(-1.0, 2.0)
+    with pytest.raises(RequestError, match="expected a above 1, for a scale with a mean"):
+        _ = InverseGamma(1.0, 2.0).mean
 
 
 def test_the_readout_variance_is_the_random_scale():
