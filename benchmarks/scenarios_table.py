@@ -239,6 +239,7 @@ def markdown(figures: dict[str, list[Figures]]) -> str:
         "posterior from all training rows. Parameters are printed in the target's unit. *error of",
         "k*: sqrt(Σ(k^ - k)² / Σk²) over all pairs of 500 test inputs; *less its constant*: of the",
         "covariance of f less its mean over these inputs, which is all that centred targets show.",
+        "Seconds are of one thread of a busy machine.",
         "",
         *replicates(figures),
         "## Anchors",

@@ -123,7 +123,7 @@ def markdown(figures: dict[str, list[Figures]]) -> str:
         "their start. One anchor per training row, so nothing is approximated, but for power.",
         "Figures are those of the test rows in the unit of the published target, mean ± standard",
         "deviation. *lost*: fits, one per depth and seed, in which a step of L-BFGS left the range",
-        "of numbers; the depth is then not chosen.",
+        "of numbers; the depth is then not chosen. Seconds are of one thread of a busy machine.",
         *table(tables, table_lines(figures["tables"])),
     ]
     return "\n".join(lines).rstrip() + "\n"
