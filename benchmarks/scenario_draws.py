@@ -1,0 +1,323 @@
+"""Inputs and functions of the simulation study of Mixed, section 5.1, and what it could know.
+
+Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
+Processes". Functions are drawn from the mixed kernel by Vecchia's approximation.
+"""
+
+import math
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.models.kernels import MixedKernel, OneLayerKernel
+from geogp.models.vecchia import NO_ROW, whiten
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+NUGGET = 0.04
+"""Noise variance over the mean of k(x, x) (Mixed equation (25))."""
+
+JITTER = 1e-9
+"""Relative jitter of the covariances that are factorised."""
+
+BLOCK_VALUES = 2_000_000
+"""Values of a covariance held at a time, about."""
+
+SQUARE_RANGE = (1 / 12, 7 / 12)
+"""Of 4 E x_j² in the stratified design, evenly; its mean 1/3 is that of the uniform design."""
+
+POLES = 8
+
+NEAREST = 30
+"""Nearest earlier points that each is conditioned on beside the first ones."""
+
+
+def truth() -> MixedKernel:
+    """Return the kernel of all scenarios: variances 1, alpha = w = ½.
+
+    The paper does not print it; these values give its mean diagonals, 2.133 and 3.770.
+    """
+    return MixedKernel().requires_grad_(requires_grad=False)
+
+
+def uniform_design(n: int, inputs: int, rng: np.random.Generator) -> Floats:
+    """Return points of [-½, ½]^inputs, independent and uniform, (n, inputs)."""
+    return rng.uniform(-0.5, 0.5, (n, inputs))
+
+
+def stratified_design(n: int, inputs: int, rng: np.random.Generator) -> Floats:
+    """Return points of [-½, ½]^inputs whose norms and angles are spread in strata, (n, inputs).
+
+    The paper names a stratified design and does not state it; this one is ours. x_j = ±½ |u_j|^p
+    with u uniform and p such that E x_j² = q / 4, where q takes the midpoints of n strata of
+    `SQUARE_RANGE`: ||x||² is spread, its mean is that of the uniform design. The signs agree with
+    those of one of eight random corners with a probability that takes the midpoints of n strata
+    of [½, 1]: angles go from right ones to small ones.
+    """
+    strata = (np.arange(n) + 0.5) / n
+    low, high = SQUARE_RANGE
+    square = low + (high - low) * rng.permutation(strata)
+    power = (1 / square - 1) / 2
+    size = 0.5 * rng.uniform(0, 1, (n, inputs)) ** power[:, None]
+    corner = rng.choice([-1.0, 1.0], (POLES, inputs))[rng.integers(0, POLES, n)]
+    agrees = rng.uniform(0, 1, (n, inputs)) < 0.5 + 0.5 * rng.permutation(strata)[:, None]
+    return size * np.where(agrees, corner, -corner)
+
+
+def near_earlier(x: Floats, m: int) -> Indices:
+    """Return the at most m points before each that are nearest to it, (n, m), `NO_ROW` filling up.
+
+    By Euclidean distance; the first m + 1 points have all that come before them.
+    """
+    n = len(x)
+    found = np.full((n, m), NO_ROW)
+    points = torch.from_numpy(x).float()
+    squares = points.square().sum(1)
+    for start in range(1, n, 512):
+        stop = min(n, start + 512)
+        distance = squares[:stop] - 2 * points[start:stop] @ points[:stop].T
+        distance[torch.arange(stop) >= torch.arange(start, stop)[:, None]] = torch.inf
+        count = min(m, stop - 1)
+        nearest = distance.topk(count, largest=False)
+        taken = torch.where(nearest.values.isinf(), NO_ROW, nearest.indices)
+        found[start:stop, :count] = taken.numpy()
+    return found
+
+
+@dataclass(frozen=True)
+class Vecchia:
+    """A Gaussian process at n points by its conditionals (Vecchia 1988).
+
+    Every point is conditioned on the first p points, which are drawn exactly, and on the m
+    nearest of the others before it. The kernels of networks vary so slowly over many inputs that
+    near points alone say little: with phi = L^(-1) k_Z for the first p points Z,
+
+    f_i = <phi_i, w> + r_i,  r_i = <weights_i, r[earlier_i]> + sd_i z_i,
+
+    where w and z are standard normal and the weights are those of k(x, x') - <phi, phi'>.
+
+    Attributes
+    ----------
+    phi
+        (n, p).
+    earlier, weights
+        Of the points after the first p, counted from there, (n - p, m); 0 where there is `NO_ROW`.
+    sd
+        Conditional standard deviations, (n,).
+    """
+
+    phi: Floats
+    earlier: Indices
+    weights: Floats
+    sd: Floats
+
+    @classmethod
+    def of(cls, kernel: OneLayerKernel, x: Floats, m: int, shared: int = 0) -> "Vecchia":
+        """Condition each point (n, d) on the first `shared` and the m nearest ones before it."""
+        points = torch.from_numpy(x)
+        L, phi = shared_features(kernel, points, shared)
+        earlier = near_earlier(x[shared:], m)
+        weights, sd = conditionals(kernel, points[shared:], phi, earlier)
+        both = torch.cat([L, phi]).numpy()
+        return cls(both, earlier, weights, np.append(L.diagonal().numpy(), sd))
+
+    def draw(self, rng: np.random.Generator, count: int) -> Floats:
+        """Return independent functions at the points, (count, n)."""
+        n, p = self.phi.shape
+        w, z = rng.standard_normal((p, count)), rng.standard_normal((n - p, count))
+        r, sd = np.zeros((n - p, count)), self.sd[p:]
+        for i in range(n - p):
+            r[i] = self.weights[i] @ r[self.earlier[i]] + sd[i] * z[i]
+        f = self.phi @ w
+        f[p:] += r
+        return f.T
+
+    def covariance(self) -> Floats:
+        """Return the covariance that the conditionals imply, (n, n); for few points."""
+        n, p = self.phi.shape
+        unit = np.eye(n - p)
+        for i in range(n - p):
+            known = self.earlier[i] != NO_ROW
+            unit[i, self.earlier[i][known]] = -self.weights[i][known]
+        root = np.linalg.solve(unit, np.diag(self.sd[p:]))
+        found: Floats = self.phi @ self.phi.T
+        found[p:, p:] += root @ root.T
+        return found
+
+
+def shared_features(kernel: OneLayerKernel, x: Tensor, shared: int) -> tuple[Tensor, Tensor]:
+    """Return L, (p, p), of the first p points and L^(-1) k_Z of the others, (n - p, p)."""
+    first, rest = x[:shared], x[shared:]
+    K = covariance_matrix(kernel, first, first)
+    K.diagonal().mul_(1 + JITTER)
+    L = torch.linalg.cholesky(K)
+    across = covariance_matrix(kernel, first, rest)
+    return L, torch.linalg.solve_triangular(L, across, upper=False).T.contiguous()
+
+
+def covariance_matrix(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
+    """Return k(a, b), (m, d), (n, d) -> (m, n), by blocks of rows: one matrix is held."""
+    found = torch.empty(len(a), len(b), dtype=torch.float64)
+    for start in range(0, len(a), 256):
+        found[start : start + 256] = kernel(a[start : start + 256], b)
+    return found
+
+
+def conditionals(
+    kernel: OneLayerKernel, x: Tensor, phi: Tensor, earlier: Indices, start: int = 0
+) -> tuple[Floats, Floats]:
+    """Return weights and standard deviations of points given `earlier`, from `start` on.
+
+    Of the process with covariance k - <phi, phi'>, for points (n, d), features (n, p) and
+    neighbours (n, m): (n - start, m) and (n - start,).
+    """
+    count, m = len(x) - start, earlier.shape[1]
+    weights, sd = np.zeros((count, m)), np.zeros(count)
+    step = max(1, BLOCK_VALUES // ((m + 1) * max(m + 1, phi.shape[1])))
+    for part in range(start, len(x), step):
+        near = torch.from_numpy(earlier[part : part + step])
+        known, at = near != NO_ROW, near.clamp(min=0)
+        own, others = x[part : part + step, None], x[at]
+        u, v = phi[part : part + step, None], phi[at]
+        K = covariances_of(kernel, others, others)
+        K = K + torch.diag_embed(JITTER * K.diagonal(dim1=1, dim2=2)) - v @ v.mT
+        L, half = whiten(K, known, covariances_of(kernel, others, own) - v @ u.mT)
+        solved = torch.linalg.solve_triangular(L.mT, half, upper=True)[..., 0]
+        variance = covariances_of(kernel, own, own)[:, 0, 0] * (1 + JITTER)
+        left = variance - u.square().sum((1, 2)) - half.square().sum((1, 2))
+        at_once = slice(part - start, part - start + step)
+        weights[at_once] = torch.where(known, solved, 0.0).numpy()
+        sd[at_once] = left.sqrt().numpy()
+    return weights, sd
+
+
+def covariances_of(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
+    """Return k(a, b) for stacks of points, (s, m, d), (s, k, d) -> (s, m, k), float64."""
+    bias, weight = kernel.log_hidden_bias.double().exp(), kernel.log_hidden_weight.double().exp()
+    k11 = bias + weight * a.square().sum(2)[:, :, None]
+    k22 = bias + weight * b.square().sum(2)[:, None]
+    inner = kernel.expectation(k11, bias + weight * a @ b.mT, k22)
+    found = torch.full_like(inner.terms[0], inner.constant)
+    for factor, term in zip(inner.weights, inner.terms, strict=True):
+        found = found + factor * term
+    return kernel.log_output_bias.double().exp() + kernel.log_output_weight.double().exp() * found
+
+
+def exact_sd(kernel: OneLayerKernel, x: Floats) -> Floats:
+    """Return the standard deviation of each point given all before it, (n,); for few points.
+
+    KL(exact || Vecchia) is the sum over the points of log(sd / exact sd).
+    """
+    points = torch.from_numpy(x)
+    L, _ = shared_features(kernel, points, len(points))
+    found: Floats = L.diagonal().numpy()
+    return found
+
+
+def exact_means(
+    kernel: OneLayerKernel, noise_var: float, x: Floats, y: Floats, new: Floats
+) -> tuple[Floats, Floats]:
+    """Return mean and variance of measurements at `new` under the process that made y.
+
+    Nothing is approximated: n² values are held, for benchmarks of some thousand rows.
+
+    Parameters
+    ----------
+    x, new
+        Inputs (n, d), (m, d).
+    y
+        Targets of several replicates, (replicates, n).
+
+    Returns
+    -------
+    mean, variance
+        (replicates, m) and (m,).
+    """
+    points, fresh = torch.from_numpy(x), torch.from_numpy(new)
+    K = covariance_matrix(kernel, points, points)
+    K.diagonal().add_(noise_var)
+    L = torch.linalg.cholesky(K)
+    half = torch.linalg.solve_triangular(L, kernel(points, fresh), upper=False)
+    white = torch.linalg.solve_triangular(L, torch.from_numpy(y).T, upper=False)
+    variance = kernel.diagonal(fresh) - half.square().sum(0) + noise_var
+    return (white.T @ half).numpy(), variance.numpy()
+
+
+def bias_estimates(n: int, inputs: int, draws: int, seed: int) -> Floats:
+    """Return the maximum-likelihood sigma_b² of each of `draws` data sets of n rows, exactly.
+
+    All other parameters are known. With C the covariance without sigma_b², s = 1'C^(-1)1 and
+    t = 1'C^(-1)y the log likelihood is -½ log(1 + sigma_b² s) + ½ sigma_b² t² / (1 + sigma_b² s)
+    plus a constant; it is largest at max(0, t²/s² - 1/s), which speaks of one number, the b that
+    was drawn.
+    """
+    rng = np.random.default_rng(seed)
+    kernel, x = truth(), torch.from_numpy(uniform_design(n, inputs, rng))
+    noise_var = NUGGET * float(kernel.diagonal(x).mean())
+    K = kernel(x, x)
+    C = K - kernel.log_output_bias.exp() + noise_var * torch.eye(n, dtype=torch.float64)
+    L = torch.linalg.cholesky(C)
+    ones = torch.linalg.solve_triangular(L, torch.ones(n, 1, dtype=torch.float64), upper=False)
+    b = math.exp(kernel.log_output_bias / 2) * rng.standard_normal(draws)
+    z = rng.standard_normal((n, draws))
+    # L^(-1) y = z + b L^(-1) 1
+    t = ones.numpy()[:, 0] @ z + b * float(ones.square().sum())
+    s = float(ones.square().sum())
+    found: Floats = np.maximum(0.0, (t / s) ** 2 - 1 / s)
+    return found
+
+
+def kernel_errors(found: OneLayerKernel, scale: float, x: Floats) -> tuple[float, float]:
+    """Return the relative error of a kernel as a function, over all pairs of points (n, d).
+
+    sqrt(Σ (scale k^ - k)² / Σ k²) over pairs of different points and of a point with itself; and
+    the same of both kernels' covariances of f less its mean over the points, which no constant
+    changes.
+    """
+    points = torch.from_numpy(x)
+    with torch.no_grad():
+        estimate, expected = scale * found(points, points), truth()(points, points)
+    plain = (estimate - expected).norm() / expected.norm()
+    estimate, expected = _centred(estimate), _centred(expected)
+    return float(plain), float((estimate - expected).norm() / expected.norm())
+
+
+def leading_share(x: Floats, count: int) -> float:
+    """Return the share of Σ eigenvalue² in the largest `count` ones of the true centred kernel."""
+    points = torch.from_numpy(x)
+    values = torch.linalg.eigvalsh(_centred(truth()(points, points))).square()
+    return float(values[-count:].sum() / values.sum())
+
+
+def _centred(K: Tensor) -> Tensor:
+    return K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
+
+
+def bias_figures(n: int, inputs: int = 20, draws: int = 1000) -> dict[str, Any]:
+    """Return what single data sets say about sigma_b², whose true value is 1."""
+    found = bias_estimates(n, inputs, draws, seed=0)
+    quantiles = {f"{share:.0%}": float(np.quantile(found, share)) for share in (0.05, 0.5, 0.95)}
+    return {"n": n, "draws": draws, **quantiles, "zero": float((found == 0).mean())}
+
+
+def draw_figures(inputs: int, n: int = 4000, last: int = 200) -> dict[str, Any]:
+    """Return what conditioning on fewer points costs: mean log(sd / exact sd) of the last ones."""
+    x, kernel = uniform_design(n, inputs, np.random.default_rng(0)), truth()
+    expected, points = exact_sd(kernel, x)[-last:], torch.from_numpy(x)
+    lines = []
+    for shared, m in ((0, 100), (0, 500), (500, NEAREST), (1000, NEAREST), (2000, NEAREST)):
+        start = monotonic()
+        _, phi = shared_features(kernel, points, shared)
+        earlier = near_earlier(x[shared:], m)
+        _, sd = conditionals(kernel, points[shared:], phi, earlier, n - shared - last)
+        excess = float(np.log(sd / expected).mean())
+        seconds = monotonic() - start
+        lines.append({"shared": shared, "nearest": m, "excess": excess, "seconds": seconds})
+    share = leading_share(x[:1000], inputs)
+    return {"inputs": inputs, "n": n, "last": last, "lines": lines, "linear_share": share}

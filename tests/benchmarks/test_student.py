@@ -1,0 +1,133 @@
+"""The benchmark of Student-t processes: its data, its scores, and one tiny study."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+SCRIPTS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def bench():
+    loaded = {}
+    for name in ("scenarios_table", "student_table", "peers", "uci", "student"):
+        if name == "peers":
+            # Its peers are not run here, and GPyTorch warns where it is imported.
+            loaded[name] = type(sys)(name)
+            loaded[name].PEERS, loaded[name].fit_peer, loaded[name].predict_peer = (), None, None
+        else:
+            spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+            loaded[name] = importlib.util.module_from_spec(spec)
+        before = sys.modules.get(name)
+        sys.modules[name] = loaded[name]
+        if name != "peers":
+            spec.loader.exec_module(loaded[name])
+        loaded[name].replaced = before
+    yield loaded["student"]
+    for name, module in loaded.items():
+        if module.replaced is None:
+            sys.modules.pop(name)
+        else:
+            sys.modules[name] = module.replaced
+
+
+@pytest.fixture(scope="module")
+def law(bench):
+    return bench.Law.make()
+
+
+def test_data_have_the_scale_they_are_said_to_have(bench, law):
+    """e'A^(-1)e / n finds the square of the factor: n / 2 gamma variables, to 2.6 % here."""
+    for wrong in (10.0, 0.1):
+        train, new = law.draw(3000, wrong, 0)
+        model = bench.settled("t-process", train)
+        assert float(model.scale_terms[3]) / 3000 == pytest.approx(wrong**2, rel=0.08)
+        assert len(new.y) == bench.FRESH_ROWS
+
+
+def test_one_seed_is_one_function_and_another_is_another(bench, law):
+    first, again, other = (law.draw(50, 1.0, seed)[0] for seed in (0, 0, 1))
+    larger = law.draw(50, 10.0, 0)[0]
+    np.testing.assert_array_equal(first.y, again.y)
+    np.testing.assert_allclose(larger.y, 10 * first.y)
+    assert abs(first.y - other.y).max() > 0.1
+
+
+def test_what_a_random_scale_is_for(bench, law):
+    """Sure of a wrong scale, the Gaussian process fails; where it is right, both are alike."""
+    found = {wrong: bench.scale_figures(law, 200, wrong, 0) for wrong in (10.0, 1.0)}
+    assert found[10.0]["nngp"]["nll"] > found[10.0]["t-process"]["nll"] + 5
+    assert found[10.0]["nngp"]["coverage_95%"] < 0.4
+    assert 0.9 < found[10.0]["t-process"]["coverage_95%"] < 0.99
+    assert found[1.0]["nngp"]["nll"] == pytest.approx(found[1.0]["t-process"]["nll"], abs=0.02)
+    # In units of the factor nothing but the belief differs.
+    assert found[10.0]["nngp"]["rmse"] == pytest.approx(found[1.0]["nngp"]["rmse"])
+
+
+def test_scores_are_in_the_unit_given(bench):
+    y = np.random.default_rng(0).standard_normal(5000) * 3
+    zero = np.zeros(5000)
+    found = bench.score(bench.Prediction(zero, zero, zero + 9.0), y, 3.0)
+    assert found["nll"] == pytest.approx(-stats.norm(0, 3).logpdf(y).mean() - np.log(3))
+    assert found["rmse"] == pytest.approx(y.std() / 3, rel=1e-3)
+    for level in (0.5, 0.8, 0.95):
+        assert found[f"coverage_{level:.0%}"] == pytest.approx(level, abs=0.02)
+
+
+def _frame(n: int) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    x = random.uniform(0, 1, (n, 2))
+    y = 5 + 20 * np.sin(4 * x[:, 0]) + random.standard_normal(n)
+    return pd.DataFrame({"x0": x[:, 0], "x1": x[:, 1], "y": y})
+
+
+def test_the_resistance_of_yachts_is_that_published(bench, tmp_path):
+    resistance = np.round(np.geomspace(0.01, 62.42, 50), 2)
+    logs = np.log(resistance)
+    frame = pd.DataFrame({"x0": np.arange(50.0), "y": logs - logs.mean()})
+    frame.to_parquet(tmp_path / "yacht.parquet")
+    found = bench.read_table(tmp_path / "yacht.parquet").y
+    np.testing.assert_allclose(found, resistance, rtol=1e-6)
+
+
+def test_scores_of_a_table_are_in_the_unit_of_its_target(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "DEPTHS", (1,))
+    found = {}
+    for factor in (1.0, 10.0):
+        frame = _frame(150)
+        frame["y"] *= factor
+        frame.to_parquet(tmp_path / "waves.parquet")
+        table = bench.read_table(tmp_path / "waves.parquet")
+        found[factor] = bench.table_figures(table, "nngp", 0, learn=True, r=16)
+    assert found[1.0]["r"] == found[1.0]["n_train"] == 120
+    assert found[10.0]["nll"] == pytest.approx(found[1.0]["nll"] + np.log(10), abs=1e-3)
+    assert found[10.0]["rmse"] == pytest.approx(10 * found[1.0]["rmse"], rel=1e-3)
+    # The noise has standard deviation 1: entropy 1.42.
+    assert found[1.0]["nll"] < 1.9
+
+
+def test_a_tiny_study_is_kept_and_makes_the_table(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "DEPTHS", (1,))
+    monkeypatch.setattr(bench, "WRONG", (10.0,))
+    for name in bench.TABLES:
+        _frame(40).to_parquet(tmp_path / f"{name}.parquet")
+    options = ["--tables", str(tmp_path), "--out", str(tmp_path / "out"), "--sizes", "20", "400"]
+    options += ["--table", str(tmp_path / "made"), "--seeds", "2", "--large-seeds", "1"]
+    assert bench.main([*options, "--table-seeds", "1"]) == 0
+    text = (tmp_path / "made" / "table.md").read_text()
+    figures = json.loads((tmp_path / "made" / "results.json").read_text())
+    values = [f["t-process"]["nll"] for f in figures["fixed"] if f["n"] == 20]
+    shown = f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
+    assert f"| 10 | 20 | 2 | `t-process` | {shown} |" in text
+    assert "| `t-process`, vague |" in text
+    energy = next(f for f in figures["tables"] if (f["table"], f["learn"]) == ("energy", True))
+    assert f"{energy['nll']:.3f} | 1.01 ± 0.04 |" in text
+    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}
+    assert bench.main([*options, "--table-seeds", "1"]) == 0
+    assert stamps == {p: p.stat().st_mtime_ns for p in (tmp_path / "out").rglob("*.json")}
