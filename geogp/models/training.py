@@ -24,6 +24,9 @@ from geogp.models.storage import read_tensors, write_tensors
 
 Floats = NDArray[np.float64]
 
+FAR_LOSS = 1e6
+"""Loss per datum of points at which the objective has no value."""
+
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints on disk; an interruption always writes one."""
 
@@ -291,7 +294,8 @@ class _Run:
 
     def _update(self, part: Part) -> Tensor:
         if self.settings.optimiser == "lbfgs":
-            loss = torch.as_tensor(self.optimiser.step(lambda: float(self._learn(part))))
+            closure = self._guarded(part)
+            loss = torch.as_tensor(self.optimiser.step(closure), dtype=torch.float64)
         else:
             loss = self._learn(part)
             if self.settings.clip is not None:
@@ -299,6 +303,32 @@ class _Run:
             self.optimiser.step()
         self.average.update()
         return loss
+
+    def _guarded(self, part: Part) -> Callable[[], float]:
+        """Return the objective for a line search, which may try points that have no value.
+
+        There it is large with no gradient, so that the search turns back. Where the search
+        starts it must have one.
+        """
+        started = False
+
+        def evaluate() -> float:
+            nonlocal started
+            try:
+                loss = float(self._learn(part))
+            except NumericalError:
+                if not started:
+                    raise
+                loss = math.nan
+            if started and not math.isfinite(loss):
+                for value in self.model.parameters():
+                    if value.requires_grad:
+                        value.grad = torch.zeros_like(value)
+                return FAR_LOSS
+            started = True
+            return loss
+
+        return evaluate
 
     def _learn(self, part: Part) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.diagonals import NystromDiagonal
 from geogp.models.kernels import MixedKernel
@@ -115,6 +115,32 @@ def test_lbfgs_is_not_for_mini_batches():
     model = build("vbll", SIZES, _table(90).x)
     with pytest.raises(RequestError, match="vbll takes 3 steps an epoch"):
         fit(model, _table(90), _table(20, seed=1), replace(LBFGS, batch=30))
+
+
+def test_a_line_search_turns_back_from_points_without_a_value(monkeypatch):
+    """Beyond a wall in one parameter the objective raises, as where a factor does not exist."""
+    train, validation = _table(200), _table(50, seed=1)
+    free = _model("nystrom-mixed", train)
+    fit(free, train, validation, replace(LBFGS, epochs=4))
+    backward, hits = AnchorEvidence.backward, []
+
+    def walled(self, model, rows, n, weights):
+        if model.basis.kernel.log_hidden_weight.item() > wall:
+            hits.append(1)
+            raise NumericalError("no factor")
+        return backward(self, model, rows, n, weights)
+
+    wall = free.basis.kernel.log_hidden_weight.item() + 0.02
+    monkeypatch.setattr(AnchorEvidence, "backward", walled)
+    model = _model("nystrom-mixed", train)
+    state = fit(model, train, validation, replace(LBFGS, epochs=6))
+    assert np.isfinite(state.losses).all()
+    assert model.basis.kernel.log_hidden_weight.item() <= wall
+    assert hits
+    with torch.no_grad():
+        model.basis.kernel.log_hidden_weight.fill_(wall + 1)
+    with pytest.raises(NumericalError, match="no factor"):
+        fit(model, train, validation, LBFGS)
 
 
 def test_a_fit_that_began_at_its_optimum_is_continued(tmp_path):
