@@ -21,10 +21,6 @@ from geogp.models.posteriors import (
     PointPosterior,
 )
 from geogp.models.rich import LastLayerGP, LastLayerPosterior
-from geogp.models.scale_mixture import (
-    StudentProcess,
-    VariationalStudentProcess,
-)
 from geogp.models.spec import Assemble, MakeBasis, Parts, plain_gp
 from geogp.models.tangents import LastLayerBasis, Mlp
 from geogp.models.tiles import TileProcess
@@ -144,19 +140,6 @@ def kernel_gp(parts: Parts, span: Tensor) -> LowRankGP:
     model = plain_gp(parts, span)
     model.mean_constant.requires_grad = False
     return model
-
-
-def student_process(parts: Parts, span: Tensor) -> StudentProcess:  # noqa: ARG001
-    """Return a Student-t process."""
-    return StudentProcess(parts)
-
-
-def variational_student_process(
-    parts: Parts,
-    span: Tensor,  # noqa: ARG001
-) -> VariationalStudentProcess:
-    """Return a Student-t process by mini-batches."""
-    return VariationalStudentProcess(parts)
 
 
 def last_layer_basis(

@@ -1,5 +1,6 @@
 """The models that can be fitted: each row is a basis, a posterior and an objective."""
 
+from functools import partial
 from operator import attrgetter
 
 from geogp.models.blocksteps import PerPlace
@@ -21,8 +22,6 @@ from geogp.models.makers import (
     network_kernel,
     plain_basis,
     point,
-    student_process,
-    variational_student_process,
 )
 from geogp.models.noise import (
     ValidationNoise,
@@ -47,10 +46,12 @@ from geogp.models.posteriors import (
 from geogp.models.rich import LastLayerGP, RichGP
 from geogp.models.robust import StudentPerBatch
 from geogp.models.scale_mixture import (
+    StudentProcess,
+    VariationalStudentProcess,
     scaled_elbo,
     student_log_marginal_likelihood,
 )
-from geogp.models.spec import ModelSpec
+from geogp.models.spec import ModelSpec, plain_gp
 from geogp.models.steps import PerBatch, WholeData
 
 _DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
@@ -220,7 +221,7 @@ _ROWS = (
         _STUDENT_EVIDENCE,
         Diagonal,
         "as nngp with an inverse-gamma scale: a Student-t process",
-        assemble=student_process,
+        assemble=partial(plain_gp, kind=StudentProcess),
         family="kernel",
     ),
     ModelSpec(
@@ -230,7 +231,7 @@ _ROWS = (
         _SCALED_ELBO,
         NystromDiagonal,
         "t-process by mini-batches: a variational posterior of weights and scale",
-        assemble=variational_student_process,
+        assemble=partial(plain_gp, kind=VariationalStudentProcess),
     ),
     ModelSpec(
         "bll",

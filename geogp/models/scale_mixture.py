@@ -5,13 +5,15 @@ Then y has a multivariate t distribution of 2a degrees of freedom and scale matr
 everything that follows needs only n, e'A^(-1)e and log|A|, which sums over the rows give.
 
 What a random scale is for: a prior scale that is far off costs a Gaussian process its intervals
-while there are few rows. Each row teaches the scale half a degree of freedom, so that with many
-rows the t process and the Gaussian one agree; single bad rows it does not bear any better.
+while there are few rows. With a scale off by ten and 20 rows, 95 % intervals of the Gaussian
+process held 15 % and the log score was 47, against 93 % and 0.85 here (`benchmarks/student.py`). A
+Gaussian process whose scale is learned does as well; with 100,000 rows and learned parameters the
+two agree to 1e-3. Single bad rows it does not bear any better.
 """
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +21,12 @@ from torch import Tensor, nn
 from geogp.errors import RequestError
 from geogp.models.bases import Features
 from geogp.models.heavy_shapes import StudentT
-from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import BatchTerms, Statistics, Weights, quadratic_form
 from geogp.models.prediction import Prediction
 
 if TYPE_CHECKING:
     from geogp.models.posteriors import ClosedFormPosterior, VariationalPosterior
-    from geogp.models.spec import Parts
 
 
 @dataclass(frozen=True)
@@ -98,25 +99,16 @@ class StudentProcess(LowRankGP):
 
     Parameters
     ----------
-    parts
+    name, architecture, **parts
         As for `LowRankGP`; the posterior is in closed form.
-    prior
-        Of the scale.
     """
 
     scale_terms: Tensor
 
-    def __init__(self, parts: "Parts", prior: InverseGamma = SCALE_PRIOR) -> None:
-        super().__init__(
-            parts.name,
-            parts.architecture,
-            basis=parts.basis,
-            posterior=parts.posterior,
-            noise=parts.noise,
-            diagonal=parts.diagonal,
-        )
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
+        super().__init__(name, architecture, **parts)
         self.register_buffer(
-            "scale_terms", torch.tensor([prior.a, prior.b, 0.0, 0.0], dtype=torch.float64)
+            "scale_terms", torch.tensor([SCALE_PRIOR.a, SCALE_PRIOR.b, 0, 0], dtype=torch.float64)
         )
         # The mean is that of the targets.
         self.mean_constant.requires_grad = False
@@ -206,28 +198,20 @@ class VariationalStudentProcess(LowRankGP):
 
     Parameters
     ----------
-    parts
+    name, architecture, **parts
         As for `LowRankGP`; the posterior is variational.
-    prior
-        Of the scale.
     """
 
     scale_prior: Tensor
     rows_seen: Tensor
 
-    def __init__(self, parts: "Parts", prior: InverseGamma = SCALE_PRIOR) -> None:
-        super().__init__(
-            parts.name,
-            parts.architecture,
-            basis=parts.basis,
-            posterior=parts.posterior,
-            noise=parts.noise,
-            diagonal=parts.diagonal,
-        )
-        self.register_buffer("scale_prior", torch.tensor([prior.a, prior.b], dtype=torch.float64))
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
+        super().__init__(name, architecture, **parts)
+        prior = torch.tensor([SCALE_PRIOR.a, SCALE_PRIOR.b], dtype=torch.float64)
+        self.register_buffer("scale_prior", prior)
         self.register_buffer("rows_seen", torch.zeros((), dtype=torch.float64))
         # b' = a' s0² with s0² learned: the mean of s² hardly depends on the number of rows.
-        self.log_scale = nn.Parameter(torch.zeros((), dtype=parts.architecture.torch_dtype))
+        self.log_scale = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
 
     def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
         """Take the number of rows, on which a' depends."""
