@@ -303,7 +303,12 @@ def _check_question(job: Job) -> None:
     if question.beyond and not spec.has_tiles:
         raise RequestError(
             f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
-            f"{quarter_label(question.latest)}; only the model field says how sure it is there."
+            f"{quarter_label(question.latest)}; "
+            + (
+                "numbers of tests are mapped within the data only."
+                if spec.counts
+                else "only the model field says how sure it is there."
+            )
         )
     if not spec.has_tiles and (job.request.question == "single-test" or job.request.tests):
         job.warn(

@@ -15,8 +15,9 @@ Rows = NDArray[np.intp]
 REACH = 9.0
 """Places go from minus this to this, in standard deviations."""
 
-PLACES = (1, 37, 73, 145, 289, 577)
-"""Numbers of places; one is enough for a rate that is known."""
+PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
+"""Numbers of places; one is enough for a rate that is known. The last serves counts y and sd s of
+the log rate with s sqrt(y) up to 256; beyond, probabilities of single counts lose digits."""
 
 _TAIL = 1e-6
 """Sums over counts end where so little probability is left."""

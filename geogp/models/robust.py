@@ -150,8 +150,11 @@ def student_expected_nll(
 ) -> Tensor:
     """Return E_q[-log t_df(y; f, σ²)] for f ~ N(y - residual, variance), (b,), float64.
 
-    By Gauss-Hermite quadrature with 20 nodes; the model is that of Jylänki, Vanhatalo and Vehtari
-    (2011). log t_df(e; σ²) = log Γ((df + 1)/2) - log Γ(df/2) - ½ log(df π σ²)
+    By Gauss-Hermite quadrature with 20 nodes, right to 1e-8 while the sd of f is at most that of
+    the noise; at 5 times as much the error is up to 0.04, at 16 times 0.5. The model is that of
+    Jylänki, Vanhatalo and Vehtari (2011).
+
+    log t_df(e; σ²) = log Γ((df + 1)/2) - log Γ(df/2) - ½ log(df π σ²)
     - (df + 1)/2 log(1 + e²/(df σ²)).
 
     Parameters

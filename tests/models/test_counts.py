@@ -197,3 +197,19 @@ def test_parts_that_contradict_each_other_are_refused():
         known([2.0], 0.0).power_mean(10.0)
     with pytest.raises(NumericalError, match="between 0 and 1, found 1"):
         known([2.0], 0.0).quantile(1.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "sd", "y"), [(10.0, 1.5, 22500), (10.0, 1.5, 22000), (8.0, 1.5, 3000)]
+)
+def test_large_counts_of_a_wide_rate_keep_their_digits(rate, sd, y):
+    """The law given the rate is hundreds of times narrower than that of the rate."""
+    found = predict_counts(np.log([rate]), np.array([sd**2]), np.zeros(1)).log_score(np.array([y]))
+    place = (np.log(y) - np.log(rate)) / sd
+
+    def density(z):
+        return stats.poisson.pmf(y, rate * np.exp(sd * z)) * stats.norm.pdf(z)
+
+    ends = place - 0.2, place + 0.2
+    exact = integrate.quad(density, *ends, points=[place], epsabs=0, epsrel=1e-10, limit=500)[0]
+    assert found[0] == pytest.approx(-np.log(exact), abs=1e-6)
