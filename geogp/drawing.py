@@ -171,8 +171,9 @@ def make_drawing(
     if not prediction.shape.has_power_mean:
         subject = quantity_of(observations.target).subject
         told.append(
-            f"the mean of the predicted {subject} does not exist: under Student-t noise on the log "
-            "scale its tails are too heavy. The median is mapped; the mean holds no data."
+            f"the mean of the predicted {subject} does not exist: its distribution is Student-t on "
+            "the log scale, with tails too heavy for one. The median is mapped; the mean holds no "
+            "data."
         )
     return Drawing(
         region,
