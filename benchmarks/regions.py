@@ -128,7 +128,8 @@ def markdown(lines: list[dict[str, Any]], command: str, runs: list[dict[str, Any
         f"with anchors as the preset {first['preset']} has them. Log scores on the test rows in "
         "log10 units, lower is better; `less baseline` is the difference from the mean and "
         "variance of each quarter on the same rows; `holds` is the coverage of the 95 % interval; "
-        "`peak` is the largest memory of the run's process, program and map included.\n"
+        "`peak` is the largest memory of the run's process, program and map included. "
+        "Where runs were made beside other work, seconds compare only roughly.\n"
     )
     targets = dict.fromkeys(line["target"] for line in lines)
     return head + "".join(
