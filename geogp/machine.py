@@ -16,7 +16,7 @@ def tune_process() -> None:
     """Flush denormal numbers to zero, and keep freed memory for the next step.
 
     Each step of training frees the tensors of the one before. glibc would hand them back to the
-    kernel and have every page cleared anew: on two cores that took a third of a fit's time.
+    kernel and have every page cleared anew: on two cores that took a quarter of a fit's time.
     Nothing but the speed depends on it, so other C libraries are left as they are.
     """
     torch.set_flush_denormal(True)

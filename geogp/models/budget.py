@@ -23,7 +23,8 @@ PROBES = (100, 300)
 PROBE_ROWS = 4096
 
 EVALUATIONS_PER_ITERATION = 1.3
-"""Of the objective, in L-BFGS with its line search: 1.1 to 1.3 were seen."""
+"""Of the objective, in L-BFGS with its line search: 1.07 to 1.38 were seen, on 5,000 rows
+of two regions."""
 
 
 @dataclass(frozen=True)

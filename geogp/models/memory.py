@@ -12,9 +12,10 @@ from geogp.models.steps import CHUNK
 
 WORD = 8
 
-CHUNK_ARRAYS = 18
+CHUNK_ARRAYS = 24
 """Arrays of a chunk's features that are held at once, in float64: covariances and features, what
-the kernel keeps for its gradient, gradients, and what the solver copies. Up to 14 were seen."""
+the kernel keeps for its gradient, gradients, and what the solver copies. Up to 19 were seen, for
+kernels of two layers."""
 
 SQUARE_ARRAYS = 16
 """Arrays of r by r: posterior, its gradient and two moments, the best and the kept copy, and what

@@ -153,7 +153,8 @@ class AnchorEvidence(ByInputs):
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
         # The largest norm is not known from sums; an objective that uses it would end as NaN.
-        sums = Statistics(n, gram, moment, square, nothing, nothing + torch.nan, nothing)
+        norms = gram.diagonal().sum()
+        sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
         loss.backward()
         assert gram.grad is not None, "the objective depends on the features"

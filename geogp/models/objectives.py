@@ -19,7 +19,7 @@ from geogp.models.bases import squared_norms
 from geogp.models.linalg import jittered_cholesky
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(20)
-_HERMITE = (_NODES, _SHARES / _SHARES.sum())
+HERMITE = (_NODES, _SHARES / _SHARES.sum())
 """Nodes and weights of a standard normal variable."""
 
 
@@ -230,7 +230,7 @@ def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weigh
     assert terms.dispersion is not None, "the law of the counts needs a dispersion"
     a = 1 / terms.dispersion.double()
     middle = log_rate - a.log()
-    nodes, shares = (torch.as_tensor(part, device=y.device) for part in _HERMITE)
+    nodes, shares = (torch.as_tensor(part, device=y.device) for part in HERMITE)
     placed = middle[:, None] + spread.sqrt()[:, None] * nodes
     softplus = torch.logaddexp(placed, torch.zeros_like(placed)) @ shares
     gammas = torch.lgamma(a) + torch.lgamma(counts + 1) - torch.lgamma(counts + a)

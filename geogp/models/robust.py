@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.noise import NOISE_FLOOR, NOISE_START, Noise
-from geogp.models.objectives import BatchTerms, Weights
+from geogp.models.objectives import HERMITE, BatchTerms, Weights
 from geogp.models.posteriors import WeightedRows
 from geogp.models.prediction import Prediction
 from geogp.models.steps import ByRows
@@ -29,9 +28,6 @@ DF_START = 4.0
 
 LEAST_DF = 2.05
 """Least degrees of freedom; at 2 the noise has no variance."""
-
-NODES = 20
-"""Nodes of Gauss-Hermite quadrature over f."""
 
 _STIRLING_FROM = 50.0
 
@@ -164,9 +160,7 @@ def student_expected_nll(
     scale_squared, df
         σ² and the degrees of freedom, scalars, float64.
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    at = torch.from_numpy(nodes).to(residual.device)
-    share = torch.from_numpy(weights / weights.sum()).to(residual.device)
+    at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
     # The square root has no slope at 0.
     sd = variance.double().clamp(min=torch.finfo(torch.float64).tiny).sqrt()
     e = residual.double()[:, None] + sd[:, None] * at

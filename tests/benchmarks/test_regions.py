@@ -73,4 +73,5 @@ def test_every_default_model_has_the_default_targets():
     spec.loader.exec_module(regions)
     for model in regions.MODELS:
         for target in ("download", "upload"):
-            MapRequest("PR", "tiles", "borders", target=target, model=model)
+            request = MapRequest("PR", "tiles", "borders", target=target, model=model)
+            assert request.model == model
