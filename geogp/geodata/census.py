@@ -2,16 +2,15 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import geopandas as gpd
-import pyarrow as pa
-import shapely
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
+from geogp.geodata.layers import COUNTY, URBAN_AREA, PolygonLayer
 from geogp.geodata.ookla import InputFile
+from geogp.geodata.polygons import read_polygons
 from geogp.geodata.region import Region
 from geogp.geodata.sources import Source
 
@@ -32,28 +31,28 @@ URBAN_FILES = (
 )
 """Names under which urban areas are looked for, in this order."""
 
+COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
+"""Names under which counties are looked for, in this order."""
+
+COAST_DEGREES = 0.02
+"""How far the coast of a county may be drawn from that of its state, about 2 km."""
+
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
 """The column that tells the census of an urban-area file."""
-
-_DAMAGE = (
-    ValueError,
-    TypeError,
-    LookupError,
-    RuntimeError,  # all of pyogrio's and pyproj's errors
-    OSError,
-    pa.ArrowException,
-    shapely.errors.ShapelyError,
-)
-"""What the libraries raise, depending on which byte of a file is damaged."""
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A region with the files it comes from and what the user should know."""
+    """A region with the files it comes from and what the user should know.
+
+    `counties` and `urban_areas` are the polygons one by one; None where no file has them.
+    """
 
     region: Region
     files: tuple[InputFile, ...]
     warnings: tuple[str, ...]
+    counties: PolygonLayer | None = None
+    urban_areas: PolygonLayer | None = None
 
 
 def read_region(source: Source, name: str) -> Boundaries:
@@ -62,8 +61,8 @@ def read_region(source: Source, name: str) -> Boundaries:
     Parameters
     ----------
     source
-        A folder or address with ``states.parquet`` and ``urban_areas_<ST>.parquet``, or with
-        the Census Bureau's own zip files.
+        A folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
+        ``counties_<ST>.parquet``, or with the Census Bureau's own zip files.
     name
         ``PR``, ``Puerto Rico`` or ``72``.
 
@@ -83,7 +82,8 @@ def read_region(source: Source, name: str) -> Boundaries:
     _require(states, ("STUSPS", "NAME", "STATEFP"), source)
     row = _find_state(states, name)
     code, full = str(row["STUSPS"]), str(row["NAME"])
-    files = list(used)
+    counties, more = _counties(source, code, str(row["STATEFP"]))
+    files = [*used, *more]
     urban, used = _read_first(source, [file.format(code=code) for file in URBAN_FILES])
     if urban is None:
         warning = (
@@ -91,13 +91,28 @@ def read_region(source: Source, name: str) -> Boundaries:
             "strata urban and rural."
         )
         region = Region.from_geometry(code, full, row.geometry)
-        return Boundaries(region, tuple(files), (warning,))
+        return Boundaries(region, tuple(files), (warning,), counties)
     files += used
     vintage = _vintage(urban, source)
     near = urban.geometry[urban.intersects(row.geometry)]
     warnings = () if len(near) else (f"no urban area of {files[-1].name} touches {full}.",)
     region = Region.from_geometry(code, full, row.geometry, near.union_all(), vintage)
-    return Boundaries(region, tuple(files), warnings)
+    towns = PolygonLayer.of_table(URBAN_AREA, urban.loc[near.index]) if len(near) else None
+    return Boundaries(region, tuple(files), warnings, counties, towns)
+
+
+def _counties(
+    source: Source, code: str, number: str
+) -> tuple[PolygonLayer | None, list[InputFile]]:
+    """Read the counties of a state; None where the source has none."""
+    table, used = _read_first(source, [file.format(code=code) for file in COUNTY_FILES])
+    if table is None:
+        return None, []
+    if "STATEFP" in table:
+        table = table[table["STATEFP"].astype(str) == number]
+    if not len(table):
+        raise DataError(f"{used[0].name} in {source.where} holds no county of {code}.")
+    return replace(PolygonLayer.of_table(COUNTY, table), snap_degrees=COAST_DEGREES), used
 
 
 def _read_first(
@@ -107,50 +122,9 @@ def _read_first(
     for name in names:
         if source.has(name):
             path = source.fetch(name)
-            table = _read_polygons(path, name)
+            table = read_polygons(path, name)
             return table, [InputFile(name, sha256_of(path), len(table), len(table))]
     return None, []
-
-
-def _read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
-    """Read polygons and bring them to longitude and latitude on WGS 84."""
-    try:
-        table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
-    except _DAMAGE as error:
-        if "Missing geo metadata" in str(error):
-            raise DataError(
-                f"{path} holds no geometry. Expected GeoParquet with polygons."
-            ) from error
-        raise DataError(
-            f"{path} cannot be read as boundaries ({_line(error)}). Expected whole GeoParquet with "
-            "polygons, or the Census Bureau's zip file; fetch it again."
-        ) from error
-    if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
-        raise DataError(f"{path} holds no geometry. Expected polygons.")
-    if table.crs is None:
-        raise DataError(
-            f"{path} has no CRS, so its coordinates have no meaning. Set it, for Census files "
-            "with GeoDataFrame.set_crs(4269)."
-        )
-    table = table[~(table.geometry.is_empty | table.geometry.isna())]
-    if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
-        raise DataError(f"{path} must hold polygons and nothing else.")
-    if table.active_geometry_name != "geometry":
-        table = table.rename_geometry("geometry")
-    try:
-        return table.to_crs(4326)
-    except _DAMAGE as error:
-        if "Missing geo metadata" in str(error):
-            raise DataError(
-                f"{path} holds no geometry. Expected GeoParquet with polygons."
-            ) from error
-        raise DataError(
-            f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
-        ) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _require(table: gpd.GeoDataFrame, columns: tuple[str, ...], source: Source) -> None:

@@ -1,0 +1,146 @@
+"""Layers of named polygons: counties, urban areas, or any that a user brings."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import shapely
+from numpy.typing import ArrayLike, NDArray
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.polygons import read_polygons
+
+ELSEWHERE = "elsewhere"
+"""Label of points in no polygon of a layer."""
+
+COUNTY, URBAN_AREA = "county", "urban area"
+"""Names of the layers that come with the boundaries."""
+
+_NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
+"""Columns that are taken for labels, in this order."""
+
+_NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
+"""Columns that tell polygons of equal names apart."""
+
+
+@dataclass(frozen=True)
+class PolygonLayer:
+    """Named polygons in degrees, longitudes from -180 to 180.
+
+    Attributes
+    ----------
+    name
+        What the polygons are: ``county``.
+    labels
+        A name for each, no two alike.
+    shapes
+        The polygons, in the order of the labels.
+    snap_degrees
+        A point in none belongs to the nearest within this distance: coastlines of two files
+        differ.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    shapes: tuple[BaseGeometry, ...]
+    snap_degrees: float = 0.0
+
+    @classmethod
+    def of_table(
+        cls, name: str, table: gpd.GeoDataFrame, column: str | None = None
+    ) -> "PolygonLayer":
+        """Make a layer from polygons in longitude and latitude.
+
+        Parameters
+        ----------
+        name
+            What the polygons are.
+        table
+            The polygons; those of one label are put together.
+        column
+            Holds the labels; None takes the first of NAME, NAME20, NAME10, NAMELSAD, name, and
+            tells equal names apart by their Census numbers.
+
+        Raises
+        ------
+        RequestError
+            There is no such column, or none that could hold labels.
+        """
+        found = column or next((one for one in _NAMES if one in table), None)
+        if found is None or found not in table or found == table.active_geometry_name:
+            columns = ", ".join(str(one) for one in table.columns if one != "geometry")
+            raise RequestError(
+                f"expected a column {column or 'NAME'} with the names of the polygons of {name}, "
+                f"found the columns {columns}. Name one, as FILE:COLUMN."
+            )
+        labels = table[found].astype(str)
+        number = next((one for one in _NUMBERS if one in table), None)
+        if column is None and number is not None:
+            twice = labels.duplicated(keep=False)
+            labels = labels.where(~twice, labels + " (" + table[number].astype(str) + ")")
+        merged = table.geometry.groupby(labels.to_numpy()).agg(lambda part: part.union_all())
+        return cls(name, tuple(map(str, merged.index)), tuple(merged))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def touching(self, boundary: BaseGeometry) -> "PolygonLayer":
+        """Return the polygons that overlap a boundary in degrees."""
+        rows = [k for k, shape in enumerate(self.shapes) if shape.intersection(boundary).area > 0]
+        labels = tuple(self.labels[k] for k in rows)
+        return replace(self, labels=labels, shapes=tuple(self.shapes[k] for k in rows))
+
+    def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of the polygon that holds each point (n,); -1 where none does.
+
+        Of several polygons, or at an edge of two, the first. Longitudes may be unwrapped.
+        """
+        wrapped = (np.asarray(longitude, np.float64) + 180) % 360 - 180
+        points = np.asarray(shapely.points(wrapped, np.asarray(latitude, np.float64)))
+        point, polygon = self._tree.query(points, predicate="intersects")
+        found = np.full(wrapped.shape, len(self))
+        np.minimum.at(found, point, polygon)
+        lost = np.flatnonzero(found == len(self))
+        if self.snap_degrees and len(lost):
+            point, polygon = self._tree.query_nearest(
+                points[lost], max_distance=self.snap_degrees, all_matches=False
+            )
+            found[lost[point]] = polygon
+        return np.where(found == len(self), -1, found)
+
+    def label(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
+        """Return the label of the polygon that holds each point (n,); see `index`."""
+        names = np.array([*self.labels, ELSEWHERE])
+        return names[self.index(longitude, latitude)]
+
+    @cached_property
+    def _tree(self) -> shapely.STRtree:
+        return shapely.STRtree(self.shapes)
+
+
+def read_layer(text: str) -> PolygonLayer:
+    """Read a layer that a user names as ``FILE`` or ``FILE:COLUMN``.
+
+    Its name is that of the file. Any format that GeoPandas reads.
+
+    Raises
+    ------
+    RequestError
+        There is no such file or column.
+    DataError
+        The file is damaged, or holds other things than polygons with a CRS.
+    """
+    path, column = Path(text), None
+    if not path.exists() and ":" in text:
+        front, column = text.rsplit(":", 1)
+        path = Path(front)
+    if not path.is_file():
+        raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
+    table = read_polygons(path, path.name)
+    layer = PolygonLayer.of_table(path.stem, table, column)
+    if ELSEWHERE in layer.labels:
+        raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
+    return layer

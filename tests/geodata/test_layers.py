@@ -1,0 +1,108 @@
+"""Layers of named polygons: labels, points in them, files, and refusals."""
+
+import geopandas as gpd
+import numpy as np
+import pytest
+from shapely.geometry import MultiPolygon, Point, box
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.census import read_region
+from geogp.geodata.layers import ELSEWHERE, PolygonLayer, read_layer
+from geogp.geodata.sources import Folder
+
+WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
+
+
+def _table(**columns) -> gpd.GeoDataFrame:
+    return gpd.GeoDataFrame(columns, geometry=[WEST, EAST], crs=4326)
+
+
+def test_points_get_the_label_of_their_polygon():
+    layer = PolygonLayer.of_table("county", _table(NAME=["A", "B"]))
+    found = layer.label([-66.5, -65.5, -64.0, 294.5], [18.5, 18.5, 18.5, 18.5])
+    assert found.tolist() == ["A", "B", ELSEWHERE, "B"]
+
+
+def test_a_point_on_an_edge_belongs_to_one_polygon_only():
+    layer = PolygonLayer.of_table("county", _table(NAME=["A", "B"]))
+    assert layer.index([-66.0], [18.5]).tolist() == [0]
+
+
+def test_equal_names_are_told_apart_by_number():
+    table = _table(NAME=["St. Louis", "St. Louis"], GEOID=["29189", "29510"])
+    layer = PolygonLayer.of_table("county", table)
+    assert layer.labels == ("St. Louis (29189)", "St. Louis (29510)")
+
+
+def test_polygons_of_one_label_are_one_where_the_user_names_the_column():
+    layer = PolygonLayer.of_table("zone", _table(kind=["x", "x"], NAME=["A", "B"]), "kind")
+    assert layer.labels == ("x",)
+    assert layer.shapes[0].area == pytest.approx(2)
+
+
+def test_a_coast_drawn_otherwise_snaps_to_the_nearest_within_reach():
+    layer = PolygonLayer("county", ("A", "B"), (WEST, EAST), snap_degrees=0.02)
+    assert layer.label([-67.01, -64.99, -64.9], [18.5] * 3).tolist() == ["A", "B", ELSEWHERE]
+
+
+def test_touching_leaves_neighbours_that_only_share_an_edge_out():
+    layer = PolygonLayer("county", ("A", "B"), (WEST, EAST))
+    assert layer.touching(box(-66.5, 18, -66, 19)).labels == ("A",)
+
+
+@pytest.mark.parametrize("end", ["parquet", "gpkg", "geojson"])
+def test_a_users_file_is_read_in_any_format(tmp_path, end):
+    path = tmp_path / f"zones.{end}"
+    table = _table(zone=["A", "B"])
+    table.to_parquet(path) if end == "parquet" else table.to_file(path)
+    layer = read_layer(f"{path}:zone")
+    assert (layer.name, layer.labels) == ("zones", ("A", "B"))
+
+
+def test_refusals(tmp_path):
+    path = tmp_path / "zones.parquet"
+    _table(zone=["A", "B"]).to_parquet(path)
+    with pytest.raises(RequestError, match=r"expected a column NAME .* found the columns zone"):
+        read_layer(str(path))
+    with pytest.raises(RequestError, match="expected a column kind "):
+        read_layer(f"{path}:kind")
+    with pytest.raises(RequestError, match=r"no file .*absent"):
+        read_layer(str(tmp_path / "absent.parquet"))
+    _table(NAME=["A", ELSEWHERE]).to_parquet(path)
+    with pytest.raises(DataError, match="stands for no polygon"):
+        read_layer(str(path))
+    points = gpd.GeoDataFrame({"NAME": ["A"]}, geometry=[Point(0, 0)], crs=4326)
+    points.to_parquet(path)
+    with pytest.raises(DataError, match="must hold polygons"):
+        read_layer(str(path))
+
+
+def test_counties_and_urban_areas_come_with_the_region(tmp_path):
+    state = gpd.GeoDataFrame(
+        {"STATEFP": ["72"], "STUSPS": ["PR"], "NAME": ["Puerto Rico"]},
+        geometry=[MultiPolygon([box(-67, 18, -65, 19)])],
+        crs=4326,
+    )
+    state.to_parquet(tmp_path / "states.parquet")
+    assert read_region(Folder(tmp_path), "PR").counties is None
+    table = _table(NAME=["A", "B"], STATEFP=["72", "13"])
+    table.to_parquet(tmp_path / "counties_PR.parquet")
+    towns = _table(NAME=["Town", "City"], UACE10=["1", "2"])
+    towns.to_parquet(tmp_path / "urban_areas_PR.parquet")
+    found = read_region(Folder(tmp_path), "PR")
+    assert found.counties.labels == ("A",)
+    assert found.urban_areas.labels == ("City", "Town")
+    names = ["states.parquet", "counties_PR.parquet", "urban_areas_PR.parquet"]
+    assert [file.name for file in found.files] == names
+    _table(NAME=["A", "B"], STATEFP=["13", "13"]).to_parquet(tmp_path / "counties_PR.parquet")
+    with pytest.raises(DataError, match="holds no county of PR"):
+        read_region(Folder(tmp_path), "PR")
+
+
+@pytest.mark.real
+def test_every_tile_of_puerto_rico_lies_in_a_county(real_data):
+    found = read_region(Folder(real_data / "census"), "PR")
+    labels = found.counties.label(*found.region.tiles(15).centres)
+    assert len(found.counties) == 78
+    assert len(np.unique(labels)) == 78
+    assert ELSEWHERE not in labels
