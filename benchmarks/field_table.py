@@ -259,7 +259,8 @@ that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters 
 that miss one by more than {100 * TOLERANCE:g} points and beyond a band that holds for all checks
 together (95 %, bootstrap over blocks); classes that lie in few blocks are not judged. Both
 LightGBM models choose their trees by the validation rows, and `lightgbm` takes location, scale and
-shape from them as the field model does. `kriging` uses a random {KRIGED_ROWS:,} training rows.
+shape from them by number of tests; the field model by that and the distance to near places.
+`kriging` uses a random {KRIGED_ROWS:,} training rows.
 
 Fits ran beside each other on one machine: their seconds compare models, and are longer than alone.
 """

@@ -30,10 +30,16 @@ from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import Posterior, VariationalPosterior, WeightedRows
 from geogp.models.prediction import Prediction
 from geogp.models.shape_laws import NO_LAW, ShapeLaw, fit_shape
-from geogp.models.shapes import GAUSSIAN
+from geogp.models.shapes import GAUSSIAN, Shape
 from geogp.models.steps import CHUNK
 from geogp.models.tiles import TileProcess
-from geogp.models.vecchia import NO_ROW, Sites, earlier_rows, nearest_rows
+from geogp.models.vecchia import (
+    NO_ROW,
+    Sites,
+    distance_to_others,
+    earlier_rows,
+    nearest_rows,
+)
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -68,7 +74,7 @@ class FieldGP(LowRankGP):
     units: Tensor
     drift: Tensor
     shape_coefficients: Tensor
-    shape_range: Tensor
+    shape_ranges: Tensor
     order_seed: Tensor
 
     def __init__(
@@ -99,8 +105,8 @@ class FieldGP(LowRankGP):
         self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
         self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
-        self.register_buffer("shape_coefficients", torch.zeros(4, 2, dtype=torch.float64))
-        self.register_buffer("shape_range", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("shape_coefficients", torch.zeros(4, 3, dtype=torch.float64))
+        self.register_buffer("shape_ranges", torch.zeros(2, 2, dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
         # Worked out from the held rows when they are first needed.
         self._sites: tuple[Sites, KDTree] | None = None
@@ -144,6 +150,11 @@ class FieldGP(LowRankGP):
             assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
             self._sites = sites, KDTree(sites.centre)
         return self._sites
+
+    @property
+    def shape_law(self) -> ShapeLaw:
+        """The law of the predictive shape."""
+        return ShapeLaw(_numpy(self.shape_coefficients), _numpy(self.shape_ranges))
 
     @property
     def earlier(self) -> Tensor:
@@ -222,7 +233,8 @@ class FieldGP(LowRankGP):
         ----------
         validation
             Rows that took no part in the gradient; their standardised residuals give location,
-            scale, skewness and tail weight of the predictive distribution, by number of tests.
+            scale, skewness and tail weight of the predictive distribution, by number of tests
+            and distance to the held places near.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
@@ -230,7 +242,8 @@ class FieldGP(LowRankGP):
             prediction = self.predict_scaled(validation.x, validation.tests)
             y = _numpy(self.y_mean + self.y_sd * validation.y.double())
             residuals = (y - prediction.mean) / prediction.sd
-            self._set_shape(fit_shape(residuals, _numpy(validation.tests)))
+            distance = self.distance_to_others(validation.x)
+            self._set_shape(fit_shape(residuals, _numpy(validation.tests), distance))
 
     def weighted_rows(
         self,
@@ -315,7 +328,8 @@ class FieldGP(LowRankGP):
             with torch.no_grad():
                 given = self._given_nothing if nothing else self._given_rows
                 parts[:, rows] = given(x[rows], tests[rows])
-        return self._assembled(parts, tests, level=level)
+        found = self.shape_law.at(_numpy(tests), self.distance_to_others(x))
+        return self._assembled(parts, found, level=level)
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
@@ -357,6 +371,16 @@ class FieldGP(LowRankGP):
         if x.shape[-1] == 2:
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         return exact * self.units
+
+    def distance_to_others(self, x: Tensor) -> Floats:
+        """Return the mean distance from scaled inputs to the held places near, in km, (n,).
+
+        Of the 16 nearest places other than the input's own; 1 where the model holds fewer than two
+        places. See `geogp.models.vecchia.distance_to_others`.
+        """
+        if not len(self.rows.y):
+            return np.ones(len(x))
+        return distance_to_others(self.sites[0].places, _numpy(self.points(x)[:, :2]))
 
     def _within_data(self, x: Tensor) -> Tensor:
         """Return inputs with their times brought into those of the held rows."""
@@ -452,13 +476,14 @@ class FieldGP(LowRankGP):
 
     def _set_shape(self, law: ShapeLaw) -> None:
         self.shape_coefficients.copy_(torch.from_numpy(law.coefficients))
-        self.shape_range.copy_(torch.tensor([law.low, law.high], dtype=torch.float64))
+        self.shape_ranges.copy_(torch.from_numpy(law.ranges))
 
-    def _assembled(self, parts: Tensor, tests: Tensor, *, level: bool) -> Prediction:
+    def _assembled(
+        self, parts: Tensor, of_shape: tuple[Floats, Floats, Shape], *, level: bool
+    ) -> Prediction:
         """Return the prediction in the target's unit."""
         mean, field, tile, noise = (_numpy(part) for part in parts)
-        law = ShapeLaw(_numpy(self.shape_coefficients), *self.shape_range.tolist())
-        location, scale, shape = law.at(_numpy(tests))
+        location, scale, shape = of_shape
         factor = (scale * float(self.y_sd)) ** 2
         mean = mean + location * np.sqrt(field + tile + noise)
         return Prediction(
