@@ -148,13 +148,13 @@ class BurrScale:
         """
         low, _ = self._ends(0.0)
         _, high = self._ends(1.0)
-        count = math.ceil((high - low) / self._step)
+        count = (high - low) / self._step
         if not max(-low, high) < _FARTHEST or count > _MOST_NODES:
             raise NumericalError(
                 f"the scale is too wide for its nodes: log s² from {low:.3g} to {high:.3g}. Take "
                 "a prior with larger c and c d, or more rows."
             )
-        return midpoints(low, high, count)
+        return midpoints(low, high, math.ceil(count))
 
     @cached_property
     def weights(self) -> Floats:
@@ -326,7 +326,8 @@ def normalised(log_weights: Floats) -> Floats:
     NumericalError
         Their effective sample size is below `LEAST_EFFECTIVE`.
     """
-    found: Floats = np.exp(log_weights - special.logsumexp(log_weights))
+    found: Floats = np.exp(log_weights - log_weights.max())
+    found /= found.sum()
     size = effective_size(found)
     if not size >= LEAST_EFFECTIVE:
         raise NumericalError(
