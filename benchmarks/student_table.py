@@ -109,8 +109,8 @@ def markdown(figures: dict[str, list[Figures]]) -> str:
         "know the kernel and the share of noise and believe in a factor of 1: `nngp` is sure,",
         "`t-process` has InvGamma(2, 2) for its square, `burr-process` Burr XII(2, 2). *vague*:",
         "InvGamma(0.1, 0.01). *scale learned*: the scale of maximum likelihood instead of a random",
-        "one. Scores are in units of the factor, mean ± standard deviation over the seeds; the last",
-        "columns are coverages.",
+        "one. Scores are in units of the factor, mean ± standard deviation over the seeds; the",
+        "last columns are coverages.",
         *table(scale, scale_lines(figures["fixed"])),
         "Kernel and noise learned by both at n = 100,000: log scores of 500 new points.",
         *table(

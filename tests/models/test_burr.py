@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def _integral(prior: Burr, n: float, distance: float, h) -> tuple[float, float]:
         return math.exp(log_joint(u) - top) * h(math.exp(u))
 
     edges = np.linspace(inside[0], inside[-1], 17)
-    pairs = zip(edges, edges[1:], strict=False)
+    pairs = pairwise(edges)
     return sum(integrate.quad(value, *pair, epsabs=0, epsrel=1e-9)[0] for pair in pairs), top
 
 
@@ -446,7 +447,7 @@ class TestRefusals:
             BurrScale(BURR_PRIOR, *pair)
 
     def test_scales_without_a_mean(self):
-        with pytest.raises(RequestError, match="expected n / 2 . c d above 1, .* found 1"):
+        with pytest.raises(RequestError, match=r"expected n / 2 \+ c d above 1, .* found 1"):
             BurrScale(Burr(2.0, 0.5), 0, 0.0)
         assert BurrScale(Burr(2.0, 0.5), 1, 1.0).mean > 0
 

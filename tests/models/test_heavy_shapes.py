@@ -230,11 +230,13 @@ class TestNormalPlusStudent:
             NormalPlusStudent(np.ones(2), np.array([1.0, 0.0]), 4.0)
 
 
+_BURR = {name: np.full(4, 2.0) for name in BURR_COLUMNS}
+
+
 class TestColumns:
     """Shapes come back from the columns of a table as they were."""
 
     FUNCTION, NOISE = np.array([0.2, 0.4, 0.1, 1.0]), np.array([0.3, 0.3, 0.3, 0.5])
-    BURR = {name: np.full(4, 2.0) for name in BURR_COLUMNS}
 
     @pytest.mark.parametrize(
         "shape",
@@ -273,8 +275,8 @@ class TestColumns:
             ({"noise_df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "no other parameter"),
             ({"df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "one kind of shape"),
             ({"df": np.full(4, 1.0)}, "degrees of freedom above 2"),
-            ({**BURR, "df": np.full(4, 3.0)}, "one kind of shape"),
-            ({**BURR, "noise_df": np.full(4, 3.0)}, "no other parameter"),
+            ({**_BURR, "df": np.full(4, 3.0)}, "one kind of shape"),
+            ({**_BURR, "noise_df": np.full(4, 3.0)}, "no other parameter"),
             ({"burr_c": np.full(4, 2.0)}, "expected c and d above 0"),
         ],
     )
