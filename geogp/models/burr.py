@@ -9,12 +9,13 @@ log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 Expectations are by self-normalised importance sampling (Scale appendix E): that is, sums
 Σ w_i h(u_i) / Σ w_i, w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from
 the prior. The proposal q is uniform in u, where p(u | y) is not negligible: draws from the prior
-are all lost once rows are many. And q is taken at the midpoints of equal probabilities instead of
-at random: in u the integrand is smooth and vanishes at both ends, so that this is the trapezoidal
-rule, whose error falls exponentially with the number of nodes. With 20 rows and a scale off by ten
-75 nodes gave E[s²] and the density at 8 standard deviations to 1e-12; 1,000 midpoints of the
-proposal InvGamma(n/2, e'A^(-1)e / 2) missed them by 1e-3 and 5e-3, as many draws of it by 2e-2 and
-2e-1, and draws from the prior had an effective sample size of 1 (`tests/models/test_burr.py`).
+are lost where rows are many or the scale is far off. And q is taken at the midpoints of equal
+probabilities instead of at random: in u the integrand is smooth and vanishes at both ends, so that
+this is the trapezoidal rule, whose error falls exponentially with the number of nodes. With 20
+rows and a scale off by ten, 75 nodes gave E[s²] and the density at 8 standard deviations to 1e-12;
+1,000 midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) missed them by 1e-3 and 5e-3, as many
+draws of it by 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
+(`tests/models/test_burr.py`).
 """
 
 import math
