@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
+from geogp.geodata.distances import nearest_km
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
 from geogp.job import Question
 from geogp.maps.figures import kernel_figure, write_map_figures
-from geogp.maps.grid import build_grid, distance_to_nearest_km, quantity_of
+from geogp.maps.grid import build_grid, quantity_of
 from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
@@ -145,7 +146,7 @@ def make_drawing(
     quarter = question.quarter
     longitude, latitude = tiles.centres
     measured = _measured_tiles(observations)
-    distance = distance_to_nearest_km(tiles, measured.longitude, measured.latitude)
+    distance = nearest_km(longitude, latitude, measured.longitude, measured.latitude)
     inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
     prediction = model.predict(inputs, question.tests, level=question.name == "level")
     if isinstance(prediction, CountPrediction):
