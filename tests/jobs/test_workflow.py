@@ -23,8 +23,9 @@ from geogp.models.budget import RankChoice
 from geogp.models.prediction import Prediction
 from geogp.models.shapes import shape_of
 from geogp.models.storage import load_model
+from geogp.validation import losing_groups
 from geogp.watcher import Watcher
-from geogp.workflow import losing_groups, make_map, remake_report
+from geogp.workflow import make_map, remake_report
 
 KEYS = {
     *("versions", "files"),
