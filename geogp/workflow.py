@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from geogp.calibration.dealing import CALIBRATION, TRAIN, VALIDATION
 from geogp.calibration.report import build_report, report_html, report_json, report_markdown
+from geogp.calibration.splits import RANDOM
 from geogp.drawing import make_drawing
 from geogp.files import write_bytes, write_text
 from geogp.fitting import Fitted, fit_model, take_rank, weights_of
@@ -18,9 +19,17 @@ from geogp.job import Job, flat_settings, identity_of, prepare, timed
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.storage import load_model, save_model
+from geogp.repair import repair_of
 from geogp.runs import MODEL_FILE, PREDICTIONS_FILE, read_run
 from geogp.settings import MapRequest
-from geogp.validation import Outcome, run_split, split_parts
+from geogp.validation import (
+    Outcome,
+    Plan,
+    make_plan,
+    map_calibration_rows,
+    run_split,
+    tuning_rows,
+)
 from geogp.watcher import Watcher
 
 
@@ -78,24 +87,20 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
             return RunResult(job.folder.path, held, already_there=True)
         if held is not None:
             return _redraw(job, held)
-    splits = {name: split_parts(name, job.observations, request.seed) for name in request.splits}
-    job.folder.begin(identity)
-    first = next(iter(splits.values()))
-    # What any split tests must not choose the weights.
-    open_rows = np.logical_and.reduce([parts != "test" for parts in splits.values()])
     before = len(job.warnings)
-    weights, chosen = weights_of(
-        job, (first == "train") & open_rows, (first == "validation") & open_rows
-    )
-    rank = take_rank(job, first == "train")
-    outcomes = {name: run_split(job, name, parts, weights) for name, parts in splits.items()}
-    final = _map_model(job, outcomes, weights)
+    plan = make_plan(job)
+    job.folder.begin(identity)
+    weights, chosen = weights_of(job, *tuning_rows(job, plan))
+    rank = take_rank(job, plan.rows(request.splits[0], 0, TRAIN))
+    outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
+    final = _map_model(job, outcomes, plan, weights)
     scores = {
         "weights": chosen,
         "rank": rank,
-        "n": {name: outcome.n for name, outcome in outcomes.items()},
+        "n": {name: outcome.folds[0]["n"] for name, outcome in outcomes.items()},
         "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
+        "folds": {name: outcome.folds for name, outcome in outcomes.items()},
         "fit_warnings": job.warnings[before:],
     }
     predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
@@ -119,9 +124,8 @@ def _redraw(job: Job, held: dict[str, Any]) -> RunResult:
     for text in held["fit_warnings"]:
         job.warn(text)
     job.seconds["fit"] = held["seconds"]["fit"]
-    scores = {
-        key: held[key] for key in ("weights", "rank", "n", "metrics", "baseline", "fit_warnings")
-    }
+    kept = ("weights", "rank", "n", "metrics", "baseline", "folds", "fit_warnings")
+    scores = {key: held[key] for key in kept}
 
     return _complete(job, scores, model, lambda path: write_bytes(path, content), predictions)
 
@@ -152,6 +156,7 @@ def _complete(
                 "weights": json.dumps(chosen),
                 "attribution": job.ingested.attribution,
             },
+            repair=repair_of(job, model, map_calibration_rows(job)),
         )
     for text in drawing.warnings:
         job.warn(text)
@@ -204,17 +209,16 @@ def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -
     write_text(folder / "report.html", report_html(report, predictions))
 
 
-def _map_model(job: Job, outcomes: dict[str, Outcome], weights: Weights) -> Fitted:
-    """Return the model that draws the map: the random split's, or one more fit."""
+def _map_model(job: Job, outcomes: dict[str, Outcome], plan: Plan, weights: Weights) -> Fitted:
+    """Return the model that draws the map: that of the random split's first fold, or one more fit.
+
+    The one more fit learns from all rows but those that choose its epoch or are kept for
+    calibration.
+    """
     if not job.refits:
-        return outcomes["random"].fitted
-    parts = (
-        outcomes["random"].parts
-        if "random" in outcomes
-        else split_parts("random", job.observations, job.request.seed)
-    )
-    validation = parts == "validation"
-    return fit_model(job, "map", ~validation, validation, weights)
+        return outcomes[RANDOM.name].fitted
+    validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
+    return fit_model(job, "map", ~(validation | kept), validation, weights)
 
 
 def _model_context(job: Job, final: Fitted) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from geogp.watcher import Watcher
 from geogp.workflow import make_map, remake_report
 
 KEYS = {
-    *("versions", "files"),
+    *("versions", "files", "folds"),
     *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),
     *("seed", "settings", "inputs", "n", "seconds", "device", "warnings", "metrics", "baseline"),
 }
@@ -36,7 +36,8 @@ SCORES = [
     *("n", "mae", "rmse", "nll", "crps", "coverage_50", "coverage_80", "coverage_95", "width_95")
 ]
 COLUMNS = [
-    *("split", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum", "mean"),
+    *("split", "fold", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
+    *("distance_km", "mean"),
     *("function_variance", "tile_variance", "noise_variance", "skewness", "tailweight"),
     *("lower_95", "upper_95"),
 ]
