@@ -137,7 +137,7 @@ class TestCounty:
 
     def test_too_few_counties_are_refused(self):
         county = np.array(["A", "B", "C", ELSEWHERE] * 5)
-        with pytest.raises(RequestError, match="needs 3 counties .* found 2"):
+        with pytest.raises(RequestError, match=r"needs 3 counties .* found 2"):
             county_split(county[county != "C"], 0)
         with pytest.raises(RequestError, match=r"needs 4 counties .*one calibrates.* found 3"):
             county_split(county, 0, calibrated=True)
@@ -164,7 +164,7 @@ class TestLatest:
         one = rows.quarter == 8081
         with pytest.raises(RequestError, match="needs 2 quarters with data for 1 fold, found 1"):
             latest_split(rows.quadkey[one], rows.quarter[one], 0)
-        with pytest.raises(RequestError, match="needs 7 quarters .* 6 folds, found 6"):
+        with pytest.raises(RequestError, match=r"needs 7 quarters .* 6 folds, found 6"):
             latest_split(rows.quadkey, rows.quarter, 0, fold=5)
 
 

@@ -128,7 +128,7 @@ def test_the_report_is_rebuilt_and_says_what_each_split_asks(everything):
 
 
 def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_path):
-    """Its model standardises by the rows it is fitted to: those of the random split's first fold."""
+    """A model standardises by the rows it is fitted to."""
     job = workflow.prepare(request_of(wide, tmp_path / "run", conformal="local"), Watcher())
     plan = validation.make_plan(job)
     kept = plan.rows("random", 0, "train")
