@@ -62,32 +62,38 @@ def make_plan(job: Job) -> Plan:
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
-    found = {(name, fold): _codes(job, name, fold) for name, fold in [*asked, (RANDOM.name, 0)]}
+    known = _known(job)
+    found = {one: _codes(job, known, *one) for one in [*asked, (RANDOM.name, 0)]}
     _warn_of(job)
     return Plan(found)
 
 
 def map_calibration_rows(job: Job) -> Rows:
     """Return the rows kept for calibrating the map, (n,): those of the first random fold."""
-    plan = Plan({(RANDOM.name, 0): _codes(job, RANDOM.name, 0)})
+    plan = Plan({(RANDOM.name, 0): _codes(job, _known(job), RANDOM.name, 0)})
     return plan.rows(RANDOM.name, 0, CALIBRATION)
 
 
-def _codes(job: Job, name: str, fold: int) -> NDArray[np.uint8]:
-    request, seen = job.request, job.observations
-    counties = job.boundaries.counties
+def _known(job: Job) -> SplitRows:
+    """Return what the splits asked for may know of the rows."""
+    seen, counties = job.observations, job.boundaries.counties
     county = None
-    if counties is not None and name == COUNTY.name:
+    if counties is not None and COUNTY.name in job.request.splits:
         county = counties.label(seen.longitude, seen.latitude)
+    return SplitRows(seen.quadkey, seen.quarter, seen.longitude, seen.latitude, county)
+
+
+def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8]:
+    request = job.request
     parts = split_parts(
         name,
-        SplitRows(seen.quadkey, seen.quarter, seen.longitude, seen.latitude, county),
+        known,
         request.seed,
         fold=fold,
         calibrated=request.calibrated,
         buffer_km=request.buffer_km,
     )
-    codes = np.zeros(len(seen), np.uint8)
+    codes = np.zeros(len(parts), np.uint8)
     for code, part in enumerate(_ALL_PARTS):
         codes[parts == part] = code
     return codes
