@@ -52,8 +52,25 @@ def map_command(
     model: Model = "auto",
     preset: Annotated[str, typer.Option(help="quick, standard or paper.")] = "standard",
     split: Annotated[
-        str | None, typer.Option(help="random, blocks or both. Default: the preset's.")
+        str | None,
+        typer.Option(
+            help="random, blocks, buffer, county, latest (several with commas), both (the first "
+            "two) or all. Default: the preset's."
+        ),
     ] = None,
+    folds: Annotated[
+        int, typer.Option(help="Run each split so often, with other rows held out (1 to 5).")
+    ] = 1,
+    buffer_km: Annotated[
+        float, typer.Option(help="The split buffer leaves out training rows this near to tests.")
+    ] = 5.0,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="Polygons to tell test rows by, FILE or FILE:COLUMN; repeatable."),
+    ] = None,
+    conformal: Annotated[
+        str, typer.Option(help="Repair of intervals: none, marginal, strata or local.")
+    ] = "none",
     inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
     budget: Annotated[
@@ -102,6 +119,10 @@ def map_command(
         model=model,
         preset=preset,
         split=split,
+        folds=folds,
+        buffer_km=buffer_km,
+        layers=tuple(layer or ()),
+        conformal=conformal,
         inputs=inputs,
         epochs=epochs,
         noise=noise,

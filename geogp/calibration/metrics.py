@@ -1,5 +1,7 @@
 """Scores of predictive distributions against what was measured, overall and by stratum."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -133,6 +135,27 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     if odd:
         raise DataError(f"expected the strata urban, rural or unknown, found {', '.join(odd)}.")
     return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in STRATA}
+
+
+def pooled(parts: Sequence[Scores]) -> Scores:
+    """Return the scores of all rows together from those of several sets of rows.
+
+    Means weighted by rows; rmse the root of the weighted mean of squares.
+    """
+    held = [part for part in parts if part.n]
+    if len(held) <= 1:
+        return held[0] if held else Scores(0)
+    n = sum(part.n for part in held)
+
+    def mean(name: str, power: int = 1) -> float | None:
+        values = [(part.n, getattr(part, name)) for part in held]
+        if any(value is None for _, value in values):
+            return None
+        total = float(sum(rows * value**power for rows, value in values))
+        return math.sqrt(total / n) if power == 2 else total / n
+
+    figures = {name: mean(name) for name in asdict(held[0]) if name not in {"n", "rmse"}}
+    return Scores(n, rmse=mean("rmse", 2), **figures)
 
 
 def coverage_hits(prediction: Prediction, y: ArrayLike, level: float) -> int:

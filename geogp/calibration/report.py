@@ -28,12 +28,13 @@ from geogp.calibration.assessment import (
 )
 from geogp.calibration.classes import CLASS_LEVELS, table_classes
 from geogp.calibration.metrics import GROUPS, score_by_stratum
-from geogp.calibration.splits import BLOCKS, SPLITS
+from geogp.calibration.splits import SPLITS
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label
 
 _NEEDED = ("region", "target", "model", "metrics")
-_ORDER = (BLOCKS.name, *(name for name in SPLITS if name != BLOCKS.name))
+# Splits that flatter come last: the headline is the first one's.
+_ORDER = tuple(sorted(SPLITS, key=lambda name: SPLITS[name].flatters))
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
@@ -63,7 +64,7 @@ class Report:
     statements
         What to know before trusting the figures.
     splits
-        By name: ``blocks`` before ``random``, those that were run.
+        By name, those that were run: ``blocks`` first, those that flatter last.
     """
 
     geogp: str | None

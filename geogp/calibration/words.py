@@ -5,7 +5,7 @@ from typing import Any
 
 from geogp.calibration.assessment import GroupReport, SplitReport
 from geogp.calibration.classes import Check
-from geogp.calibration.splits import BLOCKS, RANDOM
+from geogp.calibration.splits import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
 
 MISSING = "\N{EN DASH}"
 """Stands where there is no figure."""
@@ -27,6 +27,9 @@ PLACES = {"urban": "in town", "rural": "in the country"}
 _JUDGED = {
     BLOCKS.name: "Where nothing was measured in the same block of 0.1 degrees",
     RANDOM.name: "Among measured neighbours",
+    BUFFER.name: "Where nothing was measured in the same block nor within a buffer around it",
+    COUNTY.name: "Where nothing was measured in the whole county",
+    LATEST.name: "In a quarter after those that were learned from",
 }
 
 INDEPENDENCE = (
@@ -151,14 +154,14 @@ def kinds(split: SplitReport) -> dict[str, str]:
 def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[str]:
     """Return what a reader must know before trusting the figures."""
     said: list[str] = [WHOLE_NUMBERS] if counts else []
-    if BLOCKS.name not in splits:
+    if not {BLOCKS.name, BUFFER.name, COUNTY.name} & set(splits):
         said.append(
             "The split by blocks was not run. Random splits flatter a spatial model: most test "
             "rows have the same or a neighbouring tile among the training rows. How well places "
             "without measurements are predicted is not known from this run; run it again with "
             "--split both."
         )
-    elif RANDOM.name not in splits:
+    elif set(splits) == {BLOCKS.name}:
         said.append("The random split was not run; every figure comes from the split by blocks.")
     if all(split.groups[name].n == 0 for split in splits.values() for name in PLACES):
         said.append(

@@ -12,6 +12,7 @@ from geogp.calibration.metrics import (
     coverage_hits,
     difference_from_baseline,
     pit_histogram,
+    pooled,
     score,
     score_by_stratum,
 )
@@ -164,3 +165,13 @@ def test_difference_is_model_minus_baseline():
     assert set(difference_from_baseline(model, Scores(400)).values()) == {None}
     with pytest.raises(DataError, match="found 400 and 399"):
         difference_from_baseline(model, Scores(399))
+
+
+def test_scores_of_parts_make_up_those_of_the_whole():
+    prediction, y = made_up()
+    parts = [slice(0, 30), slice(30, 250), slice(250, 250), slice(250, 400)]
+    found = asdict(pooled([score(prediction[part], y[part]) for part in parts]))
+    assert found == pytest.approx(asdict(score(prediction, y)), rel=1e-12)
+    assert pooled([Scores(0), Scores(0)]) == Scores(0)
+    alone = score(prediction, y)
+    assert pooled([alone]) is alone

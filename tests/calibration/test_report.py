@@ -265,7 +265,9 @@ def test_wrong_input_is_refused(both, run_of):
         build_report(run, both.drop(columns=["y", "stratum"]))
     with pytest.raises(DataError, match="a table without rows"):
         build_report(run, both[:0])
-    with pytest.raises(DataError, match="splits random, blocks, found folds"):
+    with pytest.raises(
+        DataError, match="splits random, blocks, buffer, county, latest, found folds"
+    ):
         build_report(run, both.assign(split="folds"))
     report = build_report(run, both)
     with pytest.raises(DataError, match="1200 rows of the split 'blocks', found 1199"):
