@@ -311,16 +311,16 @@ def _with_tiles(
     n = len(x)
     raw = JointLevel(model, x, m, L, tiles, np.zeros(n), np.ones(n), np.zeros(n), shared)
     if not calibrated:
-        return replace(raw, mean=_raw_mean(model, raw))
+        return replace(raw, mean=closed_form_mean(model, raw))
     stated = model.predict(x, level=True)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
     return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
 
 
-def _raw_mean(model: FieldGP, raw: JointLevel) -> Floats:
+def closed_form_mean(model: FieldGP, raw: JointLevel) -> Floats:
     """Return the mean of the level under the closed form, by tile, (n,)."""
     assert raw.tiles is not None
-    weights = raw.m[:, None]
+    weights = raw.m.detach()[:, None]
     sd = float(model.y_sd)
     with torch.no_grad():
         base = model.mean_constant.double()

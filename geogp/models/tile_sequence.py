@@ -34,7 +34,7 @@ Indices = NDArray[np.int64]
 Sparse = Any
 """A sparse array of SciPy; its types do not say which."""
 
-EARLIER_TILES = 12
+EARLIER_TILES = 24
 """Earlier tiles that a tile is conditioned on, at most."""
 
 TILES_AT_ONCE = 512
@@ -45,7 +45,7 @@ TILES_AT_ONCE = 512
 class TileSequence:
     """u at n tiles given w and the rows, for a standardised target; see the module.
 
-    About a kilobyte a tile is held (64 rows and 12 tiles that it is conditioned on); nothing n by
+    About a kilobyte a tile is held (64 rows and 24 tiles that it is conditioned on); nothing n by
     n.
 
     Attributes

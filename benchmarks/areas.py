@@ -1,0 +1,247 @@
+"""Whether intervals of area means hold the truth: many draws from the field model's own law.
+
+    python benchmarks/areas.py
+
+A square of tiles with a fixed basis and fixed laws; in each replicate the weights, the tile process
+at rows and tiles together (dense), and the noise are drawn anew, and the posterior is worked out
+from the rows alone. Counts how often the 95 % interval of the mean level of each area holds its
+true mean, beside that of tiles taken as independent. With ``--refits`` the whole model, basis and
+laws included, is also fitted to some of the draws. Writes JSON and a Markdown table.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from geogp.files import write_text
+from geogp.models.catalogue import build
+from geogp.models.field import FieldGP
+from geogp.models.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.models.lowrank import Architecture, Rows
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
+
+Floats = NDArray[np.float64]
+
+TILE_KM = 0.6
+"""About the width of a tile of zoom 16 in the middle latitudes."""
+
+CUTS = (0.0, 0.25, 0.6, 1.0)
+"""Where the square is cut into areas of unequal size, on both axes."""
+
+REACH = float(stats.norm.ppf(0.975))
+
+
+@dataclass(frozen=True)
+class World:
+    """A square of `side`² tiles, rows on some of them in some quarters, and areas.
+
+    Attributes
+    ----------
+    model
+        The field model whose law is drawn from; it holds the rows.
+    tiles
+        Inputs of the tiles in the last quarter, (n, 3).
+    weights
+        Weights of the tiles in the mean of each area, (n, areas).
+    level_factor
+        Factor of the covariance of the tile process at rows and tiles together.
+    """
+
+    model: FieldGP
+    tiles: Floats
+    weights: Floats
+    level_factor: Floats
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Targets of the held rows and true levels of the tiles, for a target of mean 0 and sd 1."""
+
+    y: Floats
+    level: Floats
+
+
+def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
+    """Make a world: two thirds of the tiles are ever measured, most of them seldom."""
+    random = np.random.default_rng(seed)
+    steps = (np.arange(side) + 0.5) / side * 2 - 1
+    north, east = np.meshgrid(steps, steps, indexing="ij")
+    tiles = np.column_stack([east.ravel(), north.ravel(), np.ones(side**2)])
+    measured = random.permutation(side**2)[: 2 * side**2 // 3]
+    share = random.gamma(1.0, size=len(measured))
+    pairs = random.choice(
+        len(measured) * quarters,
+        rows,
+        replace=False,
+        p=np.repeat(share / share.sum() / quarters, quarters),
+    )
+    x = tiles[measured[pairs // quarters]]
+    x[:, 2] = np.linspace(-1, 1, quarters)[pairs % quarters]
+    half = side * TILE_KM / 2
+    sizes = Architecture(d=3, h=16, r=16, dtype="float64", units=(half, half, (quarters - 1) / 2))
+    model = build("field", sizes, x, seed=seed)
+    assert isinstance(model, FieldGP)
+    tests = random.geometric(0.15, rows).astype(np.float64)
+    held = Rows(model.scaled(x), torch.zeros(rows).double(), torch.from_numpy(tests))
+    model.hold(held, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        # The laws vary over the square.
+        for head in (model.tiles.head, model.law.heads):
+            head.add_(0.1 * torch.randn(head.shape, generator=generator, dtype=head.dtype))
+    places = np.concatenate([model.rows.x.numpy(), tiles])
+    covariance = model.tile_kernel(places, places) + 1e-10 * np.eye(len(places))
+    cell = np.searchsorted(CUTS, (tiles[:, :2] + 1) / 2) - 1
+    number = cell[:, 0] * (len(CUTS) - 1) + cell[:, 1]
+    weights = (number[:, None] == np.arange((len(CUTS) - 1) ** 2)).astype(np.float64)
+    return World(model, tiles, weights / weights.sum(0), np.linalg.cholesky(covariance))
+
+
+def draw(world: World, random: np.random.Generator) -> Draw:
+    """Draw weights, tile process and noise from the model's law."""
+    model, held = world.model, world.model.rows
+    n = len(held.y)
+    w = random.standard_normal(model.architecture.r)
+    u = world.level_factor @ random.standard_normal(len(world.level_factor))
+    endless = torch.full((len(world.tiles),), torch.inf, dtype=torch.float64)
+    found = []
+    with torch.no_grad():
+        centre = model.mean_constant.item()
+        parts = ((held.x, held.tests), (model.scaled(world.tiles), endless))
+        for (x, tests), tile in zip(parts, (u[:n], u[n:]), strict=True):
+            phi = model.basis(x).phi.numpy()
+            found.append(centre + phi @ w + tile + model.law.shift(tests).numpy())
+        noise = model.row_terms(held.x, held.tests).noise.sqrt().numpy()
+    return Draw(found[0] + noise * random.standard_normal(n), found[1])
+
+
+def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Floats]:
+    """Return (estimate - truth) / sd of each area's mean, (replicates, areas), by two sds.
+
+    ``joint`` is that of `JointLevel`, ``independent`` that of tiles taken as independent.
+    """
+    model, random = world.model, np.random.default_rng([seed, 1])
+    level = joint_level(model, None, world.tiles, calibrated=False)
+    sds = {
+        "joint": np.sqrt(level.sum_variances(world.weights)),
+        "independent": np.sqrt((world.weights**2).T @ level.single_variances()),
+    }
+    errors = np.empty((replicates, world.weights.shape[1]))
+    held = model.rows
+    for k in range(replicates):
+        drawn = draw(world, random)
+        held.y.copy_(torch.from_numpy(drawn.y))
+        m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
+        mean = closed_form_mean(model, replace(level, m=m))
+        errors[k] = world.weights.T @ (mean - drawn.level)
+    return {name: errors / sd for name, sd in sds.items()}
+
+
+def refitted(world: World, seed: int, epochs: int) -> dict[str, Any]:
+    """Fit a new model, basis and laws included, to one draw; tell which areas it covers."""
+    random = np.random.default_rng([seed, 2])
+    drawn, held = draw(world, random), world.model.rows
+    x, y, tests = held.x.numpy(), drawn.y, held.tests.numpy()
+    test = random.random(len(y)) < 0.1
+    data = [Data(x[rows], y[rows], tests[rows]) for rows in (~test, test)]
+    model = build("field", world.model.architecture, data[0].x, seed=seed)
+    fit(model, *data, FitSettings(epochs=epochs, batch=128, learning_rate=1e-2, clip=1.0))
+    level: JointLevel = joint_level(model, None, world.tiles)
+    sd = np.sqrt(level.sum_variances(world.weights))
+    error = (level.sum_means(world.weights) - world.weights.T @ drawn.level) / sd
+    return {
+        "seed": seed,
+        "areas": len(error),
+        "held": int((np.abs(error) < REACH).sum()),
+        "median_sd": float(np.median(sd)),
+    }
+
+
+def coverage(errors: Floats) -> dict[str, Any]:
+    """Return how often intervals at 95 % held the truth, area by area and on average."""
+    by_area = (np.abs(errors) < REACH).mean(0)
+    return {
+        "by_area": by_area.tolist(),
+        "mean": float(by_area.mean()),
+        "sd_of_errors": errors.std(0).tolist(),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the Markdown table of a result."""
+    joint, independent = (result["coverage"][name] for name in ("joint", "independent"))
+    lines = [
+        "# Intervals of area means on the model's own law\n",
+        f"{result['replicates']:,} replicates; {result['tiles']} tiles, {result['rows']:,} rows",
+        f"in {result['quarters']} quarters; made by `benchmarks/areas.py`. How often the 95 %",
+        "interval of the mean level of an area held its true mean.\n",
+        "| area | tiles | joint variance | tiles as independent |",
+        "| ---: | ---: | ---: | ---: |",
+    ]
+    rows = zip(result["area_tiles"], joint["by_area"], independent["by_area"], strict=True)
+    lines += [
+        f"| {k} | {n} | {own:.1%} | {other:.1%} |" for k, (n, own, other) in enumerate(rows, 1)
+    ]
+    lines.append(f"| all | {result['tiles']} | {joint['mean']:.1%} | {independent['mean']:.1%} |")
+    lines += [
+        f"\nRefitted, basis and laws included (seed {one['seed']}): {one['held']} of "
+        f"{one['areas']} areas held."
+        for one in result["refits"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def run(
+    *, side: int, rows: int, quarters: int, replicates: int, refits: int, epochs: int, seed: int
+) -> dict[str, Any]:
+    """Simulate, and return what is written."""
+    started = monotonic()
+    world = make_world(side, rows, quarters, seed)
+    errors = standard_errors(world, replicates, seed)
+    return {
+        "replicates": replicates,
+        "tiles": len(world.tiles),
+        "rows": rows,
+        "quarters": quarters,
+        "seed": seed,
+        "area_tiles": (world.weights > 0).sum(0).tolist(),
+        "coverage": {name: coverage(found) for name, found in errors.items()},
+        "refits": [refitted(world, seed + k, epochs) for k in range(refits)],
+        "seconds": round(monotonic() - started, 1),
+    }
+
+
+def main() -> int:
+    """Simulate, and write JSON and table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--side", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("--quarters", type=int, default=8)
+    parser.add_argument("--replicates", type=int, default=1000)
+    parser.add_argument("--refits", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    here = Path(__file__).parent
+    parser.add_argument("--out", type=Path, default=here / "results" / "areas")
+    options = vars(parser.parse_args())
+    out = options.pop("out")
+    result = run(**options)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "simulation.json", json.dumps(result, indent=1) + "\n")
+    write_text(out / "simulation.md", table(result))
+    print(table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
