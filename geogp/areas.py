@@ -21,6 +21,7 @@ from geogp.geodata.region import Tiles
 from geogp.job import Job, prepare
 from geogp.maps.choropleth import choropleth
 from geogp.maps.grid import Quantity, quantity_of
+from geogp.models.catalogue import find_spec
 from geogp.models.field import FieldGP
 from geogp.models.joint_level import JointLevel, joint_level, median_sds
 from geogp.models.lowrank import LowRankGP
@@ -138,6 +139,11 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
     watcher = watcher or Watcher()
     started = monotonic()
     run, _ = read_run(request.run)
+    if find_spec(run["model"]).counts:
+        raise RequestError(
+            f"{request.run} maps numbers of tests; levels of areas are those of averages. Run "
+            "geogp map with another --target."
+        )
     model, _ = load_model(request.run / MODEL_FILE)
     job = _prepared(request, run, watcher)
     layer = _layer(job, request.by)
