@@ -210,7 +210,7 @@ class TestRefusals:
         with pytest.raises(RequestError, match="maps numbers of tests"):
             make_areas(AreasRequest(folder, by="urban"))
 
-    def test_rows_that_cannot_be_told(self, edited, small, halves):
+    def test_rows_that_cannot_be_told(self, edited, halves):
         folder = edited(lambda run: run.update(seed=5))
         context = load_model(folder / "model.safetensors")[1]
         sizes = Architecture(d=3, h=4, r=4, blocks=0, columns=("longitude", "latitude", "quarter"))
