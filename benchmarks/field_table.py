@@ -19,14 +19,8 @@ import numpy as np
 from field import SPLITS
 from field_peers import KRIGED_ROWS, PEERS
 
-from geogp.calibration.classes import (
-    TOLERANCE,
-    ClassReport,
-    class_reports,
-    merged,
-    tests_groups,
-    value_groups,
-)
+from geogp.calibration.classes import TOLERANCE, ClassReport, class_reports
+from geogp.calibration.strata import merged, tests_groups, value_groups
 from geogp.calibration.words import MISSING
 from geogp.files import write_text
 from geogp.geodata.quarters import quarter_label
@@ -34,6 +28,8 @@ from geogp.models.catalogue import CATALOGUE
 
 ORDER = (*CATALOGUE, *PEERS)
 STRATUM_TOLERANCE = 0.015
+LEAST_ROWS = 30
+LEVELS = (0.5, 0.8, 0.95)
 FIGURES = ("nll", "crps", "mae_median")
 
 
@@ -150,11 +146,11 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
     quarter = np.array([quarter_label(q) for q in rows["quarter"].tolist()])
     groups = {
         "all": {"all": np.ones(len(quarter), bool)},
-        "stratum": merged(value_groups(rows["stratum"])),
-        "quarter": merged(value_groups(quarter)),
-        "tests": merged(tests_groups(rows["tests"])),
+        "stratum": merged(value_groups(rows["stratum"]), LEAST_ROWS),
+        "quarter": merged(value_groups(quarter), LEAST_ROWS),
+        "tests": merged(tests_groups(rows["tests"]), LEAST_ROWS),
     }
-    return class_reports(rows["pit"], groups, blocks.reshape(-1))
+    return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=LEAST_ROWS)
 
 
 def _scores(lines: list[Line]) -> str:
