@@ -18,7 +18,7 @@ from the whole split, as the correlation r of hits within its blocks. A stratum 
 them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
 1965), with which its band is the exact binomial one (Korn and Graubard 1998), at a level shared
 between all such checks (Bonferroni). Below `LEAST_BLOCKS` blocks or `LEAST_ROWS` rows a stratum is
-not judged, nor is any where the whole split lies in fewer than `FEW_BLOCKS` blocks.
+not judged, nor is any where the whole split lies in fewer than `LEAST_SPLIT_BLOCKS` blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,6 +43,9 @@ FEW_BLOCKS = 20
 
 LEAST_BLOCKS = 3
 """Strata in fewer blocks are not judged."""
+
+LEAST_SPLIT_BLOCKS = 10
+"""Splits in fewer blocks say too little of the correlation within them: none is judged."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
@@ -232,7 +235,9 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     number, shape = len(counts.sizes), counts.observed.shape
     lower, upper = np.full(shape, np.nan), np.full(shape, np.nan)
     within = np.count_nonzero(counts.sizes, axis=0)
-    judged = (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least) & (number >= FEW_BLOCKS)
+    judged = (
+        (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least) & (number >= LEAST_SPLIT_BLOCKS)
+    )
     many = judged & (within >= FEW_BLOCKS)
     few = judged & ~many
     if many.any():

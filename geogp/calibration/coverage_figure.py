@@ -53,12 +53,17 @@ def _lines(kind: str, strata: list[StratumReport]) -> list[tuple[str, list[Strat
     if len(strata) > _MOST_ROWS:
         several = {"county": "counties", "quarter": "quarters"}.get(kind, kind_title(kind))
         return [(f"{len(strata)} {several}", strata)]
-    short = {"tests": " tests", "expected": " expected"}.get(kind, "")
-    return [(f"{_short(one.name)}{short}", [one]) for one in strata]
+    return [(_short(_named(kind, one.name)), [one]) for one in strata]
+
+
+def _named(kind: str, name: str) -> str:
+    if kind == "tests":
+        return f"{name} test{'' if name == '1' else 's'}"
+    return f"{name} expected" if kind == "expected" else name
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 22 else f"{name[:21]}…"
+    return name if len(name) <= 26 else f"{name[:25]}…"
 
 
 def _draw(axes: Axes, place: int, strata: list[StratumReport]) -> None:

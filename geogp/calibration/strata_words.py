@@ -1,7 +1,7 @@
 """What a report says of strata: their names, how they are judged, and which are marked."""
 
 from geogp.calibration.assessment import TABLE_LEVELS
-from geogp.calibration.classes import FEW_BLOCKS, LEAST_BLOCKS, TOLERANCE
+from geogp.calibration.classes import FEW_BLOCKS, LEAST_BLOCKS, LEAST_SPLIT_BLOCKS, TOLERANCE
 from geogp.calibration.folds import GAIN, Spread
 from geogp.calibration.split_report import SplitReport
 from geogp.calibration.strata import LAYER, LEAST_ROWS
@@ -41,7 +41,8 @@ POOLING = (
     f"are joined to the next of their kind; counties and areas of layers with fewer are put "
     f"together as others. With {LEAST_ROWS} rows the exact interval of a coverage of 95 % reaches "
     f"less than 5 points each way. A stratum that still has fewer than {LEAST_ROWS} rows, or lies "
-    f"in fewer than {LEAST_BLOCKS} blocks of 0.1 degrees, is shown but not judged."
+    f"in fewer than {LEAST_BLOCKS} blocks of 0.1 degrees, is shown but not judged; nor is any of a "
+    f"split that lies in fewer than {LEAST_SPLIT_BLOCKS} blocks."
 )
 """The rule by which strata are put together."""
 
@@ -95,7 +96,8 @@ def _mark(stratum: StratumReport) -> str:
         f"{percent(each.observed)} in the {round(100 * each.level)} % interval"
         for each in stratum.off
     )
-    where = stratum.name if stratum.kind == "all" else f"{kind_title(stratum.kind)} {stratum.name}"
+    alone = stratum.kind in {"all", "stratum"}
+    where = stratum.name if alone else f"{kind_title(stratum.kind)} {stratum.name}"
     return f"{where}: {said}"
 
 
