@@ -9,7 +9,14 @@ from typing import Any
 import pandas as pd
 
 from geogp.calibration.dealing import CALIBRATION, TRAIN, VALIDATION
-from geogp.calibration.report import build_report, report_html, report_json, report_markdown
+from geogp.calibration.latex import report_latex
+from geogp.calibration.report import (
+    Report,
+    build_report,
+    report_html,
+    report_json,
+    report_markdown,
+)
 from geogp.calibration.splits import RANDOM
 from geogp.drawing import make_drawing
 from geogp.files import write_bytes, write_text
@@ -184,8 +191,10 @@ def _complete(
     return RunResult(job.folder.path, run)
 
 
-def remake_report(path: Path) -> RunResult:
+def remake_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, from run.json and the test predictions.
+
+    With `latex`, report.tex as well: a table for a paper.
 
     Raises
     ------
@@ -197,16 +206,19 @@ def remake_report(path: Path) -> RunResult:
         The report cannot be written.
     """
     run, predictions = read_run(path)
-    write_report(path, run, predictions)
+    report = write_report(path, run, predictions)
+    if latex:
+        write_text(path / "report.tex", report_latex(report))
     return RunResult(path, run)
 
 
-def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -> None:
+def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -> Report:
     """Write report.json, report.md and report.html into a folder; see `build_report`."""
     report = build_report(run, predictions)
     write_text(folder / "report.json", report_json(report))
     write_text(folder / "report.md", report_markdown(report))
     write_text(folder / "report.html", report_html(report, predictions))
+    return report
 
 
 def _map_model(job: Job, outcomes: dict[str, Outcome], plan: Plan, weights: Weights) -> Fitted:

@@ -158,12 +158,16 @@ def demo(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: Json = False
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Write report.tex too: a table for a paper.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again."""
     from geogp.workflow import remake_report
 
-    console.show(remake_report(run), as_json=as_json)
+    console.show(remake_report(run, latex=latex), as_json=as_json)
 
 
 @app.command()
