@@ -1,5 +1,6 @@
 """The figures of one split, by stratum, worked out from its test predictions."""
 
+import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
 from geogp.models.shapes import SHAPE_COLUMNS
+from geogp.models.warped_shapes import REPAIR_COLUMNS
 
 LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
@@ -49,8 +51,9 @@ COLUMNS = (
 )
 """Columns of test_predictions.parquet that a report needs."""
 
-OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS}
-"""Columns that may be absent, and what that means: no tile process, a normal distribution."""
+OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
+"""Columns that may be absent, and what that means: no tile process, a normal distribution, no
+repair."""
 
 DISPERSION = "dispersion"
 """Column that predictions of counts have, and others do not."""
