@@ -18,6 +18,7 @@ in z would not keep them: for Student's t it changes the power by which the tail
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ def with_least_slope(knots: Floats) -> Floats:
     """
     found, before = np.array(knots, np.float64), np.zeros(len(knots))
     for k, step in enumerate(KNOTS - _STARTS):
-        found[:, k] = np.maximum(found[:, k], before + LEAST_SLOPE * step)
+        found[:, k] = np.maximum(found[:, k], before + LEAST_SLOPE * float(step))
         before = found[:, k]
     return found
 
@@ -83,7 +84,7 @@ class Warp:
                 f"{knots.shape}."
             )
         absent = np.isnan(knots)
-        held = np.where(absent.all(1)[:, None], KNOTS, knots)
+        held = np.where(np.logical_and.reduce(absent, axis=1)[:, None], KNOTS, knots)
         rises = np.diff(held, axis=1, prepend=0.0)
         gap = np.diff(np.isnan(held).astype(np.int8), axis=1) < 0
         if gap.any() or (rises <= 0).any() or np.isinf(knots).any():
@@ -144,7 +145,7 @@ class WarpedShape(Shape):
     def __init__(self, base: Shape, warp: Warp, number: Rows) -> None:
         if isinstance(base, WarpedShape):
             raise RequestError("expected a shape as its model gave it, found a repaired one.")
-        if len(number) and not (0 <= number.min() and number.max() < len(warp.knots)):
+        if len(number) and not (number.min() >= 0 and number.max() < len(warp.knots)):
             raise RequestError(
                 f"expected cells from 0 to {len(warp.knots) - 1}, found {number.min()} to "
                 f"{number.max()}."
@@ -384,7 +385,7 @@ def _nodes(reach: float) -> tuple[Floats, Floats, Rows]:
     """Return nodes u, weights of E[h(U)] with U standard normal, and the part of each node."""
     edges = _edges(reach)
     nodes, weights, part = [], [], []
-    for number, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for number, (low, high) in enumerate(pairwise(edges.tolist())):
         share, weight = _legendre(4 if max(-low, high) <= KNOTS[-1] else 8)
         u = low + (high - low) * share
         nodes.append(u)
