@@ -1,5 +1,7 @@
 """What a conformal repair guarantees, and what it does not, in words for a reader."""
 
+import math
+
 from scipy import stats
 
 from geogp.calibration.splits import BLOCKS, RANDOM
@@ -24,14 +26,14 @@ EXCHANGEABLE = {
         "test rows."
     ),
     BLOCKS.name: (
-        "Calibration rows, like test rows, come in whole blocks: blocks, not rows, are "
-        "exchangeable, and rows of a block err alike. The guarantee holds approximately, for many "
-        "blocks; coverage scatters more than as many independent rows would have it."
+        "Calibration rows, like test rows, are whole blocks: blocks, not rows, are exchangeable, "
+        "and rows of a block err alike. The guarantee holds approximately, for many blocks; "
+        "coverage scatters more than with as many independent rows."
     ),
     "buffer": (
-        "Calibration rows, like test rows, come in whole blocks, but training rows near test "
-        "blocks alone were removed where the buffer says so: test rows may lie farther from "
-        "training rows than calibration rows do. Nothing is guaranteed."
+        "Training rows near test rows were removed. Test rows may lie farther from training rows "
+        "than calibration rows do, and then intervals repaired for nearer rows are too narrow for "
+        "them. Nothing is guaranteed."
     ),
     "county": (
         "Test rows are of counties without training rows. Counties are few and differ: calibration "
@@ -70,27 +72,33 @@ def statements(method: str, n: int, cells: list[tuple[str, int]]) -> list[str]:
     if method == "none":
         return ["Intervals and probabilities are those of the model; they were not repaired."]
     named = "; ".join(f"{name} ({rows:,} rows)" for name, rows in cells)
-    found = [
+    first = (
         f"Intervals and probabilities were repaired by split conformal prediction on {n:,} "
-        "calibration rows that were used for nothing else. The median is the model's.",
-        _METHODS[method].format(cells=named),
-    ]
-    if cells:
-        name, m = min(cells, key=lambda cell: cell[1])
-        k = -int(-((m + 1) * 0.95 - 1e-9) // 1)
-        low, high = stats.beta.ppf([0.025, 0.975], k, m + 1 - k)
-        found += [
-            "For a new measurement exchangeable with the calibration rows of its cell (drawn as "
-            "they were), the central interval of a level p of the ladder holds it with probability "
-            "p or more, and at most p + 1/(m + 1) with m calibration rows in the cell (but for "
-            "ties), whatever the model.",
-            "This probability is an average over draws of the calibration rows. With the rows at "
-            f"hand the share held by 95 % intervals is, in 95 of 100 draws, {low:.1%} to {high:.1%}"
-            f" in the smallest cell ({name}, {m:,} rows).",
-        ]
-    return [
-        *found,
+        "calibration rows that were used for nothing else. The median is the model's."
+    )
+    ladder = (
         "Between the levels of the ladder intervals are interpolated; beyond the last one the "
-        "model's tails go on, stretched, without a guarantee.",
-        WHERE,
-    ]
+        "model's tails go on, stretched, without a guarantee."
+    )
+    named = "; ".join(f"{name} ({rows:,} rows)" for name, rows in cells)
+    guarantee = _guarantee(cells) if cells else []
+    return [first, _METHODS[method].format(cells=named), *guarantee, ladder, WHERE]
+
+
+def _guarantee(cells: list[tuple[str, int]]) -> list[str]:
+    """Return what holds in each cell, and how far it scatters in the smallest one."""
+    name, m = min(cells, key=lambda cell: cell[1])
+    k = math.ceil((m + 1) * 0.95 - 1e-9)
+    low, high = (float(stats.beta.ppf(tail, k, m + 1 - k)) for tail in (0.025, 0.975))
+    each = (
+        "For a new measurement exchangeable with the calibration rows of its cell (drawn as they "
+        "were), the central interval of a level p of the ladder holds it with probability p or "
+        "more, and less than p + 1/(m + 1) with m calibration rows in the cell (but for ties), "
+        "whatever the model."
+    )
+    scatter = (
+        "This probability is an average over draws of the calibration rows. Given those at hand, "
+        f"the share held by 95 % intervals is, in 95 of 100 draws, {low:.1%} to {high:.1%} in the "
+        f"smallest cell ({name}, {m:,} rows)."
+    )
+    return [each, scatter]

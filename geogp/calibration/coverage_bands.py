@@ -1,9 +1,9 @@
 """How far the coverage of a conformal repair may lie from its level by chance.
 
 With m calibration and n test rows, all exchangeable and without ties, the number of test rows
-inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, k = ceil((m + 1) p):
-given the calibration rows the coverage is Beta(k, m + 1 - k) (Vovk 2012, proposition 2a; Angelopoulos
-and Bates 2021, section 3.2 and appendix C).
+inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, where
+k = ceil((m + 1) p): given the calibration rows the coverage is Beta(k, m + 1 - k) (Vovk 2012,
+proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from geogp.calibration.conformal import Places, Repair, normal_scores, rank
+from geogp.calibration.conformal import Repair, normal_scores, rank
+from geogp.calibration.conformal_cells import Places
 from geogp.errors import RequestError
 from geogp.models.prediction import Prediction
 from geogp.models.warped_shapes import KNOTS, LADDER

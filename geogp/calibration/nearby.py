@@ -6,8 +6,9 @@ itself, the quantile of level p is the least score s with
     Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023),
 
 the k-th smallest with k = ceil((m + 1) p) where all weights are 1. The rows are the 200 nearest
-to x, h the distance to the farthest of them, and w = 1 - ¾ (d / h)². As weights lie between ¼ and 1,
-their effective number (Σ w)² / Σ w² is never below 0.64 of theirs (Kantorovich's inequality): 128.
+to x, h the distance to the farthest of them, and w = 1 - ¾ (d / h)². As weights lie between ¼ and
+1, their effective number (Σ w)² / Σ w² is never below 0.64 of theirs (Kantorovich's inequality):
+128.
 """
 
 from dataclasses import dataclass
@@ -96,12 +97,13 @@ class NearbyScores:
         """Return h at places (n,): the great-circle distance to the farthest row used, in km."""
         tree = cKDTree(_on_sphere(self.longitude, self.latitude))
         nearest = min(NEAREST, len(self.scores))
-        chord, _ = tree.query(_on_sphere(longitude, latitude), k=[nearest])
+        chord = np.asarray(tree.query(_on_sphere(longitude, latitude), k=[nearest])[0])
         found: Floats = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord[:, 0] / 2, 1))
         return found
 
     def _of(self, tree: cKDTree, points: Floats) -> Floats:
-        chord, rows = tree.query(points, k=min(NEAREST, len(self.scores)), workers=-1)
+        nearest = np.arange(1, min(NEAREST, len(self.scores)) + 1)
+        chord, rows = map(np.asarray, tree.query(points, k=nearest, workers=-1))
         # Chords stand for distances: h is a few tens of kilometres. Where all lie at x, w is 1.
         reach = np.maximum(chord[:, -1:], np.finfo(np.float64).tiny)
         weights = 1 - _FALL * np.square(chord / reach)
