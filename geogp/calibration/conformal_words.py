@@ -36,12 +36,13 @@ EXCHANGEABLE = {
         "them. Nothing is guaranteed."
     ),
     "county": (
-        "Test rows are of counties without training rows. Counties are few and differ: calibration "
-        "rows of some say little of others. Nothing is guaranteed."
+        "Calibration rows, like test rows, are whole counties without training rows. Counties are "
+        "few and differ: those that calibrate say little of those that test. Nothing is "
+        "guaranteed."
     ),
     "latest": (
-        "Test rows are of a quarter later than all calibration rows: the two are not exchangeable "
-        "where networks change. Nothing is guaranteed."
+        "Calibration rows are drawn at random from quarters before the one that tests, which the "
+        "model has seen: the two are not exchangeable. Nothing is guaranteed."
     ),
 }
 """What the repair promises for test rows, by name of the split."""

@@ -7,6 +7,7 @@ proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +25,7 @@ CHECKED = (0.5, 0.8, 0.9, 0.95)
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """Least and most share of test rows inside that chance allows for."""
 
     lower: float
@@ -89,9 +89,10 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
             f"ceil((m + 1) p) <= m, found n {n}, p {p:g}, level {level:g}, m {m}."
         )
     tail = (1 - level ** (1 / checks)) / 2
-    law = stats.betabinom(n, k, m + 1 - k)
-    # isf would give one more where the tail's probability is met exactly.
-    return Band(float(law.ppf(tail)) / n, float(law.ppf(1 - tail)) / n)
+    # SciPy's quantiles of this law are found by search, a sum over all counts each time.
+    below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
+    lower, upper = np.searchsorted(below, [tail, 1 - tail])
+    return Band(float(lower) / n, float(min(upper, n)) / n)
 
 
 def check_coverage(

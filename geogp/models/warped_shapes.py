@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from geogp.errors import NumericalError, RequestError
+from geogp.errors import RequestError
 from geogp.models.shapes import GAUSSIAN, Floats, RowChoice, Shape
 
 LADDER = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -254,12 +254,10 @@ class WarpedShape(Shape):
         return found
 
     def exponential_mean(self, t: Floats) -> Floats:
-        """Return E[exp(t X)] over u from -21 to 21; infinity where the base has none.
+        """Return E[exp(t X)] over u from -21 to 21; infinity where it does not exist.
 
-        Raises
-        ------
-        NumericalError
-            The integrand has not vanished there.
+        It is infinity too where the integrand has not vanished at both ends: after a large
+        stretch the mean would be that of values beyond all that was ever calibrated.
         """
         t = self._of_rows(t)
         if not self.has_power_mean:
@@ -275,12 +273,10 @@ class WarpedShape(Shape):
                 some = rows[start : start + chunk]
                 terms = t[some, None] * values[back[some] - chosen.start] + np.log(weights)
                 top = terms.max(1)
-                if (terms[:, [0, -1]] > top[:, None] + np.log(_NEGLIGIBLE)).any():
-                    raise NumericalError(
-                        "the mean of a power does not exist within 21 standard deviations: the "
-                        "repaired distribution is too wide for its tails."
-                    )
-                found[some] = np.exp(top) * np.exp(terms - top[:, None]).sum(1)
+                ends_here = (terms[:, [0, -1]] <= top[:, None] + np.log(_NEGLIGIBLE)).all(1)
+                with np.errstate(over="ignore"):
+                    mean = np.exp(top) * np.exp(terms - top[:, None]).sum(1)
+                found[some] = np.where(ends_here, mean, np.inf)
         return found
 
     def _of_rows(self, values: Floats) -> Floats:
