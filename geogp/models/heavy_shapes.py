@@ -59,6 +59,11 @@ class StudentT(Shape):
         """E[exp(t X)] does not exist."""
         return False
 
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
         return mirrored_quantile(self, z)
@@ -183,6 +188,11 @@ class NormalMixture(Shape):
     def kinds(self, n: int) -> NDArray[np.intp]:
         """Return the numbers of the rows, (n,): each has its own scales."""
         return np.arange(n)
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
 
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""

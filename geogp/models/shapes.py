@@ -65,6 +65,11 @@ class Shape(ABC):
         """Return the shape of some of the rows."""
         return self
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether X and -X are known to have one distribution."""
+        return False
+
     def kinds(self, n: int) -> NDArray[np.intp]:
         """Return a number for each of n rows, (n,); rows of one number have one shape."""
         return np.zeros(n, np.intp)
@@ -115,6 +120,11 @@ class Gaussian(Shape):
     def parameters(self) -> tuple[float, float]:
         """0 and 1."""
         return 0.0, 1.0
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
 
     def from_normal(self, z: Floats) -> Floats:
         """Return z."""

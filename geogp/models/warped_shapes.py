@@ -337,7 +337,11 @@ class WarpedShape(Shape):
             rows = first[start : start + chunk]
             part = self[rows]
             # One node for all rows: mixtures find quantiles at one probability faster.
-            values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in nodes])
+            mirrored = self.base.symmetric
+            wanted = nodes[len(nodes) // 2 :] if mirrored else nodes
+            values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in wanted])
+            if mirrored:
+                values = np.concatenate([-values[:, ::-1], values], axis=1)
             yield slice(start, start + len(rows)), values
 
     @cached_property
