@@ -74,9 +74,9 @@ class NormalPlusStudent(NormalMixture):
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles; see `NormalMixture.quantile`.
 
-            scales = self.scales(part)
-            found[part] = mixture_quantile(self.weights, scales, p[part], start[part])
-        many rows, Newton's method starts from a spline through the quantiles at 129 shares.
+        At each of few probabilities they are a smooth function of the t part's share of the
+        variance: for many rows, Newton's method starts from a spline through the quantiles at 129
+        shares.
         """
         p = np.broadcast_to(np.asarray(probability, np.float64), (len(self),))
         distinct, of = np.unique(p, return_inverse=True)

@@ -222,6 +222,17 @@ def test_a_normal_base_is_stretched_beyond_the_ladder():
     assert _call("quantile", GAUSSIAN, WIDER, np.array([p]))[0] == pytest.approx(expected)
 
 
+def test_quantiles_of_many_rows_at_few_probabilities():
+    """The way by a spline, which many rows take, against rows one by one."""
+    random, n = np.random.default_rng(1), 1200
+    shape = NormalPlusStudent(random.uniform(0.1, 1, n), random.uniform(0.1, 1, n), 5.0)
+    p = random.choice([0.01, 0.6, 0.99], n)
+    found = shape.quantile(p)
+    some = np.arange(0, n, 37)
+    np.testing.assert_allclose(found[some], shape[some].quantile(p[some]), rtol=1e-9)
+    np.testing.assert_allclose(shape.cdf(found), p, rtol=1e-7)
+
+
 def test_rows_have_their_own_base_and_cell():
     bases = shape_of(np.array([0.0, -0.4, 0.3, -0.4, 0.0]), np.array([1.0, 0.75, 1.4, 0.75, 1.0]))
     assert isinstance(bases, RowShapes)
