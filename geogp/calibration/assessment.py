@@ -1,5 +1,6 @@
 """Test predictions read back, checked and scored, each row once."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -13,6 +14,7 @@ from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
 from geogp.models.shapes import SHAPE_COLUMNS
+from geogp.models.warped_shapes import REPAIR_COLUMNS
 
 TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, whose coverage stands in the tables."""
@@ -37,8 +39,9 @@ COLUMNS = (
 )
 """Columns of test_predictions.parquet that a report needs."""
 
-OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS}
-"""Columns that may be absent, and what that means: no tile process, a normal distribution."""
+OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
+"""Columns that may be absent, and what that means: no tile process, a normal distribution, no
+repair."""
 
 DISPERSION = "dispersion"
 """Column that predictions of counts have, and others do not."""

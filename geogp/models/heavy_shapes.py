@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from geogp.errors import RequestError
@@ -15,6 +16,7 @@ _LOG_2PI = math.log(2 * math.pi)
 VALUES_AT_ONCE = 1 << 21
 """Values of components, or pairs of them, that are held at once."""
 
+_LEAST_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
 _NEWTON_TOLERANCE = 1e-8
 _STIRLING_FROM = 50.0
@@ -56,6 +58,15 @@ class StudentT(Shape):
     def has_power_mean(self) -> bool:
         """E[exp(t X)] does not exist."""
         return False
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles."""
@@ -174,6 +185,19 @@ class NormalMixture(Shape):
             "a Student-t part have (NormalPlusStudent)."
         )
 
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return the numbers of the rows, (n,): each has its own scales."""
+        return np.arange(n)
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        return mirrored_quantile(self, z)
+
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles, by Newton's method on the log of the tail's probability.
 
@@ -226,6 +250,14 @@ class NormalMixture(Shape):
         """Yield slices of the rows that hold `VALUES_AT_ONCE` values, `more` for a component."""
         size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
         return (slice(start, start + size) for start in range(0, len(self), size))
+
+
+def mirrored_quantile(shape: Shape, z: Floats) -> Floats:
+    """Return the quantiles of a symmetric shape at Φ(z), from those of its lower tail."""
+    z = np.asarray(z, np.float64)
+    lower = shape.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
+    found: Floats = np.where(z > 0, -lower, lower)
+    return found
 
 
 def log_gamma_step(a: float) -> float:

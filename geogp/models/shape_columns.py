@@ -17,6 +17,7 @@ from geogp.models.shapes import (
     shape_of,
 )
 from geogp.models.student_sum import NormalPlusStudent
+from geogp.models.warped_shapes import REPAIR_COLUMNS, Warp, WarpedShape
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
 """Columns of each kind of shape."""
@@ -33,15 +34,37 @@ def shape_from(
         Those of `SHAPE_COLUMNS` that the table has, each (n,); absent ones are those of the
         normal. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
         `noise_df` of Student-t noise around a normal function, `BURR_COLUMNS` of a Burr scale.
+        Those of `REPAIR_COLUMNS` are the knots of a repair of that shape: all or none; rows of NaN
+        are not repaired.
     function_variance, noise_variance
         Variances of the rows, (n,), on which the last depends.
 
     Raises
     ------
     RequestError
-        A value is out of range, a row has parameters of two kinds of shape, or rows differ in
-        `noise_df`.
+        A value is out of range, a row has parameters of two kinds of shape, rows differ in
+        `noise_df`, or some columns of a repair are missing.
     """
+    base = _base_from(columns, function_variance, noise_variance)
+    missing = [name for name in REPAIR_COLUMNS if name not in columns]
+    if len(missing) == len(REPAIR_COLUMNS) or not len(function_variance):
+        return base
+    if missing:
+        raise RequestError(
+            f"expected all columns of a repair or none, missing {', '.join(missing)}."
+        )
+    knots = np.column_stack([columns[name] for name in REPAIR_COLUMNS])
+    # NaN would differ from NaN.
+    distinct, number = np.unique(np.nan_to_num(knots, nan=-1.0), axis=0, return_inverse=True)
+    if (distinct == -1.0).all():
+        return base
+    warp = Warp(np.where(distinct == -1.0, np.nan, distinct))
+    return WarpedShape(base, warp, number.reshape(-1))
+
+
+def _base_from(
+    columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
+) -> Shape:
     n = len(function_variance)
     if not n:
         return GAUSSIAN
