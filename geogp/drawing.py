@@ -9,6 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.calibration.conformal import Repair
+from geogp.calibration.conformal_cells import Places
+from geogp.calibration.conformal_words import LEVEL_NOTE
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.distances import nearest_km
@@ -16,15 +19,14 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
-from geogp.job import Question
+from geogp.job import LEVEL, Question
 from geogp.maps.figures import kernel_figure, write_map_figures
-from geogp.maps.grid import build_grid, quantity_of
+from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
 from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
-from geogp.repair import PredictedRows, Repair
 from geogp.settings import MOST_TILES
 
 Floats = NDArray[np.float64]
@@ -152,10 +154,10 @@ def make_drawing(
     measured = _measured_tiles(observations)
     distance = nearest_km(longitude, latitude, measured.longitude, measured.latitude)
     inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
-    prediction = model.predict(inputs, question.tests, level=question.name == "level")
+    prediction = model.predict(inputs, question.tests, level=question.name == LEVEL)
     stratum = region.stratum(longitude, latitude)
-    if question.name != "level":
-        prediction = repair.apply(prediction, _map_rows(tiles, question, stratum, observations))
+    if question.name != LEVEL:
+        prediction = repair.apply(prediction, _map_places(tiles, question, stratum, observations))
     if isinstance(prediction, CountPrediction):
         prediction = prediction.pooled(4 ** (ZOOM - used))
     grid = build_grid(
@@ -183,6 +185,10 @@ def make_drawing(
             "the log scale, with tails too heavy for one. The median is mapped; the mean holds no "
             "data."
         )
+    elif repair.n and question.name != LEVEL:
+        told += _missing_means(grid, quantity_of(observations.target))
+    if repair.n and question.name == LEVEL:
+        told.append(LEVEL_NOTE)
     return Drawing(
         region,
         tiles,
@@ -195,15 +201,25 @@ def make_drawing(
     )
 
 
-def _map_rows(
-    tiles: Tiles, question: Question, stratum: NDArray[np.str_], observations: Observations
-) -> PredictedRows:
-    """Return what a repair may know of the tiles; of unknown tests it takes the median."""
-    tests = question.tests or float(np.median(observations.tests))
-    n = len(tiles)
-    return PredictedRows(
-        *tiles.centres, np.full(n, question.quarter), np.full(n, float(tests)), stratum
+def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
+    """Say where a repaired distribution has no mean."""
+    shown = np.isfinite(grid[f"median_{quantity.suffix}"].to_numpy())
+    absent = int((shown & ~np.isfinite(grid[f"mean_{quantity.suffix}"].to_numpy())).sum())
+    if not absent:
+        return []
+    text = (
+        f"at {absent:,} tiles the repaired distribution has tails too heavy for a mean "
+        f"{quantity.subject}; the mean holds no data there."
     )
+    return [text]
+
+
+def _map_places(
+    tiles: Tiles, question: Question, stratum: NDArray[np.str_], observations: Observations
+) -> Places:
+    """Return what a repair may know of the tiles; of unknown tests it takes the median."""
+    tests = float(question.tests or np.median(observations.tests))
+    return Places(stratum, np.full(len(tiles), tests), *tiles.centres)
 
 
 def _measured_tiles(observations: Observations) -> _Measured:

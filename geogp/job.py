@@ -89,6 +89,9 @@ class InputScale:
 COUNT = "count"
 """The question of a map of numbers of tests."""
 
+LEVEL = "level"
+"""The question of a map of what measurements scatter around."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -119,7 +122,7 @@ class Question:
         """Return what is predicted, many of them, for notes and legends."""
         if self.name == COUNT:
             return "numbers of tests of a tile in a quarter"
-        if self.name == "level":
+        if self.name == LEVEL:
             return "levels that measurements scatter around"
         if self.tests is None:
             return "new measurements, of as many tests as the data happen to hold"
@@ -224,7 +227,7 @@ class Job:
             return Question(COUNT, quarter, latest, None)
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
-        known = spec.has_tiles and request.question != "level"
+        known = spec.has_tiles and request.question != LEVEL
         return Question(request.question, quarter, latest, tests if known else None)
 
     @property
@@ -324,7 +327,7 @@ def _check_question(job: Job) -> None:
             f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
             "measurement as the data hold them."
         )
-    if question.name == "level" and spec.step.spread_is_noise:
+    if question.name == LEVEL and spec.step.spread_is_noise:
         job.warn(
             f"the function variance of {spec.name} also carries noise that varies over space: the "
             "intervals of the level are too wide."

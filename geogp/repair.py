@@ -1,69 +1,30 @@
-"""Where predictions are put right by rows that were kept for it and used for nothing else."""
+"""Where predictions are repaired by rows that were kept for it and used for nothing else."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geogp.calibration.conformal import NO_REPAIR, Repair, fit_repair
+from geogp.calibration.conformal_cells import Places
+from geogp.calibration.conformal_words import EXCHANGEABLE
+from geogp.calibration.coverage_bands import check_coverage
 from geogp.geodata.observations import Observations
 from geogp.job import Job
 from geogp.models.lowrank import LowRankGP
 from geogp.models.prediction import Prediction
 
-Floats = NDArray[np.float64]
+Rows = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class PredictedRows:
-    """What a repair may know of predicted rows, each (n,).
-
-    Attributes
-    ----------
-    longitude, latitude
-        Degrees.
-    quarter
-        Indices of quarters.
-    tests
-        Tests behind each value.
-    stratum
-        ``urban``, ``rural`` or ``unknown``.
-    """
-
-    longitude: Floats
-    latitude: Floats
-    quarter: NDArray[np.int64]
-    tests: Floats
-    stratum: NDArray[np.str_]
-
-    @classmethod
-    def of(cls, seen: Observations, rows: NDArray[np.bool_]) -> "PredictedRows":
-        """Return some of the observations."""
-        return cls(
-            seen.longitude[rows],
-            seen.latitude[rows],
-            seen.quarter[rows],
-            seen.tests[rows].astype(np.float64),
-            seen.stratum[rows],
-        )
+def places_of(seen: Observations, rows: Rows) -> Places:
+    """Return what a repair may know of some of the observations."""
+    tests = seen.tests[rows].astype(np.float64)
+    return Places(seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows])
 
 
-class Repair(Protocol):
-    """A rule, learned from calibration rows, that changes predictive distributions."""
-
-    def apply(self, prediction: Prediction, rows: PredictedRows) -> Prediction:
-        """Return the prediction put right, in the order of its rows."""
-
-
-class NoRepair:
-    """Leaves predictions as they are."""
-
-    def apply(self, prediction: Prediction, rows: PredictedRows) -> Prediction:  # noqa: ARG002
-        """Return the prediction."""
-        return prediction
-
-
-def repair_of(job: Job, model: LowRankGP, rows: NDArray[np.bool_]) -> Repair:  # noqa: ARG001
+def repair_of(job: Job, model: LowRankGP, rows: Rows) -> Repair:
     """Return the repair that the calibration rows of a fitted model call for.
 
     Every prediction of a run passes through it: test rows of each fold, and the map.
@@ -76,12 +37,69 @@ def repair_of(job: Job, model: LowRankGP, rows: NDArray[np.bool_]) -> Repair:  #
         The fitted model.
     rows
         Its calibration rows among the job's observations, (n,); none without ``--conformal``.
+
+    Raises
+    ------
+    DataError
+        There are too few calibration rows.
     """
-    if job.request.calibrated:
-        text = (
-            f"--conformal {job.request.conformal}: a tenth of the rows is kept for it, but this "
-            "version does not repair intervals yet; they are those of the model."
-        )
-        if text not in job.warnings:
-            job.warn(text)
-    return NoRepair()
+    if not job.request.calibrated:
+        return NO_REPAIR
+    seen = job.observations
+    places = places_of(seen, rows)
+    prediction = model.predict(job.inputs(rows), places.tests)
+    return fit_repair(job.request.conformal, prediction, seen.y[rows], places)
+
+
+@dataclass(frozen=True)
+class RepairCheck:
+    """What the repair of one fold did for its test rows.
+
+    Attributes
+    ----------
+    n
+        Calibration rows.
+    cells
+        Coverage of each cell and level before and after the repair, with the band that chance
+        allows for; none for a repair without cells.
+    """
+
+    n: int
+    cells: list[dict[str, Any]]
+
+
+def check_repair(
+    repair: Repair, before: Prediction, y: NDArray[np.float64], places: Places
+) -> RepairCheck | None:
+    """Compare coverage by cell before and after a repair; None where there was none."""
+    if not repair.n:
+        return None
+    if not repair.cells:
+        return RepairCheck(repair.n, [])
+    after = check_coverage(repair, repair.apply(before, places), y, places)
+    plain = check_coverage(repair, before, y, places)
+    return RepairCheck(
+        repair.n,
+        [
+            {**asdict(one), "band": list(one.band), "before": other.observed}
+            for one, other in zip(after, plain, strict=True)
+        ],
+    )
+
+
+def described_checks(checks: dict[str, list[RepairCheck | None]]) -> dict[str, Any]:
+    """Return what run.json says of the repairs of each fold, by split.
+
+    Parameters
+    ----------
+    checks
+        Of each fold, by split.
+    """
+    return {
+        name: {
+            "statement": EXCHANGEABLE[name],
+            "folds": [asdict(check) for check in folds if check is not None],
+        }
+        for name, folds in checks.items()
+        if any(check is not None for check in folds)
+    }

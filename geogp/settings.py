@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from geogp.calibration.conformal import METHODS
 from geogp.calibration.splits import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
 from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
@@ -24,7 +25,7 @@ SPLIT_CHOICES = {
 }
 """Splits that each value of ``--split`` runs; several values may be given with commas."""
 
-CONFORMAL_CHOICES = ("none", "marginal", "strata", "local")
+CONFORMAL_CHOICES = METHODS
 """Values of ``--conformal``."""
 
 INPUT_CHOICES = ("auto", "place", "place-quarter")
@@ -352,6 +353,11 @@ class MapRequest:
 
     def _check_validation(self) -> None:
         _one_of("repair", self.conformal, CONFORMAL_CHOICES)
+        if self.calibrated and TARGETS[self.target].counted:
+            raise RequestError(
+                f"--conformal {self.conformal} repairs intervals of a speed or a latency, not of "
+                "whole numbers of tests. Leave it out."
+            )
         if not 1 <= self.folds <= MOST_FOLDS:
             raise RequestError(f"expected 1 to {MOST_FOLDS} folds, found {self.folds}.")
         if not 0 < self.buffer_km < float("inf"):

@@ -19,7 +19,7 @@ from geogp.job import Job, timed
 from geogp.models.catalogue import find_spec
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
-from geogp.repair import PredictedRows, repair_of
+from geogp.repair import RepairCheck, check_repair, places_of, repair_of
 
 Rows = NDArray[np.bool_]
 Figures = dict[str, dict[str, float | None]]
@@ -150,6 +150,8 @@ class Outcome:
         Rows by part, scores and baseline of each fold.
     table
         The test rows of all folds with their predictions.
+    repairs
+        What the repair of each fold did; None without one.
     """
 
     fitted: Fitted
@@ -157,6 +159,7 @@ class Outcome:
     baseline: Figures
     folds: list[dict[str, Any]]
     table: pd.DataFrame
+    repairs: list[RepairCheck | None]
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,7 @@ class _Fold:
     scores: GroupScores
     baseline: GroupScores
     table: pd.DataFrame
+    repair: RepairCheck | None
 
 
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> Outcome:
@@ -193,7 +197,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> Outcome:
         for fold, one in enumerate(found)
     ]
     table = pd.concat([one.table for one in found], ignore_index=True)
-    return Outcome(found[0].fitted, metrics, yardstick, folds, table)
+    repairs = [one.repair for one in found]
+    return Outcome(found[0].fitted, metrics, yardstick, folds, table, repairs)
 
 
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
@@ -206,7 +211,9 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
             job.inputs(test), observations.tests[test].astype(np.float64)
         )
         repair = repair_of(job, fitted.model, plan.rows(name, fold, CALIBRATION))
-        prediction = repair.apply(prediction, PredictedRows.of(observations, test))
+        places = places_of(observations, test)
+        check = check_repair(repair, prediction, observations.y[test], places)
+        prediction = repair.apply(prediction, places)
     reference = _baseline(job, train, test)
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
@@ -220,6 +227,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         score_by_stratum(prediction, y, stratum),
         score_by_stratum(reference.prediction, y, stratum),
         _prediction_table(job, name, fold, (train, test), prediction),
+        check,
     )
 
 

@@ -26,7 +26,7 @@ from geogp.job import Job, flat_settings, identity_of, prepare, timed
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.storage import load_model, save_model
-from geogp.repair import repair_of
+from geogp.repair import described_checks, repair_of
 from geogp.runs import MODEL_FILE, PREDICTIONS_FILE, read_run
 from geogp.settings import MapRequest
 from geogp.validation import (
@@ -38,6 +38,18 @@ from geogp.validation import (
     tuning_rows,
 )
 from geogp.watcher import Watcher
+
+_SCORES = (
+    "weights",
+    "rank",
+    "n",
+    "metrics",
+    "baseline",
+    "folds",
+    "calibration",
+    "fit_warnings",
+)
+"""Keys of run.json that another map of the same fit leaves as they are."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,9 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
         "folds": {name: outcome.folds for name, outcome in outcomes.items()},
+        "calibration": {
+            "splits": described_checks({name: one.repairs for name, one in outcomes.items()})
+        },
         "fit_warnings": job.warnings[before:],
     }
     predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
@@ -131,8 +146,7 @@ def _redraw(job: Job, held: dict[str, Any]) -> RunResult:
     for text in held["fit_warnings"]:
         job.warn(text)
     job.seconds["fit"] = held["seconds"]["fit"]
-    kept = ("weights", "rank", "n", "metrics", "baseline", "folds", "fit_warnings")
-    scores = {key: held[key] for key in kept}
+    scores = {key: held[key] for key in _SCORES}
 
     return _complete(job, scores, model, lambda path: write_bytes(path, content), predictions)
 
@@ -149,6 +163,7 @@ def _complete(
     chosen = {name: scores["weights"].get(name) for name in ("alpha", "beta")}
     with timed(job.seconds, "predict"):
         job.watcher.stage("predicting the map")
+        repair = repair_of(job, model, map_calibration_rows(job))
         drawing = make_drawing(
             job.region,
             job.observations,
@@ -163,7 +178,7 @@ def _complete(
                 "weights": json.dumps(chosen),
                 "attribution": job.ingested.attribution,
             },
-            repair=repair_of(job, model, map_calibration_rows(job)),
+            repair=repair,
         )
     for text in drawing.warnings:
         job.warn(text)
@@ -172,6 +187,7 @@ def _complete(
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
         **scores,
+        "calibration": scores["calibration"] | repair.described(),
         "seconds": job.seconds,
         "warnings": job.warnings,
         "map": {**drawing.described(), **job.question.described()},

@@ -14,6 +14,7 @@ from geogp.maps.counts import count_variables
 from geogp.maps.frame import Frame
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
+from geogp.models.warped_shapes import WarpedShape
 
 Settings = dict[str, str | int | float]
 
@@ -96,9 +97,9 @@ def build_grid(
     With mu and v = function variance + noise variance of log10 of the value, for a Gaussian
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
     mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
-    are its quantiles, and its mean of 10^y: NaN at all tiles where a shape with heavy tails has
-    none. The function variance includes that of single tiles, which is given apart too. Numbers
-    of tests have variables of their own; see `geogp.maps.counts.count_variables`.
+    are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none. The
+    function variance includes that of single tiles, which is given apart too. Numbers of tests have
+    variables of their own; see `geogp.maps.counts.count_variables`.
 
     Parameters
     ----------
@@ -153,7 +154,8 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    absent = set() if prediction.shape.has_power_mean else {f"mean_{quantity.suffix}"}
+    mean_may_lack = isinstance(prediction.shape, WarpedShape) or not prediction.shape.has_power_mean
+    absent = {f"mean_{quantity.suffix}"} if mean_may_lack else set()
     data = {
         name: (
             ("y", "x"),
@@ -249,7 +251,11 @@ def _mean(prediction: Prediction, subject: str) -> tuple[NDArray[np.float64], st
     """Return E[10^y] and its long name; NaN everywhere where the shape has none."""
     label = f"mean of the predicted {subject}"
     if prediction.shape.has_power_mean:
-        return prediction.power_mean(10.0), label
+        found = prediction.power_mean(10.0)
+        if isinstance(prediction.shape, WarpedShape):
+            # A stretched tail may leave no mean at some tiles.
+            found = np.where(np.isinf(found), np.nan, found)
+        return found, label
     return np.full(len(prediction), np.nan), f"{label} (does not exist: the tails are too heavy)"
 
 

@@ -13,6 +13,7 @@ from shapely.geometry import box
 
 from geogp import validation, workflow
 from geogp.calibration.assessment import prediction_of
+from geogp.calibration.conformal import Repair
 from geogp.calibration.metrics import score
 from geogp.errors import RequestError
 from geogp.geodata.quarters import parse_quarters
@@ -224,7 +225,7 @@ def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters,
 def test_every_prediction_passes_through_the_repair(wide, tmp_path, monkeypatch):
     seen = []
 
-    class Shift:
+    class Shift(Repair):
         def apply(self, prediction, rows):
             assert len(rows.tests) == len(rows.stratum) == len(prediction)
             p = prediction
@@ -232,7 +233,7 @@ def test_every_prediction_passes_through_the_repair(wide, tmp_path, monkeypatch)
 
     def shifted(_job, _model, rows):
         seen.append(int(rows.sum()))
-        return Shift()
+        return Shift("marginal")
 
     plain = make_map(request_of(wide, tmp_path / "plain", conformal="marginal"))
     monkeypatch.setattr(validation, "repair_of", shifted)
@@ -258,3 +259,38 @@ def test_a_budget_is_shared_by_all_folds(wide, tmp_path, monkeypatch):
     )
     make_map(request_of(wide, tmp_path / "run", model="nngp", folds=3, budget=30.0))
     assert asked == [10.0]
+
+
+@pytest.mark.parametrize("method", ["marginal", "strata", "local"])
+def test_a_repaired_run_says_so_everywhere(wide, tmp_path, method):
+    """Scores, table, report, map and run.json all speak of the repaired intervals."""
+    result = make_map(request_of(wide, tmp_path / "run", conformal=method))
+    run, table = result.run, table_of(result)
+    held = run["calibration"]
+    assert held["method"] == method
+    assert held["n"] == run["n"]["random"]["calibration"]
+    said = held["splits"]["random"]
+    assert "drawn alike" in said["statement"]
+    assert (said["folds"][0]["cells"] == []) == (method == "local")
+    inside = (table["lower_95"] <= table["y"]) & (table["y"] <= table["upper_95"])
+    assert run["metrics"]["random"]["all"]["coverage_95"] == pytest.approx(inside.mean())
+    assert {"repair_10", "repair_95"} <= set(table)
+    text = (result.path / "report.html").read_text()
+    assert "repaired by split conformal" in text
+    shown = _widths(result)
+    plain = _widths(make_map(request_of(wide, tmp_path / "plain", conformal="none")))
+    assert not np.allclose(shown, plain, rtol=1e-3)
+    level = make_map(request_of(wide, tmp_path / "run", conformal=method, question="level"))
+    assert level.run["calibration"] == held
+    assert any("this map is not repaired" in text for text in level.run["warnings"])
+
+
+def _widths(result):
+    with rasterio.open(result.path / "width_log10.tif") as raster:
+        found = raster.read(1)
+    return found[np.isfinite(found)]
+
+
+def test_repairs_of_counts_are_refused(wide, tmp_path):
+    with pytest.raises(RequestError, match="not of whole numbers of tests"):
+        request_of(wide, tmp_path / "run", target="tests", model="auto", conformal="strata")
