@@ -51,9 +51,10 @@ WHOLE_NUMBERS = (
     "Tests are counted in all tiles of the region, also where there were none, and counts are "
     "whole: an interval between two of them holds 95 % or more, hardly ever just 95 %. The share "
     "of test rows inside is therefore compared with what right predictions would hold. "
-    "Reliability, PIT histogram and the tables by quarter and by expected number of tests spread "
-    "each count at random over its own probability, so that right predictions hold every level "
-    "exactly. The MAE is that of the median; the log score is that of the probability of the count."
+    "Reliability, PIT histograms and the tables by stratum (with expected tests per tile and "
+    "quarter in the place of counted ones) spread each count at random over its own probability, "
+    "so that right predictions hold every level exactly. The MAE is that of the median; the log "
+    "score is that of the probability of the count."
 )
 
 MATERIAL = 0.01

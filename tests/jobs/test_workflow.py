@@ -324,6 +324,9 @@ def test_the_report_is_made_again_and_contradictions_are_refused(finished, tmp_p
     (copy / "report.html").unlink()
     assert remake_report(copy).path == copy
     assert (copy / "report.html").read_text() == (finished.path / "report.html").read_text()
+    assert not (copy / "report.tex").exists()
+    remake_report(copy, latex=True)
+    assert "\\begin{tabular}" in (copy / "report.tex").read_text()
     run = json.loads((copy / "run.json").read_text())
     run["metrics"]["random"]["all"]["nll"] -= 0.1
     (copy / "run.json").write_text(json.dumps(run))
