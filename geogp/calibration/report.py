@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from geogp.calibration import figures, words
 from geogp.calibration.assessment import (
@@ -28,13 +26,13 @@ from geogp.calibration.assessment import (
 )
 from geogp.calibration.classes import CLASS_LEVELS, table_classes
 from geogp.calibration.metrics import GROUPS, score_by_stratum
+from geogp.calibration.rendering import environment
 from geogp.calibration.splits import BLOCKS, SPLITS
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label
 
 _NEEDED = ("region", "target", "model", "metrics")
 _ORDER = (BLOCKS.name, *(name for name in SPLITS if name != BLOCKS.name))
-_MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def report_json(report: Report) -> str:
 
 def report_markdown(report: Report) -> str:
     """Return the report as Markdown, without figures; text from outside is escaped."""
-    return _environment().get_template("report.md.j2").render(_context(report))
+    return environment().get_template("report.md.j2").render(_context(report))
 
 
 def report_html(report: Report, predictions: pd.DataFrame) -> str:
@@ -179,7 +177,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
                 f"{len(rows)}. Build the report again from these predictions."
             )
         drawn[name] = figures.split_figures(split, widths_by_group(rows), report.unit)
-    template = _environment().get_template("report.html.j2")
+    template = environment().get_template("report.html.j2")
     return template.render(_context(report), figures=drawn)
 
 
@@ -249,27 +247,3 @@ def _context(report: Report) -> dict[str, Any]:
         "class_levels": CLASS_LEVELS,
         "words": words,
     }
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("geogp.calibration", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["md"] = _markdown
-    environment.filters["prose"] = _prose
-    return environment
-
-
-def _prose(text: str) -> str:
-    """Keep numbers and their percent signs on one line."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def _markdown(value: Any) -> Markup:
-    """Escape text for Markdown: HTML as entities, marks behind backslashes, on one line."""
-    text = " ".join(str(value).split())
-    return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
