@@ -9,6 +9,7 @@ import typer
 from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import console
+from geogp_cli.compare import compare
 
 if TYPE_CHECKING:
     from geogp.settings import MapRequest
@@ -142,6 +143,9 @@ def report(
     from geogp.workflow import remake_report
 
     console.show(remake_report(run), as_json=as_json)
+
+
+app.command()(compare)
 
 
 @app.command()
