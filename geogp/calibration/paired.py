@@ -87,23 +87,18 @@ def paired_estimates(
             f"expected rows and one block for each, found {len(differences)} rows and "
             f"{len(blocks)} blocks."
         )
-    finite = np.isfinite(differences).all(0)
+    finite = np.isfinite(np.abs(differences).max(0))
     sizes, sums = _by_block(np.where(finite, differences, 0.0), blocks)
     value = sums.sum(0) / sizes.sum()
-    number = sizes.sum() ** 2 / np.square(sizes).sum()
+    number = float(sizes.sum() ** 2 / np.square(sizes).sum())
     if number < FEW_BLOCKS:
-        return [
-            Estimate(one if told else None)
-            for one, told in zip(value.tolist(), finite.tolist(), strict=True)
-        ]
-    spread = _ratios(sizes, sums, draws, seed).std(0, ddof=1)
-    error = spread * np.sqrt(number / (number - 1))
-    return [
-        _estimate(*pair, number - 1) if told else Estimate(None)
-        for pair, told in zip(
-            zip(value.tolist(), error.tolist(), strict=True), finite.tolist(), strict=True
-        )
-    ]
+        found = [Estimate(float(one)) for one in value]
+    else:
+        spread = _ratios(sizes, sums, draws, seed).std(0, ddof=1)
+        error = spread * np.sqrt(number / (number - 1))
+        pairs = zip(value, error, strict=True)
+        found = [_estimate(float(one), float(sure), number - 1) for one, sure in pairs]
+    return [one if told else Estimate(None) for one, told in zip(found, finite, strict=True)]
 
 
 def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
