@@ -19,16 +19,8 @@ import numpy as np
 from field import SPLITS
 from field_peers import KRIGED_ROWS, PEERS
 
-from geogp.calibration.classes import (
-    CLASS_LEVELS,
-    TOLERANCE,
-    Check,
-    ClassReport,
-    class_reports,
-    merged,
-    tests_groups,
-    value_groups,
-)
+from geogp.calibration.classes import TOLERANCE, Check, ClassReport, class_reports
+from geogp.calibration.strata import merged, tests_groups, value_groups
 from geogp.calibration.words import MISSING
 from geogp.files import write_text
 from geogp.geodata.quarters import quarter_label
@@ -40,6 +32,8 @@ STRATUM_TOLERANCE = 0.015
 FAR, BEYOND_CHANCE = "†", "‡"
 """Marks of a coverage beyond `STRATUM_TOLERANCE`, and of a level outside its band."""
 
+LEAST_ROWS = 30
+LEVELS = (0.5, 0.8, 0.95)
 FIGURES = ("nll", "crps", "mae_median")
 
 
@@ -157,11 +151,11 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
     quarter = np.array([quarter_label(q) for q in rows["quarter"].tolist()])
     groups = {
         "all": {"all": np.ones(len(quarter), bool)},
-        "stratum": merged(value_groups(rows["stratum"])),
-        "quarter": merged(value_groups(quarter)),
-        "tests": merged(tests_groups(rows["tests"])),
+        "stratum": merged(value_groups(rows["stratum"]), LEAST_ROWS),
+        "quarter": merged(value_groups(quarter), LEAST_ROWS),
+        "tests": merged(tests_groups(rows["tests"]), LEAST_ROWS),
     }
-    return class_reports(rows["pit"], groups, blocks.reshape(-1))
+    return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=LEAST_ROWS)
 
 
 def _scores(lines: list[Line]) -> str:
@@ -201,7 +195,7 @@ def _coverage(lines: list[Line]) -> str:
 
 def _strata(lines: list[Line]) -> str:
     """Return coverage by stratum with standard errors, and marks of what is off."""
-    titles = [f"{name}, {level:.0%}" for name in STRATA for level in CLASS_LEVELS]
+    titles = [f"{name}, {level:.0%}" for name in STRATA for level in LEVELS]
     rows = [
         f"| coverage, % | {' | '.join(titles)} |",
         f"| --- |{' ---: |' * len(titles)}",
@@ -211,7 +205,7 @@ def _strata(lines: list[Line]) -> str:
         cells = []
         for name in STRATA:
             known = groups.get(name)
-            cells += [_marked(c) for c in known.checks] if known else [MISSING] * len(CLASS_LEVELS)
+            cells += [_marked(c) for c in known.checks] if known else [MISSING] * len(LEVELS)
         rows.append(f"| `{line.model}` | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 

@@ -11,18 +11,20 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
+from geogp.geodata.distances import nearest_km
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
 from geogp.job import Question
 from geogp.maps.figures import kernel_figure, write_map_figures
-from geogp.maps.grid import build_grid, distance_to_nearest_km, quantity_of
+from geogp.maps.grid import build_grid, quantity_of
 from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
 from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
+from geogp.repair import PredictedRows, Repair
 from geogp.settings import MOST_TILES
 
 Floats = NDArray[np.float64]
@@ -111,6 +113,7 @@ def make_drawing(
     zoom: int,
     far_km: float,
     settings: dict[str, str | int | float],
+    repair: Repair,
 ) -> Drawing:
     """Predict a region's tiles and lay them out.
 
@@ -132,6 +135,8 @@ def make_drawing(
         Tiles farther than this from any measured tile are marked.
     settings
         Attributes of the grid.
+    repair
+        Puts predictions of measurements right; the level, which none are of, stays.
 
     Raises
     ------
@@ -145,9 +150,12 @@ def make_drawing(
     quarter = question.quarter
     longitude, latitude = tiles.centres
     measured = _measured_tiles(observations)
-    distance = distance_to_nearest_km(tiles, measured.longitude, measured.latitude)
+    distance = nearest_km(longitude, latitude, measured.longitude, measured.latitude)
     inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
     prediction = model.predict(inputs, question.tests, level=question.name == "level")
+    stratum = region.stratum(longitude, latitude)
+    if question.name != "level":
+        prediction = repair.apply(prediction, _map_rows(tiles, question, stratum, observations))
     if isinstance(prediction, CountPrediction):
         prediction = prediction.pooled(4 ** (ZOOM - used))
     grid = build_grid(
@@ -157,8 +165,8 @@ def make_drawing(
         target=observations.target,
         distance_km=distance,
         far_km=far_km,
-        measured=_tests_on(tiles, observations),
-        stratum=region.stratum(longitude, latitude),
+        measured=tests_on(tiles, observations),
+        stratum=stratum,
         settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
     )
     places = _reference_places(measured, tiles, distance)
@@ -187,6 +195,17 @@ def make_drawing(
     )
 
 
+def _map_rows(
+    tiles: Tiles, question: Question, stratum: NDArray[np.str_], observations: Observations
+) -> PredictedRows:
+    """Return what a repair may know of the tiles; of unknown tests it takes the median."""
+    tests = question.tests or float(np.median(observations.tests))
+    n = len(tiles)
+    return PredictedRows(
+        *tiles.centres, np.full(n, question.quarter), np.full(n, float(tests)), stratum
+    )
+
+
 def _measured_tiles(observations: Observations) -> _Measured:
     seen = np.flatnonzero(observations.tests)
     _, first, inverse = np.unique(
@@ -200,7 +219,7 @@ def _measured_tiles(observations: Observations) -> _Measured:
     )
 
 
-def _tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
+def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     """Sum the tests of all quarters on each tile of the map."""
     column, row = codes_to_tiles(observations.quadkey)
     # Columns follow the region's unwrapped longitudes.

@@ -89,7 +89,8 @@ def take_rank(job: Job, train: Rows) -> dict[str, Any]:
     path = job.folder.unfinished / RANK_FILE
     if not path.exists():
         job.watcher.stage("choosing the rank by the time it takes")
-        rows, fits = job.data(train), len(job.request.splits) + job.refits
+        rows = job.data(train)
+        fits = len(job.request.splits) * job.request.folds + job.refits
         settings = _settings(job, job.preset.weights, job.epochs)
 
         def make(r: int) -> LowRankGP:

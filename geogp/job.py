@@ -13,10 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 import geogp
+from geogp.calibration.splits import BUFFER
 from geogp.errors import DataError, RequestError
 from geogp.geodata.census import Boundaries, read_region
+from geogp.geodata.layers import PolygonLayer, read_layers
 from geogp.geodata.observations import Observations
-from geogp.geodata.ookla import Ingested, read_observations
+from geogp.geodata.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.quadkeys import tile_areas_km2
 from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import Region
@@ -158,6 +160,8 @@ class Job:
         Time spent in each stage.
     warnings
         What the user should know; `warn` adds to them.
+    layers, layer_files
+        The polygon layers of the user, and the files they come from.
     """
 
     request: MapRequest
@@ -170,6 +174,8 @@ class Job:
     device: torch.device
     seconds: dict[str, float]
     warnings: list[str] = field(default_factory=list)
+    layers: tuple[PolygonLayer, ...] = ()
+    layer_files: tuple[InputFile, ...] = ()
 
     @property
     def observations(self) -> Observations:
@@ -249,6 +255,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         watcher.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source, borders = open_source(request.source), open_source(request.boundaries)
+        layers, layer_files = read_layers(request.layers)
         boundaries = read_region(borders, request.region)
         if find_spec(request.model).counts:
             watcher.stage(f"numbers of tests are modelled by {request.model}")
@@ -277,6 +284,8 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         _input_scale(request, region, ingested.observations),
         device,
         seconds,
+        layers=layers,
+        layer_files=layer_files,
     )
     job.folder.check()
     _check_question(job)
@@ -352,12 +361,17 @@ def identity_of(job: Job) -> dict[str, Any]:
         "batch": job.batch,
         "learning_rate": job.preset.learning_rate_for(job.batch),
         "splits": list(request.splits),
+        "folds": request.folds,
+        "layers": list(request.layers),
+        "conformal": request.conformal,
         "inputs": "place" if job.scale.quarters is None else "place-quarter",
         "source": request.source,
         "boundaries": request.boundaries,
         "urban_vintage": job.region.urban_vintage,
         "dtype": "float32",
     }
+    if BUFFER.name in request.splits:
+        settings["buffer_km"] = request.buffer_km
     if request.budget is not None:
         settings |= {"r": "budget", "budget": request.budget}
     del settings["split"], settings["least_steps"]
@@ -380,7 +394,9 @@ def identity_of(job: Job) -> dict[str, Any]:
             "far_km": request.far_km,
             **job.question.described(),
         },
-        "inputs": [asdict(file) for file in (*job.boundaries.files, *job.ingested.files)],
+        "inputs": [
+            asdict(file) for file in (*job.boundaries.files, *job.layer_files, *job.ingested.files)
+        ],
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from geogp.calibration.splits import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
 from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
@@ -16,8 +17,15 @@ from geogp.models.objectives import Weights
 from geogp.models.placement import Placement
 from geogp.models.schedule import Optimiser
 
-SPLIT_CHOICES = {"random": ("random",), "blocks": ("blocks",), "both": ("random", "blocks")}
-"""Splits that each value of ``--split`` runs."""
+SPLIT_CHOICES = {
+    **{name: (name,) for name in SPLITS},
+    "both": ("random", "blocks"),
+    "all": tuple(SPLITS),
+}
+"""Splits that each value of ``--split`` runs; several values may be given with commas."""
+
+CONFORMAL_CHOICES = ("none", "marginal", "strata", "local")
+"""Values of ``--conformal``."""
 
 INPUT_CHOICES = ("auto", "place", "place-quarter")
 """Values of ``--inputs``; ``auto`` adds the quarter where there are several."""
@@ -232,7 +240,18 @@ class MapRequest:
         Names of the catalogue and of `PRESETS`. The model ``auto`` becomes that of the target:
         ``cox-nb`` for ``tests``, else ``field``.
     split
-        ``random``, ``blocks``, ``both``; None takes the preset's.
+        Names of splits with commas between, ``both`` (random and blocks) or ``all``; None takes
+        the preset's.
+    folds
+        How often each split is run, each time with other rows held out, 1 to 5.
+    buffer_km
+        Distance that the split ``buffer`` keeps between training and test rows.
+    layers
+        Polygon layers, as ``FILE`` or ``FILE:COLUMN``: each test row is told which polygon of
+        each it lies in.
+    conformal
+        How intervals are repaired by rows kept for it: ``none``, ``marginal``, ``strata`` or
+        ``local``.
     budget
         Seconds that the fits may take, for models whose rank can follow from that; None takes
         the preset's rank.
@@ -294,6 +313,10 @@ class MapRequest:
     at: str | None = None
     noise: str = NOISES[0]
     budget: float | None = None
+    folds: int = 1
+    buffer_km: float = BUFFER_KM
+    layers: tuple[str, ...] = ()
+    conformal: str = CONFORMAL_CHOICES[0]
 
     def __post_init__(self) -> None:
         _one_of("service", self.service, SERVICES)
@@ -305,8 +328,9 @@ class MapRequest:
         _one_of("preset", self.preset, PRESETS)
         _one_of("inputs", self.inputs, INPUT_CHOICES)
         _one_of("device", self.device, DEVICE_CHOICES)
-        if self.split is not None:
-            _one_of("split", self.split, SPLIT_CHOICES)
+        for name in [] if self.split is None else self.split.split(","):
+            _one_of("split", name.strip(), SPLIT_CHOICES)
+        self._check_validation()
         _one_of("question", self.question, QUESTIONS)
         if self.at is not None:
             quarter_index(self.at)
@@ -325,6 +349,18 @@ class MapRequest:
             raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
         if not 0 < self.far_km < float("inf"):
             raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
+
+    def _check_validation(self) -> None:
+        _one_of("repair", self.conformal, CONFORMAL_CHOICES)
+        if not 1 <= self.folds <= MOST_FOLDS:
+            raise RequestError(f"expected 1 to {MOST_FOLDS} folds, found {self.folds}.")
+        if not 0 < self.buffer_km < float("inf"):
+            raise RequestError(f"expected a buffer above 0 km, found {self.buffer_km:g}.")
+        if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
+            raise RequestError(
+                f"--buffer-km {self.buffer_km:g} is for the split buffer, which is not run; add "
+                "it to --split."
+            )
 
     def _check_budget(self) -> None:
         if self.budget is None:
@@ -358,8 +394,15 @@ class MapRequest:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits to run."""
-        return SPLIT_CHOICES[self.split or PRESETS[self.preset].split]
+        """Names of the splits to run, in the order of `SPLITS`."""
+        asked = (self.split or PRESETS[self.preset].split).split(",")
+        wanted = {split for name in asked for split in SPLIT_CHOICES[name.strip()]}
+        return tuple(name for name in SPLITS if name in wanted)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether a tenth of the rows is kept for the repair of intervals."""
+        return self.conformal != CONFORMAL_CHOICES[0]
 
 
 def _one_of(what: str, found: str, allowed: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ import typer
 from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import console
+from geogp_cli.areas import areas
 from geogp_cli.compare import compare
 
 if TYPE_CHECKING:
@@ -53,8 +54,25 @@ def map_command(
     model: Model = "auto",
     preset: Annotated[str, typer.Option(help="quick, standard or paper.")] = "standard",
     split: Annotated[
-        str | None, typer.Option(help="random, blocks or both. Default: the preset's.")
+        str | None,
+        typer.Option(
+            help="random, blocks, buffer, county, latest (several with commas), both (the first "
+            "two) or all. Default: the preset's."
+        ),
     ] = None,
+    folds: Annotated[
+        int, typer.Option(help="Run each split so often, with other rows held out (1 to 5).")
+    ] = 1,
+    buffer_km: Annotated[
+        float, typer.Option(help="The split buffer leaves out training rows this near to tests.")
+    ] = 5.0,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="Polygons to tell test rows by, FILE or FILE:COLUMN; repeatable."),
+    ] = None,
+    conformal: Annotated[
+        str, typer.Option(help="Repair of intervals: none, marginal, strata or local.")
+    ] = "none",
     inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
     budget: Annotated[
@@ -103,6 +121,10 @@ def map_command(
         model=model,
         preset=preset,
         split=split,
+        folds=folds,
+        buffer_km=buffer_km,
+        layers=tuple(layer or ()),
+        conformal=conformal,
         inputs=inputs,
         epochs=epochs,
         noise=noise,
@@ -137,12 +159,16 @@ def demo(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: Json = False
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    latex: Annotated[
+        bool, typer.Option("--latex", help="Write report.tex too: a table for a paper.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again."""
     from geogp.workflow import remake_report
 
-    console.show(remake_report(run), as_json=as_json)
+    console.show(remake_report(run, latex=latex), as_json=as_json)
 
 
 app.command()(compare)
@@ -190,6 +216,9 @@ def models(as_json: Json = False) -> None:
         return
     for name in CATALOGUE:
         print(name)
+
+
+app.command()(areas)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

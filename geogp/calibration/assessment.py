@@ -1,32 +1,22 @@
-"""The figures of one split, by stratum, worked out from its test predictions."""
+"""Test predictions read back, checked and scored, each row once."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.calibration.classes import ClassReport
-from geogp.calibration.metrics import (
-    Scores,
-    binomial_interval,
-    coverage_hits,
-    difference_from_baseline,
-    pit_histogram,
-    rows_by_group,
-    score_by_stratum,
-    widths,
-)
+from geogp.calibration.metrics import RowScores, Scores, row_scores, rows_by_group
 from geogp.errors import DataError
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
 from geogp.models.shapes import SHAPE_COLUMNS
+from geogp.models.warped_shapes import REPAIR_COLUMNS
 
-LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
-"""Nominal levels of the reliability curve."""
-
-TABLE_LEVELS = (50, 80, 95)
+TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, whose coverage stands in the tables."""
 
 TOLERANCE = 1e-6
@@ -49,90 +39,141 @@ COLUMNS = (
 )
 """Columns of test_predictions.parquet that a report needs."""
 
-OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS}
-"""Columns that may be absent, and what that means: no tile process, a normal distribution."""
+OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
+"""Columns that may be absent, and what that means: no tile process, a normal distribution, no
+repair."""
 
 DISPERSION = "dispersion"
 """Column that predictions of counts have, and others do not."""
+
+FOLD = "fold"
+"""Column that says which of several fits predicted a row; absent where there is one."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Reliability:
-    """Observed against nominal coverage, with exact binomial 95 % bounds; lists of one length."""
-
-    level: list[float]
-    observed: list[float]
-    lower: list[float]
-    upper: list[float]
-
-
-@dataclass(frozen=True)
-class GroupReport:
-    """Figures of one stratum (or of all rows) of one split; None where there are no rows.
+class SplitRows:
+    """What the figures of one split are worked out from, each of its n rows once.
 
     Attributes
     ----------
-    n, tiles
-        Test rows, and different tiles among them.
-    scores, baseline, difference
-        The figures of `metrics.Scores` but n, by name: the model's, the baseline's, and model
-        minus baseline.
-    coverage_expected
-        Coverage that right predictions would have, by name of figure: the stated level; for
-        counts the mean probability of the intervals, bounds included, which is more.
-    coverage_bounds
-        Exact binomial 95 % bounds of the model's coverage, by name of figure.
-    median_width_95
-        Median width of the 95 % intervals, on the scale of the target.
-    median_factor_95
-        10 to the median width: upper bound over lower bound, for a target in log10; None for
-        counts.
-    reliability
-        Share of the integral transforms within each of a grid of levels around the middle.
+    scores
+        Theirs, at `TABLE_LEVELS`.
     pit
-        Counts in ten equal bins of the probability integral transform.
+        Integral transforms, (n,).
+    median
+        Predictive medians, (n,).
+    mass
+        Probability of the interval of a level, bounds included, (n,), by level in percent.
+    fold
+        Number of each row's fold, (n,).
     """
 
-    n: int
-    tiles: int
-    scores: dict[str, float | None]
-    baseline: dict[str, float | None]
-    difference: dict[str, float | None]
-    coverage_expected: dict[str, float | None]
-    coverage_bounds: dict[str, list[float] | None]
-    median_width_95: float | None
-    median_factor_95: float | None
-    reliability: Reliability | None
-    pit: list[int] | None
+    scores: RowScores
+    pit: Floats
+    median: Floats
+    mass: dict[int, Floats]
+    fold: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.pit)
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> "SplitRows":
+        """Return some of the rows."""
+        return SplitRows(
+            self.scores[rows],
+            self.pit[rows],
+            self.median[rows],
+            {level: mass[rows] for level, mass in self.mass.items()},
+            self.fold[rows],
+        )
 
 
-@dataclass(frozen=True)
-class SplitReport:
-    """Figures of one split.
+def split_rows(name: str, rows: pd.DataFrame) -> SplitRows:
+    """Score the rows of one split, those of each fold by the predictions of their own fit.
 
-    Attributes
+    Parameters
     ----------
-    name, title, question
-        As in `splits.Split`.
+    name
+        Of the split, for messages.
     rows
-        Rows by part: train, validation, test; empty where the run does not say.
-    groups
-        By ``all``, ``urban`` and ``rural``.
-    width_ratio
-        Median rural over median urban width of the 95 % intervals, or None.
-    classes
-        Coverage by quarter and by tests per tile.
-    """
+        Its rows of test_predictions.parquet.
 
-    name: str
-    title: str
-    question: str
-    rows: dict[str, int]
-    groups: dict[str, GroupReport]
-    width_ratio: float | None
-    classes: list[ClassReport]
+    Raises
+    ------
+    DataError
+        A measurement is not finite, a fold is no number, or bounds do not follow from their
+        prediction.
+    NumericalError
+        A mean or a variance is missing or out of range.
+    """
+    fold = folds_of(rows)
+    parts: list[SplitRows] = []
+    order: list[NDArray[np.intp]] = []
+    for number in np.unique(fold):
+        chosen = np.flatnonzero(fold == number)
+        part = rows.iloc[chosen]
+        prediction = prediction_of(part)
+        check_bounds(name, part, prediction)
+        parts.append(_scored(part, prediction, fold[chosen]))
+        order.append(chosen)
+    if len(parts) == 1:
+        return parts[0]
+    place = np.argsort(np.concatenate(order))
+    return _together(parts, place)
+
+
+def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
+    """Return the number of each row's fold, (n,); 0 where the table has none.
+
+    Raises
+    ------
+    DataError
+        A fold is no whole number of 0 or more.
+    """
+    if FOLD not in rows:
+        return np.zeros(len(rows), np.int64)
+    fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
+    if not (np.isfinite(fold) & (fold >= 0) & (fold == np.floor(fold))).all():
+        raise DataError(
+            "expected whole numbers of 0 or more in the column fold, found others. "
+            "Run `geogp map` again with --fresh."
+        )
+    return fold.astype(np.int64)
+
+
+def _scored(rows: pd.DataFrame, prediction: Prediction, fold: NDArray[np.int64]) -> SplitRows:
+    y = rows["y"].to_numpy(np.float64)
+    scores = row_scores(prediction, y, TABLE_LEVELS)
+    mass = {level: prediction.interval_mass(level / 100) for level in TABLE_LEVELS}
+    return SplitRows(scores, prediction.pit(y), prediction.quantile(0.5), mass, fold)
+
+
+def _together(parts: list[SplitRows], place: NDArray[np.intp]) -> SplitRows:
+    def of(values: Iterator[Floats]) -> Floats:
+        found: Floats = np.concatenate(list(values))[place]
+        return found
+
+    each = [part.scores for part in parts]
+    scores = RowScores(
+        of(one.error for one in each),
+        of(one.absolute for one in each),
+        of(one.nll for one in each),
+        of(one.crps for one in each),
+        of(one.width for one in each),
+        {
+            level: np.concatenate([one.inside[level] for one in each])[place]
+            for level in TABLE_LEVELS
+        },
+    )
+    return SplitRows(
+        scores,
+        of(part.pit for part in parts),
+        of(part.median for part in parts),
+        {level: of(part.mass[level] for part in parts) for level in TABLE_LEVELS},
+        np.concatenate([part.fold for part in parts])[place],
+    )
 
 
 def prediction_of(rows: pd.DataFrame) -> Prediction:
@@ -164,7 +205,7 @@ def counted(rows: pd.DataFrame) -> bool:
 
 def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
     """Return the widths of the 95 % intervals of one split's rows, by stratum and overall."""
-    width = widths(prediction_of(rows))
+    width = (rows["upper_95"] - rows["lower_95"]).to_numpy(np.float64)
     return {
         name: width[chosen] for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
     }
@@ -233,110 +274,6 @@ def check_scores(
             f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? "
             "Run `geogp map` again with --fresh."
         )
-
-
-def group_reports(
-    rows: pd.DataFrame,
-    prediction: Prediction,
-    baseline: dict[str, dict[str, float | None]],
-) -> dict[str, GroupReport]:
-    """Work out the figures of one split's rows, overall and by stratum.
-
-    Parameters
-    ----------
-    rows
-        Rows of test_predictions.parquet of one split.
-    prediction
-        Theirs; see `prediction_of`.
-    baseline
-        The run's baseline figures by stratum; missing ones stay missing.
-
-    Raises
-    ------
-    DataError
-        A measurement is not finite, a stratum has an unknown name, or the baseline was scored
-        on another number of rows.
-    """
-    y = rows["y"].to_numpy(np.float64)
-    quadkey = rows["quadkey"].to_numpy()
-    chosen = rows_by_group(rows["stratum"], len(rows))
-    scores = score_by_stratum(prediction, y, rows["stratum"])
-    for level in TABLE_LEVELS:  # once for all groups: counts keep what was worked out
-        prediction.interval_mass(level / 100)
-    return {
-        name: _group_report(
-            scores[name],
-            prediction[chosen[name]],
-            y[chosen[name]],
-            len(pd.unique(quadkey[chosen[name]])),
-            baseline.get(name),
-        )
-        for name in scores
-    }
-
-
-def _group_report(
-    scores: Scores,
-    prediction: Prediction,
-    y: Floats,
-    tiles: int,
-    baseline: dict[str, float | None] | None,
-) -> GroupReport:
-    other = Scores(scores.n) if baseline is None else _stored_scores(baseline)
-    bounds: dict[str, list[float] | None] = {
-        f"coverage_{level}": _bounds(prediction, y, level / 100) for level in TABLE_LEVELS
-    }
-    median = float(np.median(widths(prediction))) if scores.n else None
-    return GroupReport(
-        n=scores.n,
-        tiles=tiles,
-        scores=_figures(scores),
-        baseline=_figures(other),
-        difference=difference_from_baseline(scores, other),
-        coverage_expected={
-            f"coverage_{level}": _expected(prediction, level / 100) for level in TABLE_LEVELS
-        },
-        coverage_bounds=bounds,
-        median_width_95=median,
-        median_factor_95=_factor(prediction, median),
-        reliability=_reliability(prediction, y) if scores.n else None,
-        pit=pit_histogram(prediction, y).tolist() if scores.n else None,
-    )
-
-
-def _bounds(prediction: Prediction, y: Floats, level: float) -> list[float] | None:
-    if len(y) == 0:
-        return None
-    return list(binomial_interval(coverage_hits(prediction, y, level), len(y)))
-
-
-def _expected(prediction: Prediction, level: float) -> float | None:
-    return float(prediction.interval_mass(level).mean()) if len(prediction) else None
-
-
-def _factor(prediction: Prediction, width: float | None) -> float | None:
-    return None if width is None or isinstance(prediction, CountPrediction) else 10.0**width
-
-
-def _reliability(prediction: Prediction, y: Floats) -> Reliability:
-    away = np.abs(prediction.pit(y) - 0.5)
-    hits = [int(np.count_nonzero(away <= level / 2)) for level in LEVELS]
-    bounds = [binomial_interval(count, len(y)) for count in hits]
-    return Reliability(
-        list(LEVELS),
-        [count / len(y) for count in hits],
-        [bound.lower for bound in bounds],
-        [bound.upper for bound in bounds],
-    )
-
-
-def _figures(scores: Scores) -> dict[str, float | None]:
-    return {name: value for name, value in asdict(scores).items() if name != "n"}
-
-
-def _stored_scores(stored: dict[str, float | None]) -> Scores:
-    figures = {name: stored.get(name) for name in Scores.__dataclass_fields__ if name != "n"}
-    return Scores(int(stored.get("n") or 0), **figures)
 
 
 def _agree(value: float | None, other: float | None) -> bool:

@@ -1,49 +1,58 @@
-"""Coverage by class (stratum, quarter, tests per tile), judged for all classes at once.
+"""Coverage by stratum, judged for all strata and levels of a split at once.
 
-With many classes some miss their level by chance. Each coverage therefore has a band that holds
-for all checks of a split together: with p_k the observed coverage of check k and p*_k that of
-a bootstrap sample of blocks, s_k = sd(p*_k), and q the 95 % quantile of max_k |p*_k - p_k| / s_k,
+With many strata some miss their level by chance. Each coverage therefore has a band, and the bands
+of a split hold together with 95 %. Blocks of tiles, not rows, are taken to be independent, as rows
+of one place err alike. The 5 % are shared out by number between two sorts of strata.
+
+Strata in `FEW_BLOCKS` blocks or more have a bootstrap band. With p_k the observed coverage of check
+k and p*_k that of a sample of blocks, s_k = sd(p*_k), and q a quantile of max_k |p*_k - p_k| / s_k,
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-Blocks of tiles, not rows, are drawn, as rows of one place err alike. s_k is never below
-the binomial standard deviation of the stated level, so that a class without a miss has a band too;
-it is taken over the samples that hold the class. A class that lies in fewer than 20 blocks is not
-judged: so few say little of how rows of a block err alike.
+q is moved from the normal to Student's t with one degree of freedom fewer than the split has
+blocks. s_k is never below the deviation by the design effect (below), so that a stratum without a
+miss has a band too; it is taken over the samples that hold the stratum.
+
+Strata in fewer blocks (many counties) say little of how rows of a block err alike. That is taken
+from the whole split, as the correlation r of hits within its blocks. A stratum with n rows, m_b of
+them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
+1965), with which its band is the exact binomial one (Korn and Graubard 1998), at a level shared
+between all such checks (Bonferroni). Below `LEAST_BLOCKS` blocks or `LEAST_ROWS` rows a stratum is
+not judged, nor is any where the whole split lies in fewer than `LEAST_SPLIT_BLOCKS` blocks.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+from scipy import special, stats
 
 from geogp.calibration.splits import cell_indices
+from geogp.calibration.strata import LEAST_ROWS
 from geogp.errors import DataError
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
-CLASS_LEVELS = (0.5, 0.8, 0.95)
+CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""
 
-TESTS_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
-"""Least and most tests of a tile in a quarter, in each class."""
-
-EXPECTED_CLASSES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Where classes of the expected number of tests part."""
-
-LEAST_ROWS = 30
-"""Classes with fewer rows are put together with the next one of their kind."""
-
 FEW_BLOCKS = 20
-"""Classes in fewer blocks are not judged."""
+"""Strata in fewer blocks take the correlation within blocks from the whole split."""
+
+LEAST_BLOCKS = 3
+"""Strata in fewer blocks are not judged."""
+
+LEAST_SPLIT_BLOCKS = 10
+"""Splits in fewer blocks say too little of the correlation within them: none is judged."""
 
 DRAWS = 1000
-_TWO_SIDED = 1.96
 TOLERANCE = 0.03
 """A coverage that is off by no more is not marked, however narrow its band."""
+
+_RISK = 0.05
+_TWO_SIDED = 1.96
 
 
 @dataclass(frozen=True)
@@ -55,14 +64,14 @@ class Check:
     level
         The stated level.
     observed
-        Share of the class's rows inside the central interval of the level.
+        Share of the stratum's rows inside the central interval of the level.
     lower, upper
-        Band that holds for all checks of the split together with 95 %; None where the class lies
-        in too few blocks.
+        Band that holds for all checks of the split together with 95 %; None where the stratum has
+        too few rows or blocks.
     off
         Whether the level lies outside the band and is missed by more than 3 points.
     error
-        Standard error s_k of `observed`; None where the class lies in too few blocks.
+        Standard error s_k of `observed`; None where the stratum is not judged.
     """
 
     level: float
@@ -82,16 +91,16 @@ class Check:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Coverage of one class of rows.
+    """Coverage of one stratum.
 
     Attributes
     ----------
     kind
-        ``stratum``, ``quarter``, ``tests`` or ``expected``.
+        Such as ``stratum``, ``quarter``, ``tests`` or ``county``.
     name
         Such as ``2020Q1`` or ``3 to 4``.
-    n
-        Its rows.
+    n, blocks
+        Its rows, and the blocks they lie in.
     checks
         One for each level.
     """
@@ -99,35 +108,52 @@ class ClassReport:
     kind: str
     name: str
     n: int
+    blocks: int
     checks: list[Check]
 
 
-def _tests_name(least: int, most: int | None) -> str:
-    if most is None:
-        return f"{least} or more"
-    return str(least) if least == most else f"{least} to {most}"
+@dataclass(frozen=True)
+class _Counts:
+    """Rows and hits by block and stratum.
 
+    Attributes
+    ----------
+    sizes
+        Rows, (blocks, strata).
+    inside
+        Rows inside the intervals, (blocks, strata, levels).
+    level
+        Stated levels, (levels,).
+    correlation
+        Of hits within blocks, (levels,).
+    """
 
-def tests_groups(tests: NDArray[np.int64]) -> dict[str, Rows]:
-    """Return the rows of each class of tests (n,), by its name."""
-    return {
-        _tests_name(least, most): (tests >= least) & (tests <= (np.inf if most is None else most))
-        for least, most in TESTS_CLASSES
-    }
+    sizes: Floats
+    inside: Floats
+    level: Floats
+    correlation: Floats
 
+    @property
+    def observed(self) -> Floats:
+        found: Floats = self.inside.sum(0) / self.sizes.sum(0)[:, None]
+        return found
 
-def expected_groups(mean: Floats) -> dict[str, Rows]:
-    """Return the rows of each class of expected counts (n,), by its name."""
-    place = np.searchsorted(EXPECTED_CLASSES, mean, side="right")
-    ends = [f"{end:g}" for end in EXPECTED_CLASSES]
-    between = [f"{low} to {high}" for low, high in pairwise(ends)]
-    names = [f"below {ends[0]}", *between, f"{ends[-1]} or more"]
-    return {name: place == number for number, name in enumerate(names)}
+    @property
+    def design_effect(self) -> Floats:
+        """1 + r (sum m_b² / n - 1), (strata, levels)."""
+        alike = np.square(self.sizes).sum(0) / self.sizes.sum(0) - 1
+        found: Floats = 1 + np.maximum(alike, 0)[:, None] * self.correlation
+        return found
 
+    @property
+    def binomial_sd(self) -> Floats:
+        """Of a share of rows at the stated level, with the design effect, (strata, levels)."""
+        variance = self.level * (1 - self.level) * self.design_effect
+        found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
+        return found
 
-def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
-    """Return the rows of each value (n,), in the order of the values."""
-    return {str(value): values == value for value in np.unique(values)}
+    def __getitem__(self, strata: Rows) -> "_Counts":
+        return _Counts(self.sizes[:, strata], self.inside[:, strata], self.level, self.correlation)
 
 
 def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
@@ -136,55 +162,37 @@ def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
     return number.reshape(-1)
 
 
-def merged(groups: dict[str, Rows], least: int = LEAST_ROWS) -> dict[str, Rows]:
-    """Return groups with those of fewer than `least` rows joined to the next, in order.
-
-    A last one that is too small is joined to the one before it; empty groups vanish.
-    """
-    found: list[tuple[list[str], Rows]] = []
-    open_names: list[str] = []
-    open_rows: Rows | None = None
-    for name, rows in groups.items():
-        if not rows.any():
-            continue
-        open_names.append(name)
-        open_rows = rows if open_rows is None else open_rows | rows
-        if open_rows.sum() >= least:
-            found.append((open_names, open_rows))
-            open_names, open_rows = [], None
-    if open_rows is not None:
-        if found:
-            names, rows = found.pop()
-            open_names, open_rows = names + open_names, rows | open_rows
-        found.append((open_names, open_rows))
-    return {_joined(names): rows for names, rows in found}
-
-
 def class_reports(
     pit: Floats,
-    groups: dict[str, dict[str, Rows]],
+    groups: Mapping[str, Mapping[str, Rows]],
     blocks: NDArray[np.int64],
     *,
+    levels: Sequence[float] = CLASS_LEVELS,
+    least: int = LEAST_ROWS,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[ClassReport]:
-    """Work out the coverage of classes of rows, with bands that hold for all of them at once.
+    """Work out the coverage of strata, with bands that hold for all of them at once.
 
     Parameters
     ----------
     pit
         P(Y <= y) of each row's prediction at what was measured, (n,).
     groups
-        Rows (n,) of each class by its name, by kind.
+        Rows (n,) of each stratum by its name, by kind.
     blocks
         Number of the block of each row, (n,).
+    levels
+        Levels that are checked.
+    least
+        Strata with fewer rows are not judged.
     draws, seed
         Bootstrap samples, and what they are drawn from.
 
     Raises
     ------
     DataError
-        A class has no row, or a value of `pit` is no probability.
+        A stratum has no row, or a value of `pit` is no probability.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
         raise DataError("expected probabilities from 0 to 1 as integral transforms.")
@@ -192,78 +200,113 @@ def class_reports(
     empty = [name for _, name, rows in classes if not rows.any()]
     if empty:
         raise DataError(f"expected classes with rows, found none in {', '.join(empty)}.")
-    hits = np.abs(pit[:, None] - 0.5) <= 0.5 * np.array(CLASS_LEVELS)
-    number = int(blocks.max()) + 1 if len(blocks) else 0
-    sizes = np.zeros((number, len(classes)))
-    inside = np.zeros((number, len(classes), len(CLASS_LEVELS)))
-    for k, (_, _, rows) in enumerate(classes):
-        np.add.at(sizes[:, k], blocks[rows], 1)
-        np.add.at(inside[:, k], blocks[rows], hits[rows])
-    n = sizes.sum(0)
-    observed = inside.sum(0) / n[:, None]
-    error, half = _errors(sizes, inside, observed, draws, seed)
+    if not classes:
+        return []
+    counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))
+    observed = counts.observed
+    lower, upper, error = _bands(counts, least, draws, seed)
     return [
         ClassReport(
             kind,
             name,
-            int(n[k]),
+            int(counts.sizes[:, k].sum()),
+            int(np.count_nonzero(counts.sizes[:, k])),
             [
-                _check(level, observed[k, j], error[k, j], half[k, j])
-                for j, level in enumerate(CLASS_LEVELS)
+                _check(level, observed[k, j], lower[k, j], upper[k, j], error[k, j])
+                for j, level in enumerate(levels)
             ],
         )
         for k, (kind, name, _) in enumerate(classes)
     ]
 
 
-def table_classes(rows: pd.DataFrame, pit: Floats) -> list[ClassReport]:
-    """Work out coverage by quarter and by tests for rows of test_predictions.parquet.
+def _counts(
+    pit: Floats, classes: Sequence[Rows], blocks: NDArray[np.int64], level: Floats
+) -> _Counts:
+    hits = (np.abs(pit[:, None] - 0.5) <= 0.5 * level).astype(np.float64)
+    number = int(blocks.max()) + 1
+    sizes = np.empty((number, len(classes)))
+    inside = np.empty((number, len(classes), len(level)))
+    for k, rows in enumerate(classes):
+        where, held = blocks[rows], hits[rows]
+        sizes[:, k] = np.bincount(where, minlength=number)
+        for j in range(len(level)):
+            inside[:, k, j] = np.bincount(where, held[:, j], minlength=number)
+    return _Counts(sizes, inside, level, _correlation(hits, blocks, number))
 
-    Counts of tests are classed by what was expected: by what was counted, no prediction could
-    hold its levels.
+
+def _correlation(hits: Floats, blocks: NDArray[np.int64], number: int) -> Floats:
+    """Return the mean correlation of hits of two rows of one block, at least 0, (levels,)."""
+    away = hits - hits.mean(0)
+    size = np.bincount(blocks, minlength=number).astype(np.float64)
+    total = np.stack([np.bincount(blocks, one, minlength=number) for one in away.T], axis=1)
+    squares = np.square(away).sum(0)
+    pairs = max(float((size * (size - 1)).sum()), 1.0)
+    variance = np.maximum(squares / len(hits), 1e-12)
+    found: Floats = np.maximum((np.square(total).sum(0) - squares) / pairs / variance, 0.0)
+    return found
+
+
+def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Return the ends of all bands and standard errors, each (strata, levels).
+
+    NaN for strata that are not judged.
     """
-    place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
-    groups = {
-        "quarter": merged(value_groups(rows["quarter"].to_numpy(str))),
-        **(
-            {"expected": merged(expected_groups(rows["mean"].to_numpy(np.float64)))}
-            if "dispersion" in rows
-            else {"tests": merged(tests_groups(rows["tests"].to_numpy(np.int64)))}
-        ),
-    }
-    return class_reports(pit, groups, blocks_of(*place))
+    number, shape = len(counts.sizes), counts.observed.shape
+    lower, upper, error = (np.full(shape, np.nan) for _ in range(3))
+    within = np.count_nonzero(counts.sizes, axis=0)
+    judged = (
+        (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least) & (number >= LEAST_SPLIT_BLOCKS)
+    )
+    many = judged & (within >= FEW_BLOCKS)
+    few = judged & ~many
+    if many.any():
+        q, sd = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws, seed)
+        observed, half, error[many] = counts.observed[many], q * sd, sd
+        lower[many], upper[many] = np.maximum(observed - half, 0), np.minimum(observed + half, 1)
+    if few.any():
+        risk = _RISK * few.sum() / judged.sum()
+        lower[few], upper[few] = _exact_bands(counts[few], risk)
+        error[few] = counts[few].binomial_sd
+    return lower, upper, error
 
 
-def _errors(
-    sizes: Floats, inside: Floats, observed: Floats, draws: int, seed: int
-) -> tuple[Floats, Floats]:
-    """Return s_k and q s_k of all classes, each (classes, levels); NaN for those in few blocks."""
-    number = len(sizes)
-    judged = (sizes > 0).sum(0) >= FEW_BLOCKS
-    error = np.full(observed.shape, np.nan)
-    if not judged.any():
-        return error, error
-    sizes, inside, observed = sizes[:, judged], inside[:, judged], observed[judged]
-    level = np.array(CLASS_LEVELS)
-    floor = np.sqrt(level * (1 - level) / sizes.sum(0)[:, None])
+def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[float, Floats]:
+    """Return q, and s_k of every stratum and level, (strata, levels)."""
+    number, observed = len(counts.sizes), counts.observed
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
-    drawn = (weights @ sizes)[:, :, None]
-    share = np.einsum("db,bkl->dkl", weights.astype(np.float64), inside) / np.maximum(drawn, 1)
-    away = np.where(drawn > 0, np.abs(share - observed), 0.0)
-    sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
+    drawing = weights.astype(np.float64)
+    drawn = (drawing @ counts.sizes)[:, :, None]
+    share = (drawing @ counts.inside.reshape(number, -1)).reshape(draws, *observed.shape)
+    away = np.where(drawn > 0, np.abs(share / np.maximum(drawn, 1) - observed), 0.0)
+    drawn_sd = np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0))
+    sd: Floats = np.maximum(drawn_sd, counts.binomial_sd)
     # Where no sample differs from the whole there is still the binomial deviation.
-    q = max(float(np.quantile((away / sd).max((1, 2)), 0.95)), _TWO_SIDED)
-    error[judged] = sd
-    return error, q * error
+    q = max(float(np.quantile((away / sd).max((1, 2)), 1 - risk)), _TWO_SIDED)
+    return _of_student(q, number), sd
 
 
-def _check(level: float, observed: float, error: float, half: float) -> Check:
-    if np.isnan(half):
+def _exact_bands(counts: _Counts, risk: float) -> tuple[Floats, Floats]:
+    """Return Korn and Graubard's intervals, each (strata, levels)."""
+    observed = counts.observed
+    tail = risk / observed.size / 2
+    normal = float(stats.norm.isf(tail))
+    shrunk = (normal / _of_student(normal, len(counts.sizes))) ** 2
+    n = counts.sizes.sum(0)[:, None] / counts.design_effect * shrunk
+    hits = observed * n
+    lower = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1e-9), n - hits + 1, tail), 0.0)
+    missed = np.maximum(n - hits, 1e-9)
+    upper = np.where(observed < 1, special.betaincinv(hits + 1, missed, 1 - tail), 1.0)
+    return lower, upper
+
+
+def _of_student(normal: float, number: int) -> float:
+    """Return the quantile of Student's t that stands for one of the normal."""
+    return float(stats.t.isf(stats.norm.sf(normal), number - 1))
+
+
+def _check(level: float, observed: float, lower: float, upper: float, error: float) -> Check:
+    if np.isnan(lower):
         return Check(level, float(observed), None, None, off=False, error=None)
-    off = abs(observed - level) > max(half, TOLERANCE)
-    lower, upper = max(0.0, observed - half), min(1.0, observed + half)
+    off = abs(observed - level) > TOLERANCE and not lower <= level <= upper
     return Check(level, float(observed), float(lower), float(upper), bool(off), float(error))
-
-
-def _joined(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"

@@ -6,9 +6,10 @@ from geogp.calibration import compare_words, words
 from geogp.calibration.compare import Comparison, SplitComparison
 from geogp.calibration.compare_figure import difference_figure
 from geogp.calibration.compare_rows import COVERAGES, LEVELS, SCORES
+from geogp.calibration.latex import escape
 from geogp.calibration.metrics import GROUPS
 from geogp.calibration.paired import Estimate
-from geogp.calibration.rendering import environment, latex_text
+from geogp.calibration.rendering import environment
 
 _SCORE_TITLES = {"log_score": "Log score", "crps": "CRPS", "absolute_error": "Absolute error"}
 _LATEX_MISSING = "--"
@@ -67,10 +68,10 @@ def _context(comparison: Comparison) -> dict[str, Any]:
 
 def _caption(comparison: Comparison) -> str:
     service = f"{comparison.service} " if comparison.service else ""
-    unit = latex_text(comparison.unit).replace("log10", r"$\log_{10}$")
+    unit = escape(comparison.unit).replace("log10", r"$\log_{10}$")
     return (
-        f"{latex_text(comparison.region)}: {latex_text(service + comparison.target)}. "
-        f"Differences from {latex_text(comparison.reference)} on the same test rows, standard "
+        f"{escape(comparison.region)}: {escape(service + comparison.target)}. "
+        f"Differences from {escape(comparison.reference)} on the same test rows, standard "
         "errors (in parentheses) by bootstrap over blocks of 0.1 degrees; below 0 is better. "
         "Stars: beyond chance, by Holm's procedure over all differences of scores in a split. "
         rf"CRPS, absolute error of the median and mean width of the 95\,\% intervals in {unit}."
@@ -80,13 +81,13 @@ def _caption(comparison: Comparison) -> str:
 def _latex_split(split: SplitComparison) -> list[str]:
     lines = [
         r"\midrule",
-        rf"\multicolumn{{10}}{{l}}{{\emph{{{latex_text(split.title)}}}}} \\",
+        rf"\multicolumn{{10}}{{l}}{{\emph{{{escape(split.title)}}}}} \\",
     ]
     for name, stratum in split.strata.items():
-        label = f"{name} ({latex_text(words.count(stratum.n))})"
+        label = f"{name} ({escape(words.count(stratum.n))})"
         for run, figures in stratum.figures.items():
             differences = stratum.differences.get(run, {})
-            cells = [label, latex_text(run)]
+            cells = [label, escape(run)]
             for score in SCORES:
                 cells += [_number(getattr(figures, score)), _difference(differences.get(score))]
             share = figures.coverage_95

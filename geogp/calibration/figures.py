@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from geogp.calibration.assessment import GroupReport, SplitReport
+from geogp.calibration.groups import GroupReport
+from geogp.calibration.split_report import SplitReport
 from geogp.calibration.words import PLACES, count, number, percent
 
 COLOURS = {"all": "#4d4d4d", "urban": "#0072B2", "rural": "#D55E00"}

@@ -1,5 +1,7 @@
 """Scores of predictive distributions against what was measured, overall and by stratum."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -14,6 +16,9 @@ from geogp.models.prediction import Prediction
 ALL = "all"
 GROUPS = (ALL, *STRATA)
 """What is reported: all rows, then each stratum."""
+
+STORED_LEVELS = (50, 80, 95)
+"""Levels, in percent, whose coverage `Scores` and run.json hold."""
 
 Floats = NDArray[np.float64]
 
@@ -53,11 +58,98 @@ class Scores:
     width_95: float | None = None
 
 
+@dataclass(frozen=True)
+class RowScores:
+    """Scores of each of n rows, worked out once, of which groups of rows are means.
+
+    Attributes
+    ----------
+    error
+        y - mean, (n,).
+    absolute
+        Absolute error, (n,); that of counts is from the predictive median.
+    nll, crps, width
+        As in `Scores`, of each row, (n,).
+    inside
+        Whether y lies in the central interval of a level, bounds included, (n,), by level in
+        percent.
+    """
+
+    error: Floats
+    absolute: Floats
+    nll: Floats
+    crps: Floats
+    width: Floats
+    inside: dict[int, NDArray[np.bool_]]
+
+    def __len__(self) -> int:
+        return len(self.error)
+
+    def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "RowScores":
+        """Return the scores of some of the rows."""
+        return RowScores(
+            self.error[rows],
+            self.absolute[rows],
+            self.nll[rows],
+            self.crps[rows],
+            self.width[rows],
+            {level: inside[rows] for level, inside in self.inside.items()},
+        )
+
+    def coverage(self, level: int) -> float | None:
+        """Return the share of rows inside the interval of a level in percent; None of no rows."""
+        return int(np.count_nonzero(self.inside[level])) / len(self) if len(self) else None
+
+    def mean(self) -> Scores:
+        """Return the scores of the rows together."""
+        if not len(self):
+            return Scores(0)
+        return Scores(
+            len(self),
+            mae=float(self.absolute.mean()),
+            rmse=float(np.sqrt((self.error**2).mean())),
+            nll=float(self.nll.mean()),
+            crps=float(self.crps.mean()),
+            coverage_50=self.coverage(50),
+            coverage_80=self.coverage(80),
+            coverage_95=self.coverage(95),
+            width_95=float(self.width.mean()),
+        )
+
+
 class Interval(NamedTuple):
     """Lower and upper bound."""
 
     lower: float
     upper: float
+
+
+def row_scores(
+    prediction: Prediction, y: ArrayLike, levels: Sequence[int] = STORED_LEVELS
+) -> RowScores:
+    """Score each row of a prediction of length n at the measurements `y`, shape (n,).
+
+    Parameters
+    ----------
+    prediction, y
+        As for `score`.
+    levels
+        Levels, in percent, whose intervals are looked at.
+
+    Raises
+    ------
+    DataError
+        `y` has another shape or a value that is not finite.
+    """
+    y = _checked(prediction, y)
+    return RowScores(
+        y - prediction.mean,
+        np.abs(y - prediction.centre),
+        prediction.log_score(y),
+        prediction.crps(y),
+        widths(prediction),
+        {level: _inside(prediction, y, level / 100) for level in levels},
+    )
 
 
 def score(prediction: Prediction, y: ArrayLike) -> Scores:
@@ -68,22 +160,7 @@ def score(prediction: Prediction, y: ArrayLike) -> Scores:
     DataError
         `y` has another shape or a value that is not finite.
     """
-    y = _checked(prediction, y)
-    n = len(y)
-    if n == 0:
-        return Scores(0)
-    error = y - prediction.mean
-    return Scores(
-        n,
-        mae=float(np.abs(y - prediction.centre).mean()),
-        rmse=float(np.sqrt((error**2).mean())),
-        nll=float(prediction.log_score(y).mean()),
-        crps=float(prediction.crps(y).mean()),
-        coverage_50=coverage_hits(prediction, y, 0.50) / n,
-        coverage_80=coverage_hits(prediction, y, 0.80) / n,
-        coverage_95=coverage_hits(prediction, y, 0.95) / n,
-        width_95=float(widths(prediction).mean()),
-    )
+    return row_scores(prediction, y).mean() if len(_checked(prediction, y)) else Scores(0)
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
@@ -110,12 +187,11 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     DataError
         Shapes differ, a measurement is not finite, or a stratum has another name.
     """
-    y = _checked(prediction, y)
-    rows = rows_by_group(stratum, len(y))
-    # The whole comes first: what is worked out for it need not be again for its parts.
-    found = {ALL: score(prediction, y)}
-    parts = {name: score(prediction[rows[name]], y[rows[name]]) for name in STRATA}
-    return found | parts
+    rows = rows_by_group(stratum, len(_checked(prediction, y)))
+    if not len(prediction):
+        return {name: Scores(0) for name in rows}
+    scores = row_scores(prediction, y)
+    return {name: scores[chosen].mean() for name, chosen in rows.items()}
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
@@ -135,11 +211,30 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in STRATA}
 
 
+def pooled(parts: Sequence[Scores]) -> Scores:
+    """Return the scores of all rows together from those of several sets of rows.
+
+    Means weighted by rows; rmse the root of the weighted mean of squares.
+    """
+    held = [part for part in parts if part.n]
+    if len(held) <= 1:
+        return held[0] if held else Scores(0)
+    n = sum(part.n for part in held)
+
+    def mean(name: str, power: int = 1) -> float | None:
+        values = [(part.n, getattr(part, name)) for part in held]
+        if any(value is None for _, value in values):
+            return None
+        total = float(sum(rows * value**power for rows, value in values))
+        return math.sqrt(total / n) if power == 2 else total / n
+
+    figures = {name: mean(name) for name in asdict(held[0]) if name not in {"n", "rmse"}}
+    return Scores(n, rmse=mean("rmse", 2), **figures)
+
+
 def coverage_hits(prediction: Prediction, y: ArrayLike, level: float) -> int:
     """Count the measurements inside the central interval of a level, bounds included."""
-    lower, upper = prediction.interval(level)
-    y = np.asarray(y, np.float64)
-    return int(np.count_nonzero((lower <= y) & (y <= upper)))
+    return int(np.count_nonzero(_inside(prediction, np.asarray(y, np.float64), level)))
 
 
 def widths(prediction: Prediction, level: float = 0.95) -> Floats:
@@ -163,7 +258,12 @@ def pit_histogram(prediction: Prediction, y: ArrayLike, bins: int = 10) -> NDArr
     DataError
         `y` has another shape or a value that is not finite.
     """
-    place = prediction.pit(_checked(prediction, y)) * bins
+    return pit_counts(prediction.pit(_checked(prediction, y)), bins)
+
+
+def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
+    """Count integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,)."""
+    place = pit * bins
     # The last bin takes 1 itself, which the transform reaches by rounding.
     return np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
 
@@ -219,6 +319,11 @@ def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, floa
         for name, value in asdict(scores).items()
         if name != "n"
     }
+
+
+def _inside(prediction: Prediction, y: Floats, level: float) -> NDArray[np.bool_]:
+    lower, upper = prediction.interval(level)
+    return (lower <= y) & (y <= upper)
 
 
 def _checked(prediction: Prediction, y: ArrayLike) -> Floats:

@@ -6,20 +6,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
-_LATEX_MARKS = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "\N{MINUS SIGN}": "$-$",
-        "\N{EN DASH}": "--",
-        **{mark: f"\\{mark}" for mark in "{}&%$#_"},
-    }
-)
 
 
 def environment() -> Environment:
@@ -40,11 +26,6 @@ def markdown_text(value: Any) -> Markup:
     """Escape text for Markdown: HTML as entities, marks behind backslashes, on one line."""
     text = " ".join(str(value).split())
     return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
-
-
-def latex_text(value: Any) -> str:
-    """Escape text for LaTeX, which then finds no command in it, on one line."""
-    return " ".join(str(value).split()).translate(_LATEX_MARKS)
 
 
 def _prose(text: str) -> str:

@@ -8,31 +8,24 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from geogp.calibration import figures, words
+from geogp.calibration import figures, strata_words, words
 from geogp.calibration.assessment import (
     TABLE_LEVELS,
-    GroupReport,
-    SplitReport,
-    check_bounds,
     check_columns,
-    check_scores,
     counted,
-    group_reports,
-    prediction_of,
     widths_by_group,
 )
-from geogp.calibration.classes import CLASS_LEVELS, table_classes
-from geogp.calibration.metrics import GROUPS, score_by_stratum
+from geogp.calibration.coverage_figure import coverage_figure
+from geogp.calibration.metrics import GROUPS
 from geogp.calibration.rendering import environment
+from geogp.calibration.split_report import SplitReport, split_report
 from geogp.calibration.splits import BLOCKS, SPLITS
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label
 
 _NEEDED = ("region", "target", "model", "metrics")
-_ORDER = (BLOCKS.name, *(name for name in SPLITS if name != BLOCKS.name))
 
 
 @dataclass(frozen=True)
@@ -58,10 +51,16 @@ class Report:
         Whether the 95 % intervals hold, in one sentence.
     findings
         One sentence for each split, with numbers.
+    marks
+        By split, which strata are marked, or that none is, in one sentence.
+    rules
+        How strata are put together and marked.
+    repairs
+        How the intervals were repaired, and other statements of the run.
     statements
         What to know before trusting the figures.
     splits
-        By name: ``blocks`` before ``random``, those that were run.
+        By name, those that were run: ``blocks`` first, those that flatter last.
     """
 
     geogp: str | None
@@ -83,6 +82,9 @@ class Report:
     attribution: str
     headline: str
     findings: list[str]
+    marks: dict[str, str]
+    rules: list[str]
+    repairs: list[str]
     statements: list[str]
     splits: dict[str, SplitReport]
 
@@ -138,6 +140,9 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         attribution=run.get("attribution") or words.DEFAULT_ATTRIBUTION,
         headline=words.headline(next(iter(splits.values()))),
         findings=[words.finding(split) for split in splits.values()],
+        marks={name: strata_words.marks(split) for name, split in splits.items()},
+        rules=[strata_words.POOLING, strata_words.MARKING],
+        repairs=words.repairs(run),
         statements=words.statements(splits, counts=counted(predictions)),
         splits=splits,
     )
@@ -176,7 +181,10 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
                 f"expected the report's {split.groups['all'].n} rows of the split {name!r}, found "
                 f"{len(rows)}. Build the report again from these predictions."
             )
-        drawn[name] = figures.split_figures(split, widths_by_group(rows), report.unit)
+        drawn[name] = [
+            coverage_figure(split),
+            *figures.split_figures(split, widths_by_group(rows), report.unit),
+        ]
     template = environment().get_template("report.html.j2")
     return template.render(_context(report), figures=drawn)
 
@@ -186,40 +194,21 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
     odd = sorted(set(found) - set(SPLITS))
     if odd:
         raise DataError(f"expected the splits {', '.join(SPLITS)}, found {', '.join(odd)}.")
-    metrics, baseline = run["metrics"] or {}, run.get("baseline") or {}
-    absent = sorted(set(metrics) - set(found))
+    absent = sorted(set(run["metrics"] or {}) - set(found))
     if absent:
         raise DataError(
             f"run.json has figures of the split {', '.join(absent)}, but test_predictions.parquet "
             "has no rows of it. Was one of the files edited? Run `geogp map` again with --fresh."
         )
-    reports = {}
-    for name in sorted(found, key=_ORDER.index):
-        rows = predictions[predictions["split"] == name]
-        prediction = prediction_of(rows)
-        check_bounds(name, rows, prediction)
-        if name in metrics:
-            scores = score_by_stratum(prediction, rows["y"], rows["stratum"])
-            check_scores(name, scores, metrics[name])
-        groups = group_reports(rows, prediction, baseline.get(name) or {})
-        sizes = dict((run.get("n") or {}).get(name) or {})
-        split = SPLITS[name]
-        pit = prediction.pit(rows["y"].to_numpy(np.float64))
-        reports[name] = SplitReport(
-            name,
-            split.title,
-            split.question,
-            sizes,
-            groups,
-            _width_ratio(groups),
-            table_classes(rows, pit),
-        )
-    return reports
+    return {
+        name: split_report(name, predictions[predictions["split"] == name], run)
+        for name in sorted(found, key=_place)
+    }
 
 
-def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
-    urban, rural = (groups[name].median_width_95 for name in ("urban", "rural"))
-    return None if not urban or rural is None else rural / urban
+def _place(name: str) -> tuple[bool, bool, int]:
+    """Return what splits are ordered by: blocks first, those that flatter last."""
+    return name != BLOCKS.name, SPLITS[name].flatters, list(SPLITS).index(name)
 
 
 def _region_name(run: dict[str, Any]) -> str:
@@ -244,6 +233,6 @@ def _context(report: Report) -> dict[str, Any]:
         "report": report,
         "groups": GROUPS,
         "levels": TABLE_LEVELS,
-        "class_levels": CLASS_LEVELS,
         "words": words,
+        "strata": strata_words,
     }

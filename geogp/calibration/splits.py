@@ -1,28 +1,51 @@
 """Which rows train, which validate, which test, and what each way of splitting asks.
 
-Both splits are functions of the seed, the quadkey (or its place) and the quarter. Neither the
-order of rows nor the target enters, so every model and every peer is judged on the same rows.
+Splits are functions of the seed, the quadkey (or its place) and the quarter. Neither the order
+of rows nor the target enters, so every model and every peer is judged on the same rows. Folds
+hold out other rows in turn, no row twice. A calibrated split takes one more tenth from the
+training rows, which is used for nothing but the repair of intervals; its test rows are the same.
 """
 
-import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.errors import DataError
-
-TRAIN, VALIDATION, TEST = "train", "validation", "test"
-PARTS = (TRAIN, VALIDATION, TEST)
+from geogp.calibration.dealing import (
+    CALIBRATION,
+    LEFT_OUT,
+    TENTHS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Codes,
+    Numbers,
+    Parts,
+    check_fold,
+    deal,
+    hashed,
+    part_names,
+    tenths,
+    text_codes,
+    without_empty,
+)
+from geogp.errors import DataError, RequestError
+from geogp.geodata.distances import nearest_km
+from geogp.geodata.layers import ELSEWHERE
 
 CELL_DEGREES = 0.1
 """Side of the cells of the split by blocks, in degrees of longitude and of latitude."""
 
-_PARTS_DEALT = 10
-_TEST_PARTS = (0, 1)
-_VALIDATION_PARTS = (2,)
+BUFFER_KM = 5.0
+"""Default of the distance that the split with a buffer keeps between training and test rows.
 
-Codes = NDArray[np.uint64]
+What single tiles share with those around them starts at a range of 3 km (`geogp.models.tiles`), of
+which at 5 km less than a fifth is left: what informs a test row is then the smooth field.
+"""
+
+MOST_FOLDS = 5
+"""A split by blocks tests a fifth of the blocks in each fold."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +84,116 @@ BLOCKS = Split(
     "degrees, about 10 km across?",
     flatters=False,
 )
-SPLITS = {split.name: split for split in (RANDOM, BLOCKS)}
+BUFFER = Split(
+    "buffer",
+    "Split by blocks with a buffer",
+    "How well is a place predicted when nothing was measured in its own block of 0.1 by 0.1 "
+    "degrees, nor within some kilometres of it in the blocks around?",
+    flatters=False,
+)
+COUNTY = Split(
+    "county",
+    "Split by counties",
+    "How well is a whole county predicted in which nothing was measured?",
+    flatters=False,
+)
+LATEST = Split(
+    "latest",
+    "Split by the latest quarter",
+    "How well is the next quarter predicted, mostly at places measured before, from the quarters "
+    "before it alone?",
+    flatters=True,
+)
+SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
 
 
-def random_split(quadkey: Codes, quarter: NDArray[np.int64], seed: int) -> NDArray[np.str_]:
+@dataclass(frozen=True)
+class SplitRows:
+    """What splits may know of the rows.
+
+    Attributes
+    ----------
+    quadkey, quarter
+        Codes of quadkeys and indices of quarters, (n,).
+    longitude, latitude
+        Centroids of tiles in degrees, (n,).
+    county
+        Name of each row's county, (n,); None where no boundaries of counties are at hand.
+    """
+
+    quadkey: Codes
+    quarter: Numbers
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+    county: NDArray[np.str_] | None = None
+
+
+def split_parts(
+    name: str,
+    rows: SplitRows,
+    seed: int,
+    *,
+    fold: int = 0,
+    calibrated: bool = False,
+    buffer_km: float = BUFFER_KM,
+) -> Parts:
+    """Split rows in the way of a name.
+
+    Parameters
+    ----------
+    name
+        One of `SPLITS`.
+    rows
+        What is known of the rows.
+    seed
+        Any integer.
+    fold
+        Which rows are held out, from 0.
+    calibrated
+        Whether some training rows are kept for calibration.
+    buffer_km
+        Distance that the split ``buffer`` keeps.
+
+    Returns
+    -------
+    ndarray of str, shape (n,)
+        ``train``, ``validation`` or ``test``; ``calibration`` and ``left out`` where the split
+        has such rows.
+
+    Raises
+    ------
+    RequestError
+        The split does not have that fold, or cannot be had from these rows.
+    DataError
+        The rows are wrong, or a part came out empty.
+    """
+    place = rows.longitude, rows.latitude
+    ways: dict[str, Callable[[], Parts]] = {
+        RANDOM.name: lambda: random_split(
+            rows.quadkey, rows.quarter, seed, fold=fold, calibrated=calibrated
+        ),
+        BLOCKS.name: lambda: block_split(*place, seed, fold=fold, calibrated=calibrated),
+        BUFFER.name: lambda: buffer_split(
+            *place, seed, buffer_km=buffer_km, fold=fold, calibrated=calibrated
+        ),
+        COUNTY.name: lambda: county_split(rows.county, seed, fold=fold, calibrated=calibrated),
+        LATEST.name: lambda: latest_split(
+            rows.quadkey, rows.quarter, seed, fold=fold, calibrated=calibrated
+        ),
+    }
+    return ways[name]()
+
+
+def random_split(
+    quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
     """Split rows 8:1:1 at random, each row on its own.
 
     Each row is hashed with the seed to u in [0, 1): below 0.8 it trains, below 0.9 it
-    validates, else it tests. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood
-    2014, figure 13), applied to seed, quadkey and quarter in turn. A row's part does not
-    depend on which other rows are there, so the counts are binomial around 8:1:1, not exact.
+    validates, else it tests. The hash is that of `geogp.calibration.dealing.tenths`. A row's
+    part does not depend on which other rows are there, so the counts are binomial around 8:1:1,
+    not exact. Fold j shifts all by j tenths down, cyclically: it tests u from 0.9 - j / 10. The
+    tenth before the validating one calibrates.
 
     Parameters
     ----------
@@ -80,34 +203,45 @@ def random_split(quadkey: Codes, quarter: NDArray[np.int64], seed: int) -> NDArr
         Indices of quarters, shape (n,).
     seed
         Any integer.
+    fold
+        0 to 9.
+    calibrated
+        Whether a tenth of the rows is kept for calibration.
 
     Returns
     -------
     ndarray of str, shape (n,)
-        ``train``, ``validation`` or ``test``.
+        ``train``, ``validation``, ``test`` or ``calibration``.
 
     Raises
     ------
+    RequestError
+        There is no such fold.
     DataError
         Shapes differ, or a part came out empty.
     """
-    quadkey, quarter = np.asarray(quadkey), np.asarray(quarter)
-    if quadkey.ndim != 1 or quadkey.shape != quarter.shape:
-        raise DataError(
-            "expected one quadkey and one quarter per row, found shapes "
-            f"{quadkey.shape} and {quarter.shape}."
-        )
-    uniform = (_hash(seed, quadkey, quarter) >> np.uint64(11)) * 2.0**-53
-    part = np.where(uniform < 0.8, TRAIN, np.where(uniform < 0.9, VALIDATION, TEST))
-    return _without_empty(part, f"{len(part)} rows split at random 8:1:1")
+    check_fold(RANDOM.name, fold, TENTHS)
+    tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
+    names = np.array([*[TRAIN] * 7, CALIBRATION if calibrated else TRAIN, VALIDATION, TEST])
+    part = names[tenth]
+    what = f"{len(part)} rows split at random 8:1:1"
+    return without_empty(part, what, calibrated=calibrated)
 
 
-def block_split(longitude: ArrayLike, latitude: ArrayLike, seed: int) -> NDArray[np.str_]:
+def block_split(
+    longitude: ArrayLike,
+    latitude: ArrayLike,
+    seed: int,
+    *,
+    fold: int = 0,
+    calibrated: bool = False,
+) -> Parts:
     """Split rows by whole cells of 0.1 by 0.1 degrees.
 
     Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are put in an order given by a
     hash with the seed, then dealt into ten parts, each cell to the part with the fewest rows
-    so far. Parts 0 and 1 test, part 2 validates, the others train. Two parts thus differ by
+    so far. Parts 2j and 2j + 1 test in fold j, the next one validates, the one after it
+    calibrates where that is asked for, and the others train. Two parts thus differ by
     no more rows than the largest cell holds. Longitudes one turn apart share a cell.
 
     A test cell may touch a training cell: what is kept apart is the cell, not a distance.
@@ -119,34 +253,161 @@ def block_split(longitude: ArrayLike, latitude: ArrayLike, seed: int) -> NDArray
         of 360 / 2^16 degrees, so no centroid sits on an edge of a cell of longitude.
     seed
         Any integer.
+    fold
+        0 to 4.
+    calibrated
+        Whether one of the ten parts is kept for calibration.
 
     Returns
     -------
     ndarray of str, shape (n,)
-        ``train``, ``validation`` or ``test``.
+        ``train``, ``validation``, ``test`` or ``calibration``.
 
     Raises
     ------
+    RequestError
+        There is no such fold.
     DataError
         Shapes differ, a coordinate is not finite, or a part came out empty.
     """
     cells, cell_of_row, rows = np.unique(
         cell_indices(longitude, latitude), axis=0, return_inverse=True, return_counts=True
     )
-    order = np.argsort(_hash(seed, cells[:, 0], cells[:, 1]), kind="stable")
-    dealt = np.empty(len(cells), np.int64)
-    heap = [(0, part) for part in range(_PARTS_DEALT)]
-    for cell in order.tolist():
-        count, part = heap[0]
-        dealt[cell] = part
-        heapq.heapreplace(heap, (count + int(rows[cell]), part))
-    names = np.full(_PARTS_DEALT, TRAIN, dtype="<U10")
-    names[list(_TEST_PARTS)] = TEST
-    names[list(_VALIDATION_PARTS)] = VALIDATION
-    part_of_row = names[dealt[cell_of_row.reshape(-1)]]
-    return _without_empty(
-        part_of_row, f"{len(part_of_row)} rows in {len(cells)} cells of 0.1 by 0.1 degrees"
+    order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
+    names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
+    part_of_row = names[deal(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
+    what = f"{len(part_of_row)} rows in {len(cells)} cells of 0.1 by 0.1 degrees"
+    return without_empty(part_of_row, what, calibrated=calibrated)
+
+
+def buffer_split(
+    longitude: ArrayLike,
+    latitude: ArrayLike,
+    seed: int,
+    *,
+    buffer_km: float = BUFFER_KM,
+    fold: int = 0,
+    calibrated: bool = False,
+) -> Parts:
+    """Split rows by cells, and leave out training rows near a test row.
+
+    As `block_split`, but training rows less than `buffer_km` from the centre of any tile with a
+    test row are left out. Validation and calibration rows stay where they are: nothing of a
+    prediction rests on their neighbourhood.
+
+    Parameters
+    ----------
+    longitude, latitude, seed, fold, calibrated
+        As in `block_split`.
+    buffer_km
+        Great-circle distance in kilometres, above 0.
+
+    Raises
+    ------
+    RequestError, DataError
+        As `block_split`; or the buffer leaves no training rows.
+    """
+    longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
+    part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
+    train, test = part == TRAIN, part == TEST
+    near = np.zeros(len(part), np.bool_)
+    near[train] = (
+        nearest_km(longitude[train], latitude[train], longitude[test], latitude[test]) < buffer_km
     )
+    if near.sum() == train.sum():
+        raise RequestError(
+            f"a buffer of {buffer_km:g} km around the test blocks leaves none of {int(near.sum())} "
+            "training rows. Ask for a smaller --buffer-km, or leave the split buffer out."
+        )
+    return np.where(near, LEFT_OUT, part)
+
+
+def county_split(
+    county: NDArray[np.str_] | None, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Split rows by whole counties.
+
+    Counties with rows are dealt as the cells of `block_split`, into ten parts, or as many as
+    there are counties. A fifth of the parts, at least one, test; folds take them in turn. Rows
+    in no county are left out.
+
+    Parameters
+    ----------
+    county
+        Name of each row's county, (n,), or ``elsewhere``; None without boundaries.
+    seed
+        Any integer.
+    fold
+        From 0, below the number of parts over those that test.
+    calibrated
+        Whether one of the parts is kept for calibration.
+
+    Raises
+    ------
+    RequestError
+        No boundaries, too few counties, or no such fold.
+    """
+    if county is None:
+        raise RequestError(
+            "the split county needs the boundaries of counties: expected "
+            "counties_<ST>.parquet or cb_2018_us_county_500k.zip beside the states, "
+            "found neither. Add one to --boundaries, or leave the split out."
+        )
+    known = county != ELSEWHERE
+    names, number, rows = np.unique(county[known], return_inverse=True, return_counts=True)
+    least = 4 if calibrated else 3
+    if len(names) < least:
+        raise RequestError(
+            f"the split county needs {least} counties with measurements or more"
+            f"{' (one calibrates)' if calibrated else ''}, found {len(names)}. Leave it out."
+        )
+    order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
+    parts = min(TENTHS, len(names))
+    dealt = part_names(COUNTY.name, parts, fold, calibrated=calibrated)[deal(order, rows, parts)]
+    part = np.full(len(county), LEFT_OUT, dtype="<U11")
+    part[known] = dealt[number.reshape(-1)]
+    what = f"{len(county)} rows in {len(names)} counties"
+    return without_empty(part, what, calibrated=calibrated)
+
+
+def latest_split(
+    quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Hold out the latest quarter, and train on what came before it.
+
+    Fold j tests the j-th quarter before the latest with data. Of the earlier rows the tenth
+    validates that `random_split` takes for it, and the tenth before it calibrates. What came
+    after the tested quarter is left out.
+
+    Parameters
+    ----------
+    quadkey, quarter, seed, calibrated
+        As in `random_split`.
+    fold
+        0 to the number of quarters less 2.
+
+    Raises
+    ------
+    RequestError
+        There is no quarter left to learn from.
+    DataError
+        Shapes differ, or a part came out empty.
+    """
+    tenth = tenths(seed, quadkey, quarter)
+    found = np.unique(quarter)
+    if len(found) < fold + 2:
+        raise RequestError(
+            f"the split latest needs {fold + 2} quarters with data for {fold + 1} "
+            f"{'folds' if fold else 'fold'}, found {len(found)}. Ask for more --quarters"
+            f"{' or fewer --folds' if fold else ''}, or leave the split out."
+        )
+    tested = found[-1 - fold]
+    earlier = np.where(tenth == TENTHS - 2, VALIDATION, TRAIN).astype("<U11")
+    if calibrated:
+        earlier[tenth == TENTHS - 3] = CALIBRATION
+    part = np.where(quarter < tested, earlier, np.where(quarter == tested, TEST, LEFT_OUT))
+    what = f"{int((quarter <= tested).sum())} rows up to the quarter that is tested"
+    return without_empty(part, what, calibrated=calibrated)
 
 
 def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
@@ -172,30 +433,3 @@ def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]
     column = np.floor(longitude / CELL_DEGREES).astype(np.int64) % round(360 / CELL_DEGREES)
     row = np.floor(latitude / CELL_DEGREES).astype(np.int64)
     return np.column_stack([column, row])
-
-
-def _hash(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
-    """Mix a seed and integer keys, each of shape (n,), to uniform 64-bit words."""
-    # One element rather than a scalar: NumPy lets arrays wrap around without a warning.
-    state = _mix(np.array([seed % 2**64], np.uint64))
-    for key in keys:
-        state = _mix(state ^ _mix(np.asarray(key).astype(np.uint64)))
-    return state
-
-
-def _mix(word: Codes) -> Codes:
-    word = word + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
-def _without_empty(part: NDArray[np.str_], what: str) -> NDArray[np.str_]:
-    counts = {name: int(np.count_nonzero(part == name)) for name in PARTS}
-    if min(counts.values()) == 0:
-        found = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise DataError(
-            f"expected rows in each part of the split, found {found} from {what}. "
-            "Ask for more quarters or a larger region, or try another seed."
-        )
-    return part

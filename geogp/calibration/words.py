@@ -1,11 +1,13 @@
 """What a report says in sentences, and how it writes numbers."""
 
 import json
+import math
 from typing import Any
 
-from geogp.calibration.assessment import GroupReport, SplitReport
-from geogp.calibration.classes import Check
-from geogp.calibration.splits import BLOCKS, RANDOM
+from geogp.calibration.groups import GroupReport
+from geogp.calibration.split_report import SplitReport
+from geogp.calibration.splits import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.errors import DataError
 
 MISSING = "\N{EN DASH}"
 """Stands where there is no figure."""
@@ -27,6 +29,16 @@ PLACES = {"urban": "in town", "rural": "in the country"}
 _JUDGED = {
     BLOCKS.name: "Where nothing was measured in the same block of 0.1 degrees",
     RANDOM.name: "Among measured neighbours",
+    BUFFER.name: "Where nothing was measured in the same block nor within a buffer around it",
+    COUNTY.name: "In counties where nothing was measured",
+    LATEST.name: "In a quarter after those that were learned from",
+}
+_PLACES_HELD_OUT = {BLOCKS.name, BUFFER.name, COUNTY.name}
+
+_REPAIRS = {
+    "marginal": "one correction for all rows",
+    "strata": "a correction for each cell of urban or rural and number of tests",
+    "local": "a correction weighted by nearness",
 }
 
 INDEPENDENCE = (
@@ -43,13 +55,6 @@ WHOLE_NUMBERS = (
     "each count at random over its own probability, so that right predictions hold every level "
     "exactly. The MAE is that of the median; the log score is that of the probability of the count."
 )
-
-KINDS = {
-    "quarter": "quarter",
-    "tests": "tests per tile and quarter",
-    "expected": "expected tests per tile and quarter",
-}
-"""What the classes of a split are classes of."""
 
 MATERIAL = 0.01
 """Coverage within one percentage point of the stated level counts as kept, however many rows."""
@@ -87,7 +92,7 @@ def headline(split: SplitReport) -> str:
         held = f"{town} in town and in the country"
     else:
         held = f"{town} in town and {country} in the country"
-    return f"{_JUDGED[split.name]}, the stated 95 % intervals {held}."
+    return f"{_JUDGED.get(split.name, split.title)}, the stated 95 % intervals {held}."
 
 
 def finding(split: SplitReport) -> str:
@@ -115,51 +120,24 @@ def right_share(group: GroupReport, level: int) -> str:
     return f"right ones would hold {percent(expected)}"
 
 
-def class_finding(split: SplitReport) -> str:
-    """Say which quarters and classes of tests miss a stated level beyond chance."""
-    off = [
-        f"{group.name} ({KINDS[group.kind]}): {percent(check.observed)} in the "
-        f"{round(100 * check.level)} % interval"
-        for group in split.classes
-        for check in group.checks
-        if check.off
-    ]
-    checks = [check for group in split.classes for check in group.checks]
-    if all(check.lower is None for check in checks):
-        return "The test rows lie in too few blocks to judge quarters and classes of tests."
-    if not off:
-        return (
-            "Every quarter and every class of tests that can be judged holds its levels, within 3 "
-            "points or within what chance allows for as many checks."
-        )
-    return f"Off by more than 3 points, and beyond what chance allows: {'; '.join(off)}."
-
-
-def band(check: Check) -> str:
-    """Write the band of a coverage in percent."""
-    if check.lower is None or check.upper is None:
-        return "in few blocks"
-    return f"{bare_percent(check.lower)} to {bare_percent(check.upper)}"
-
-
-def kinds(split: SplitReport) -> dict[str, str]:
-    """Return the kinds of classes that a split has, with their names."""
-    present = {group.kind for group in split.classes}
-    return {kind: name for kind, name in KINDS.items() if kind in present}
+def gain(group: GroupReport) -> float | None:
+    """Return the baseline's log score minus the model's; None where either is missing."""
+    difference = group.difference["nll"]
+    return None if difference is None else -difference
 
 
 def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[str]:
     """Return what a reader must know before trusting the figures."""
     said: list[str] = [WHOLE_NUMBERS] if counts else []
-    if BLOCKS.name not in splits:
+    if not _PLACES_HELD_OUT & splits.keys():
         said.append(
-            "The split by blocks was not run. Random splits flatter a spatial model: most test "
-            "rows have the same or a neighbouring tile among the training rows. How well places "
-            "without measurements are predicted is not known from this run; run it again with "
-            "--split both."
+            "No split that holds out whole places was run. Random splits flatter a spatial model: "
+            "most test rows have the same or a neighbouring tile among the training rows. How well "
+            "places without measurements are predicted is not known from this run; run it again "
+            "with --split blocks."
         )
     elif RANDOM.name not in splits:
-        said.append("The random split was not run; every figure comes from the split by blocks.")
+        said.append("The random split was not run; every figure is of places or times held out.")
     if all(split.groups[name].n == 0 for split in splits.values() for name in PLACES):
         said.append(
             "No urban areas are at hand for this region, so its test rows are of unknown "
@@ -174,6 +152,52 @@ def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[
         ]
     said.append(INDEPENDENCE)
     return said
+
+
+def repairs(run: dict[str, Any]) -> list[str]:
+    """Return what run.json says of a repair of the intervals, and of two variances.
+
+    Raises
+    ------
+    DataError
+        `calibration` or `variance_check` is not what the report reads.
+    """
+    said: list[str] = []
+    kind = (run.get("settings") or {}).get("conformal")
+    if kind not in {None, "none"}:
+        said.append(
+            f"The intervals are repaired by split conformal calibration "
+            f"({_REPAIRS.get(str(kind), str(kind))}); every figure here is of repaired intervals."
+        )
+    held = run.get("calibration") or {}
+    own = held.get("statements") or [] if isinstance(held, dict) else None
+    if not isinstance(own, list) or not all(isinstance(text, str) for text in own):
+        raise DataError(
+            "expected a list of sentences under calibration, statements of run.json, found "
+            "something else. Run `geogp map` again with --fresh."
+        )
+    said += own
+    check = run.get("variance_check")
+    return said if check is None else [*said, _variances(check)]
+
+
+def _variances(check: Any) -> str:
+    names = ("closed_form", "stated")
+    held = [check.get(name) for name in names] if isinstance(check, dict) else []
+    values = [float(v) for v in held if isinstance(v, int | float) and math.isfinite(v) and v > 0]
+    if len(values) != len(names):
+        raise DataError(
+            "expected two standard deviations above 0 under variance_check of run.json, "
+            f"closed_form and stated, found {check}. Run `geogp map` again with --fresh."
+        )
+    closed, stated = values
+    return (
+        "The model states another variance of the level than the closed form of its posterior: "
+        f"the median standard deviation over the test rows is {number(stated)} as stated and "
+        f"{number(closed)} in closed form ({number(stated / closed, 2)} times as much). Intervals "
+        "of single rows are the stated ones; whatever is joint (areas, several tiles) uses the "
+        "closed form."
+    )
 
 
 def number(value: float | None, digits: int = 3) -> str:

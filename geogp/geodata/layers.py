@@ -1,5 +1,6 @@
 """Layers of named polygons: counties, urban areas, or any that a user brings."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError
+from geogp.files import sha256_of
+from geogp.geodata.ookla import InputFile
 from geogp.geodata.polygons import read_polygons
 
 ELSEWHERE = "elsewhere"
@@ -133,14 +136,58 @@ def read_layer(text: str) -> PolygonLayer:
     DataError
         The file is damaged, or holds other things than polygons with a CRS.
     """
+    path, column = _place_of(text)
+    table = read_polygons(path, path.name)
+    layer = PolygonLayer.of_table(path.stem, table, column)
+    if ELSEWHERE in layer.labels:
+        raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
+    return layer
+
+
+def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
+    """Read the layers that a user names, and say which files they come from.
+
+    Two columns of one file are told apart by the column: ``districts_NAME``.
+
+    Raises
+    ------
+    RequestError, DataError
+        As `read_layer`; or two layers have one name.
+    """
+    layers = [read_layer(text) for text in texts]
+    stems = [layer.name for layer in layers]
+    named = []
+    for layer, text in zip(layers, texts, strict=True):
+        column = _place_of(text)[1]
+        twice = stems.count(layer.name) > 1 and column is not None
+        named.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
+    names = [layer.name for layer in named]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise RequestError(
+            f"expected layers of different names, found {', '.join(double)} more than once. "
+            "A layer has the name of its file: rename one, or give --layer once."
+        )
+    files = {
+        path: InputFile(path.name, sha256_of(path), len(layer), len(layer))
+        for layer, text in zip(layers, texts, strict=True)
+        for path in _files_of(_place_of(text)[0])
+    }
+    return tuple(named), tuple(files.values())
+
+
+def _place_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``."""
     path, column = Path(text), None
     if not path.exists() and ":" in text:
         front, column = text.rsplit(":", 1)
         path = Path(front)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
-    table = read_polygons(path, path.name)
-    layer = PolygonLayer.of_table(path.stem, table, column)
-    if ELSEWHERE in layer.labels:
-        raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
-    return layer
+    return path, column
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return a file with those that belong to it: a shapefile keeps its columns beside."""
+    beside = [path.with_suffix(".dbf")] if path.suffix.lower() == ".shp" else []
+    return [path, *(file for file in beside if file.is_file())]

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
-from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.geodata.region import EARTH_RADIUS_KM, UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
 from geogp.maps.counts import count_variables
 from geogp.maps.frame import Frame
 from geogp.models.counts import CountPrediction
@@ -183,42 +182,6 @@ def build_grid(
     return _georeferenced(grid, frame)
 
 
-def distance_to_nearest_km(
-    tiles: Tiles, longitude: ArrayLike, latitude: ArrayLike
-) -> NDArray[np.float64]:
-    """Return the great-circle distance from each tile's centre to the nearest of some points.
-
-    d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. Unit vectors
-    know no antimeridian, so that longitudes may be wrapped or not.
-
-    Parameters
-    ----------
-    tiles
-        The n tiles.
-    longitude, latitude
-        Measured points in degrees, shape (m,), m at least 1.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Kilometres.
-
-    Raises
-    ------
-    DataError
-        There is no point, or one is not finite.
-    """
-    points = _unit_vectors(longitude, latitude)
-    if len(points) == 0 or not np.isfinite(points).all():
-        raise DataError(
-            f"expected at least one measured point with finite coordinates, found {len(points)} "
-            f"points, {int((~np.isfinite(points)).any(axis=1).sum())} of them not finite."
-        )
-    chord, _ = cKDTree(points).query(_unit_vectors(*tiles.centres))
-    half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
-    return np.asarray(2 * EARTH_RADIUS_KM * half_angle, np.float64)
-
-
 def _check_lengths(
     tiles: Tiles,
     prediction: Prediction,
@@ -351,9 +314,3 @@ def _georeferenced(grid: xr.Dataset, frame: Frame) -> xr.Dataset:
     for axis in ("x", "y"):
         grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
     return grid
-
-
-def _unit_vectors(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
-    lon = np.deg2rad(np.asarray(longitude, np.float64).ravel())
-    lat = np.deg2rad(np.asarray(latitude, np.float64).ravel())
-    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

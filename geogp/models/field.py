@@ -411,7 +411,7 @@ class FieldGP(LowRankGP):
         prior: Tensor = self.tiles(points[a], points[b])
         return prior * amplitude[a][:, :, None] * amplitude[b][:, None]
 
-    def _near(self, points: Tensor) -> Tensor:
+    def near_rows(self, points: Tensor) -> Tensor:
         """Return the held rows that predictions at points (b, 3) are conditioned on, (b, m).
 
         Of the rows of the nearest places those of largest prior correlation with the point.
@@ -431,7 +431,7 @@ class FieldGP(LowRankGP):
     def _given_rows(self, x: Tensor, tests: Tensor) -> Tensor:
         """Return mean, field, tile and noise variance at some rows given the held ones, (4, b)."""
         at = self.points(x)
-        near = self._near(at)
+        near = self.near_rows(at)
         known = near != NO_ROW
         distinct, back = distinct_rows(near, known)
         held = self.rows.x[distinct]
@@ -449,7 +449,7 @@ class FieldGP(LowRankGP):
         weights, rest = white[:, :, 0], white[:, :, 1:]
         shared = (weights[:, None] @ rest)[:, 0]
         tile = asked.amplitude.square() * self.tiles.variance() - weights.square().sum(1)
-        field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self._beyond(x)
+        field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self.beyond(x)
         return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
 
     def _given_nothing(self, x: Tensor, tests: Tensor) -> Tensor:
@@ -459,7 +459,7 @@ class FieldGP(LowRankGP):
         tile = asked.amplitude.square() * self.tiles.variance()
         return torch.stack([asked.mean, field, tile, asked.noise])
 
-    def _beyond(self, x: Tensor) -> Tensor:
+    def beyond(self, x: Tensor) -> Tensor:
         """Return the variance of what the level may do outside the times of the held rows."""
         if x.shape[-1] == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)

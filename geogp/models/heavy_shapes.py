@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from geogp.errors import RequestError
@@ -15,6 +16,7 @@ _LOG_2PI = math.log(2 * math.pi)
 VALUES_AT_ONCE = 1 << 21
 """Values of components, or pairs of them, that are held at once."""
 
+_LEAST_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
 _NEWTON_TOLERANCE = 1e-8
 _STIRLING_FROM = 50.0
@@ -56,6 +58,15 @@ class StudentT(Shape):
     def has_power_mean(self) -> bool:
         """E[exp(t X)] does not exist."""
         return False
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles."""
@@ -174,6 +185,19 @@ class NormalMixture(Shape):
             "a Student-t part have (NormalPlusStudent)."
         )
 
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return the numbers of the rows, (n,): each has its own scales."""
+        return np.arange(n)
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        return mirrored_quantile(self, z)
+
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles, by Newton's method on the log of the tail's probability.
 
@@ -192,7 +216,7 @@ class NormalMixture(Shape):
 
     def log_density(self, x: Floats) -> Floats:
         """Return log Σ w_i φ(x / s_i) / s_i."""
-        return self._by_rows(lambda w, s, v: special.logsumexp(_log_parts(w, s, v), axis=1), x)
+        return self._by_rows(lambda w, s, v: special.logsumexp(log_normals(w, s, v), axis=1), x)
 
     def crps(self, x: Floats) -> Floats:
         """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
@@ -228,6 +252,14 @@ class NormalMixture(Shape):
         return (slice(start, start + size) for start in range(0, len(self), size))
 
 
+def mirrored_quantile(shape: Shape, z: Floats) -> Floats:
+    """Return the quantiles of a symmetric shape at Φ(z), from those of its lower tail."""
+    z = np.asarray(z, np.float64)
+    lower = shape.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
+    found: Floats = np.where(z > 0, -lower, lower)
+    return found
+
+
 def log_gamma_step(a: float) -> float:
     """Return log Γ(a + ½) - log Γ(a) for a > 0, without loss of digits for large a.
 
@@ -251,7 +283,7 @@ def no_exponential_mean(t: Floats) -> Floats:
     return np.where(np.asarray(t) == 0, 1.0, np.inf)
 
 
-def _log_parts(w: Floats, s: Floats, x: Floats) -> Floats:
+def log_normals(w: Floats, s: Floats, x: Floats) -> Floats:
     """Return log(w_i φ(x / s_i) / s_i), (c, q)."""
     found: Floats = np.log(w) - np.log(s) - 0.5 * (_LOG_2PI + np.square(x[:, None] / s))
     return found

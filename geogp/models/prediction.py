@@ -26,7 +26,8 @@ class Prediction:
         The part of the function variance that belongs to single tiles, (n,); 0 for models
         without a tile process.
     shape
-        Distribution of (y - mean) / sd.
+        Distribution of (y - mean) / sd. A repaired one (`geogp.models.warped_shapes`) keeps the
+        median but not mean and variance: those above are then the model's own, before the repair.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Shapes of predictive distributions: location-scale families in standard form.
 
 A shape is a distribution with mean 0 and variance 1. A prediction with mean mu and variance v
-is that of mu + sqrt(v) X with X of the shape.
+is that of mu + sqrt(v) X with X of the shape. Repaired shapes alone
+(`geogp.models.warped_shapes`) may have another mean and variance.
 """
 
 import math
@@ -13,6 +14,7 @@ from functools import cache, cached_property
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import special
 
 from geogp.errors import NumericalError, RequestError
 
@@ -27,8 +29,19 @@ LEAST_TAILWEIGHT = 0.6
 MOST_TAILWEIGHT = 2.0
 MOST_SKEWNESS = 2.0
 
-SHAPE_COLUMNS = {"skewness": 0.0, "tailweight": 1.0, "df": math.inf, "noise_df": math.inf}
+BURR_COLUMNS = ("burr_c", "burr_d", "burr_rows", "burr_distance")
+
+SHAPE_COLUMNS = {
+    "skewness": 0.0,
+    "tailweight": 1.0,
+    "df": math.inf,
+    "noise_df": math.inf,
+    **dict.fromkeys(BURR_COLUMNS, math.inf),
+}
 """Columns that describe shapes, and their values for the normal, which absent ones stand for."""
+
+_LEAST_PROBABILITY = 1e-300
+_MOST_BELOW_1 = 1 - 2.0**-53
 
 _REACH = 9.0
 _STEP = 0.01
@@ -59,6 +72,28 @@ class Shape(ABC):
     def __getitem__(self, _rows: RowChoice) -> "Shape":
         """Return the shape of some of the rows."""
         return self
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether X and -X are known to have one distribution."""
+        return False
+
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return a number for each of n rows, (n,); rows of one number have one shape."""
+        return np.zeros(n, np.intp)
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), with their digits in both tails."""
+        found: Floats = self.quantile(np.clip(special.ndtr(z), _LEAST_PROBABILITY, _MOST_BELOW_1))
+        return found
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return Φ^(-1)(P(X <= x)), with its digits in both tails; at least from -37 to 37."""
+        x = np.asarray(x, np.float64)
+        lower, upper = self.cdf(x), self.survival(x)
+        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _LEAST_PROBABILITY))
+        found: Floats = np.where(lower < upper, tail, -tail)
+        return found
 
     @abstractmethod
     def quantile(self, probability: Floats) -> Floats:
@@ -93,6 +128,19 @@ class Gaussian(Shape):
     def parameters(self) -> tuple[float, float]:
         """0 and 1."""
         return 0.0, 1.0
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return z."""
+        return np.asarray(z, np.float64)
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return x."""
+        return np.asarray(x, np.float64)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles Φ^(-1)(p)."""
@@ -163,6 +211,14 @@ class SinhArcsinh(Shape):
     def parameters(self) -> tuple[float, float]:
         """ε and δ."""
         return self.skewness, self.tailweight
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return W at z, standardised."""
+        return self._standardised(np.asarray(z, np.float64))
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return z(x)."""
+        return self._normal(np.asarray(x, np.float64))
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles: W at the normal quantile, standardised."""
@@ -308,6 +364,18 @@ class RowShapes(Shape):
     def __getitem__(self, rows: RowChoice) -> Shape:
         """Return the shapes of some of the rows."""
         return RowShapes(self.shapes, self.number[rows])
+
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return which of the shapes each row has, (n,)."""
+        return self.number[:n]
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z)."""
+        return self._each(lambda shape, part: shape.from_normal(part), z)
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return Φ^(-1)(P(X <= x))."""
+        return self._each(lambda shape, part: shape.normal_score(part), x)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles."""

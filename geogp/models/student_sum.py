@@ -74,12 +74,20 @@ class NormalPlusStudent(NormalMixture):
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles; see `NormalMixture.quantile`.
 
-        At one probability they are a smooth function of the t part's share of the variance: for
-        many rows, Newton's method starts from a spline through the quantiles at 129 shares.
+        At each of few probabilities they are a smooth function of the t part's share of the
+        variance: for many rows, Newton's method starts from a spline through the quantiles at 129
+        shares.
         """
         p = np.broadcast_to(np.asarray(probability, np.float64), (len(self),))
-        if len(self) <= 2 * _SHARES or (p != p[0]).any():
+        distinct, of = np.unique(p, return_inverse=True)
+        if len(self) <= 2 * _SHARES * len(distinct):
             return super().quantile(p)
+        if len(distinct) > 1:
+            found = np.empty(len(self))
+            for place, value in enumerate(distinct):
+                rows = np.flatnonzero(of == place)
+                found[rows] = self[rows].quantile(np.full(len(rows), value))
+            return found
         # Closer together at both ends, where the shape changes fastest.
         grid = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _SHARES))
         grid = self.share.min() + np.ptp(self.share) * grid
@@ -90,8 +98,8 @@ class NormalPlusStudent(NormalMixture):
         lower = np.full(_SHARES, min(p[0], 1 - p[0]))
         start = CubicSpline(grid, NormalMixture.quantile(held, lower))(self.share)
         found = np.empty(len(self))
-        for rows in self.chunks():
-            found[rows] = mixture_quantile(self.weights, self.scales(rows), p[rows], start[rows])
+        for part in self.chunks():
+            found[part] = mixture_quantile(self.weights, self.scales(part), p[part], start[part])
         return found
 
     @property

@@ -4,19 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geogp.calibration.classes import (
-    CLASS_LEVELS,
-    blocks_of,
-    class_reports,
-    merged,
-    tests_groups,
-    value_groups,
-)
+from geogp.calibration.classes import CLASS_LEVELS, LEAST_SPLIT_BLOCKS, blocks_of, class_reports
+from geogp.calibration.strata import value_groups
 from geogp.errors import DataError
-
-# pytest would take the function for a test.
-groups_of_tests = tests_groups
-del tests_groups
 
 
 def _correlated(seed: int, blocks: int = 60, per_block: int = 40) -> tuple[np.ndarray, ...]:
@@ -34,12 +24,14 @@ def test_coverage_is_the_share_of_rows_in_the_central_interval():
     found = class_reports(pit, {"kind": value_groups(kind)}, np.arange(7))
     assert [(c.kind, c.name, c.n) for c in found] == [("kind", "a", 4), ("kind", "b", 3)]
     assert [check.level for check in found[0].checks] == list(CLASS_LEVELS)
-    assert [check.observed for check in found[0].checks] == [2 / 4, 3 / 4, 3 / 4]
-    np.testing.assert_allclose([check.observed for check in found[1].checks], [1 / 3, 1 / 3, 2 / 3])
+    assert [check.observed for check in found[0].checks] == [2 / 4, 3 / 4, 3 / 4, 3 / 4]
+    found_b = [check.observed for check in found[1].checks]
+    np.testing.assert_allclose(found_b, [1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    assert [c.blocks for c in found] == [4, 3]
 
 
 def test_the_band_holds_for_all_classes_at_once():
-    """All 18 checks of a calibrated forecast are inside in 95 % of worlds; rows alone would not."""
+    """All 24 checks of a calibrated forecast are inside in 95 % of worlds; rows alone would not."""
     inside = []
     for seed in range(120):
         pit, blocks, kind = _correlated(seed)
@@ -89,22 +81,23 @@ def test_a_class_that_is_off_is_marked_and_the_others_are_not():
     narrow = kind == "2020Q2"
     pit[narrow] = stats.norm.cdf(1.5 * stats.norm.ppf(pit[narrow]))
     found = class_reports(pit, {"quarter": value_groups(kind)}, random.integers(0, 200, 6000))
-    assert [[c.off for c in f.checks] for f in found] == [[False] * 3, [True] * 3, [False] * 3]
+    assert [[c.off for c in f.checks] for f in found] == [[False] * 4, [True] * 4, [False] * 4]
 
 
 def test_a_class_without_a_miss_has_a_band_too():
-    found = class_reports(np.full(50, 0.5), {"k": {"all": np.ones(50, bool)}}, np.arange(50))
-    check = found[0].checks[2]
+    every = {"k": {"all": np.ones(50, bool)}}
+    found = class_reports(np.full(50, 0.5), every, np.arange(50), least=50)
+    check = found[0].checks[-1]
     assert check.observed == 1
     assert check.lower < 1
     assert not check.off
 
 
-def test_a_class_in_few_blocks_is_not_judged_and_leaves_the_others_their_bands():
+def test_a_class_in_one_block_is_not_judged_and_leaves_the_others_their_bands():
     """Its rows err alike: in a block of its own it is far off in many calibrated worlds."""
     far, marked = 0, 0
     for seed in range(40):
-        pit, blocks, _ = _correlated(seed)
+        pit, blocks, _ = _correlated(seed, per_block=120)
         groups = {"k": {"one block": blocks == 0, "others": blocks > 0}}
         one, others = class_reports(pit, groups, blocks, draws=100)
         far += abs(one.checks[0].observed - 0.5) > 0.1
@@ -116,20 +109,48 @@ def test_a_class_in_few_blocks_is_not_judged_and_leaves_the_others_their_bands()
     assert marked <= 2
 
 
-def test_classes_of_tests_hold_every_count_once():
-    tests = np.arange(1, 60)
-    groups = groups_of_tests(tests)
-    assert list(groups) == ["1", "2", "3 to 4", "5 to 9", "10 to 19", "20 or more"]
-    np.testing.assert_array_equal(np.sum(list(groups.values()), 0), np.ones(59))
-    assert tests[groups["5 to 9"]].tolist() == [5, 6, 7, 8, 9]
+def test_classes_with_few_rows_are_shown_and_not_judged():
+    pit = np.random.default_rng(0).uniform(0, 1, 300)
+    rows = np.arange(300) < 99
+    small, large = class_reports(pit, {"k": {"a": rows, "b": ~rows}}, np.arange(300) % 50)
+    assert small.n == 99
+    assert small.checks[0].lower is None
+    assert large.checks[0].lower is not None
 
 
-def test_small_classes_are_joined_to_the_next():
-    number = np.repeat(["a", "b", "c", "d", "e"], [10, 50, 5, 40, 3])
-    found = merged(value_groups(number), least=30)
-    assert {name: int(rows.sum()) for name, rows in found.items()} == {"a … b": 60, "c … e": 48}
-    few = merged(value_groups(number[:10]), least=30)
-    assert list(few) == ["a"]
+def test_splits_in_few_blocks_are_not_judged():
+    pit = np.random.default_rng(0).uniform(0, 1, 2000)
+    every = {"k": {"all": np.ones(2000, bool)}}
+    few = class_reports(pit, every, np.arange(2000) % (LEAST_SPLIT_BLOCKS - 1))
+    enough = class_reports(pit, every, np.arange(2000) % LEAST_SPLIT_BLOCKS)
+    assert few[0].checks[0].lower is None
+    assert enough[0].checks[0].lower is not None
+
+
+def test_few_blocks_of_independent_rows_have_the_exact_binomial_band():
+    """Without correlation the band is Clopper and Pearson's, its risk shared by number."""
+    n, few, levels = 40_000, 400, (0.95,)
+    pit = np.linspace(0.5 / n, 1 - 0.5 / n, n)
+    random = np.random.default_rng(3)
+    pit = random.permutation(pit)
+    blocks = np.where(np.arange(n) < few, np.arange(n) % 4, random.permutation(n) % 4000)
+    groups = {"k": {"few": np.arange(n) < few, "many": np.arange(n) >= few}}
+    found = class_reports(pit, groups, blocks, levels=levels)[0].checks[0]
+    hits = round(found.observed * few)
+    exact = stats.binomtest(hits, few).proportion_ci(1 - 0.05 / 2, method="exact")
+    # The correlation is estimated, so that it is small and not 0.
+    assert found.lower == pytest.approx(exact.low, abs=0.01)
+    assert found.upper == pytest.approx(exact.high, abs=0.01)
+
+
+def test_bands_in_few_blocks_are_wider_where_rows_err_alike():
+    pit, blocks, _ = _correlated(1, per_block=100)
+    few = blocks < 5
+    groups = {"k": {"few": few, "others": ~few}}
+    together = class_reports(pit, groups, blocks)[0].checks[0]
+    shuffled = np.random.default_rng(0).permutation(len(pit))
+    apart = class_reports(pit[shuffled], groups, blocks)[0].checks[0]
+    assert together.upper - together.lower > 1.3 * (apart.upper - apart.lower)
 
 
 def test_blocks_are_cells_of_a_tenth_of_a_degree():

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from geogp.calibration.assessment import prediction_of
-from geogp.calibration.classes import expected_groups, table_classes
 from geogp.calibration.metrics import score_by_stratum
 from geogp.calibration.report import build_report, report_html, report_markdown
+from geogp.calibration.strata import expected_groups, strata_of
 from geogp.models.counts import predict_counts
 
 N = 6000
@@ -60,7 +60,7 @@ def test_right_counts_hold_although_more_than_95_percent_lie_inside():
     np.testing.assert_allclose(curve.observed, curve.level, atol=0.025)
     share = np.array(group.pit) / N
     np.testing.assert_allclose(share, 0.1, atol=0.02)
-    assert not any(check.off for one in report.splits["blocks"].classes for check in one.checks)
+    assert not any(one.off for one in report.splits["blocks"].strata)
     assert group.median_factor_95 is None
     assert report.plain_unit == ""
 
@@ -69,7 +69,7 @@ def test_counts_that_are_too_sure_are_told():
     rows = _predictions(0.0)
     report = build_report(_run(rows), rows)
     assert report.headline.endswith("intervals are too narrow in town and in the country.")
-    assert any(check.off for one in report.splits["blocks"].classes for check in one.checks)
+    assert any(one.off for one in report.splits["blocks"].strata)
 
 
 def test_pages_say_what_right_intervals_would_hold():
@@ -89,5 +89,4 @@ def test_classes_are_those_of_what_was_expected():
     ]
     assert [int(rows.sum()) for rows in found.values()] == [1, 2, 0, 1, 2, 1, 2]
     rows = _predictions(1.2)
-    kinds = {one.kind for one in table_classes(rows, prediction_of(rows).pit(rows["y"]))}
-    assert kinds == {"quarter", "expected"}
+    assert set(strata_of(rows, np.ones(N), "tests")) == {"all", "stratum", "expected", "quarter"}

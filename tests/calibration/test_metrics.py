@@ -4,7 +4,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scoringrules
-from scipy import stats
+from scipy import integrate, stats
 
 from geogp.calibration.metrics import (
     Scores,
@@ -12,11 +12,15 @@ from geogp.calibration.metrics import (
     coverage_hits,
     difference_from_baseline,
     pit_histogram,
+    pooled,
+    row_scores,
     score,
     score_by_stratum,
 )
 from geogp.errors import DataError, RequestError
+from geogp.models.heavy_shapes import NormalMixture
 from geogp.models.prediction import Prediction
+from geogp.models.shapes import SinhArcsinh
 
 
 def made_up(n=400, seed=0):
@@ -164,3 +168,82 @@ def test_difference_is_model_minus_baseline():
     assert set(difference_from_baseline(model, Scores(400)).values()) == {None}
     with pytest.raises(DataError, match="found 400 and 399"):
         difference_from_baseline(model, Scores(399))
+
+
+def test_scores_of_parts_make_up_those_of_the_whole():
+    prediction, y = made_up()
+    parts = [slice(0, 30), slice(30, 250), slice(250, 250), slice(250, 400)]
+    found = asdict(pooled([score(prediction[part], y[part]) for part in parts]))
+    assert found == pytest.approx(asdict(score(prediction, y)), rel=1e-12)
+    assert pooled([Scores(0), Scores(0)]) == Scores(0)
+    alone = score(prediction, y)
+    assert pooled([alone]) is alone
+
+
+def test_row_scores_are_means_of_groups():
+    prediction, y = made_up(300)
+    rows = row_scores(prediction, y, (50, 80, 90, 95))
+    chosen = np.arange(300) % 3 == 0
+    found, expected = rows[chosen].mean(), score(prediction[chosen], y[chosen])
+    assert asdict(found) == pytest.approx(asdict(expected), rel=1e-12)
+    lower, upper = prediction[chosen].interval(0.9)
+    inside = (lower <= y[chosen]) & (y[chosen] <= upper)
+    assert rows[chosen].coverage(90) == np.mean(inside)
+    assert rows[np.zeros(300, bool)].mean() == Scores(0)
+    assert rows[np.zeros(300, bool)].coverage(90) is None
+
+
+def test_scores_of_a_leaning_shape_by_quadrature():
+    """The density of Jones and Pewsey (2009), brought to mean 0 and variance 1 by quadrature."""
+    skewness, tailweight = 0.6, 0.9
+    mean, sd = 0.3, 1.7
+    prediction = Prediction(
+        np.array([mean]),
+        np.array([0.0]),
+        np.array([sd**2]),
+        shape=SinhArcsinh(skewness, tailweight),
+    )
+    w = np.linspace(-60, 60, 600_001)
+    z = np.sinh(tailweight * np.arcsinh(w) - skewness)
+    raw = stats.norm.pdf(z) * tailweight * np.sqrt((1 + z * z) / (1 + w * w))
+    first, second = (integrate.trapezoid(w**k * raw, w) for k in (1, 2))
+    scale = np.sqrt(second - first**2)
+    x = mean + sd * (w - first) / scale
+    density = raw * scale / sd
+    below = integrate.cumulative_trapezoid(density, x, initial=0)
+    assert below[-1] == pytest.approx(1, abs=1e-7)
+    for y in (-2.5, 0.3, 1.0, 4.0):
+        assert prediction.pit([y])[0] == pytest.approx(np.interp(y, x, below), abs=1e-6)
+        assert score(prediction, [y]).nll == pytest.approx(-np.log(np.interp(y, x, density)), 1e-5)
+        # The integrand of the CRPS jumps at y, where one step of the grid is off by half of it.
+        crps = integrate.trapezoid((below - (x >= y)) ** 2, x)
+        assert score(prediction, [y]).crps == pytest.approx(crps, abs=4e-4)
+    for level in (0.5, 0.8, 0.9, 0.95):
+        lower, upper = (np.interp(bound[0], x, below) for bound in prediction.interval(level))
+        assert [lower, upper] == pytest.approx([(1 - level) / 2, (1 + level) / 2], abs=1e-6)
+
+
+def test_crps_of_a_leaning_shape_against_its_sample():
+    prediction = Prediction(np.zeros(1), np.zeros(1), np.ones(1), shape=SinhArcsinh(0.6, 0.9))
+    levels = (np.arange(4000) + 0.5) / 4000
+    sample = np.array([prediction.quantile(level)[0] for level in levels])
+    expected = scoringrules.crps_ensemble(np.array([0.7]), sample[None, :])[0]
+    assert prediction.crps(np.array([0.7]))[0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_scores_of_a_mixture_of_normals_against_scoringrules():
+    weights, scales = np.array([0.8, 0.2]), np.array([0.7, 1.0])
+    scales = scales * np.sqrt(1 / (weights @ scales**2))
+    random = np.random.default_rng(3)
+    mean, sd = random.normal(1, 1, 50), random.uniform(0.2, 2, 50)
+    y = mean + sd * random.standard_normal(50)
+    shape = NormalMixture(weights, np.tile(scales, (50, 1)))
+    prediction = Prediction(mean, np.zeros(50), sd**2, shape=shape)
+    parts = np.tile(mean[:, None], 2), sd[:, None] * scales, np.tile(weights, (50, 1))
+    rows = row_scores(prediction, y, (90,))
+    np.testing.assert_allclose(rows.crps, scoringrules.crps_mixnorm(y, *parts), rtol=1e-7)
+    density = stats.norm.pdf(y[:, None], parts[0], parts[1]) @ weights
+    np.testing.assert_allclose(rows.nll, -np.log(density), rtol=1e-9)
+    share = stats.norm.cdf(y[:, None], parts[0], parts[1]) @ weights
+    np.testing.assert_allclose(prediction.pit(y), share, rtol=1e-9)
+    np.testing.assert_array_equal(rows.inside[90], np.abs(share - 0.5) <= 0.45)

@@ -47,6 +47,8 @@ def test_tables_equal_the_figures_of_the_run(both, run_of):
         for group, entry in split.groups.items():
             stored, yardstick = run["metrics"][name][group], run["baseline"][name][group]
             assert entry.n == stored["n"] > 0
+            assert entry.scores["coverage_90"] is not None
+            assert entry.baseline["coverage_90"] is entry.difference["coverage_90"] is None
             for figure in FIGURES:
                 assert entry.scores[figure] == stored[figure]
                 assert entry.baseline[figure] == yardstick[figure]
@@ -152,7 +154,7 @@ def test_page_needs_nothing_else(both, run_of):
         assert "href" not in attributes or tag == "a"
         assert not any(name.startswith("on") for name in attributes)
     images = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert len(images) == 6
+    assert len(images) == 8
     assert all(len(image["alt"]) > 40 for image in images)
     for image in images:
         svg = base64.b64decode(image["src"].partition(",")[2])
@@ -232,7 +234,7 @@ def test_constant_widths_can_be_drawn(predictions_of, run_of):
     rows["lower_95"], rows["upper_95"] = rows["mean"] - half, rows["mean"] + half
     report = build_report(run_of(rows), rows)
     assert report.splits["blocks"].width_ratio == pytest.approx(1)
-    assert report_html(report, rows).count("<img") == 3
+    assert report_html(report, rows).count("<img") == 4
 
 
 def test_contradictions_are_refused(both, run_of):
@@ -265,7 +267,9 @@ def test_wrong_input_is_refused(both, run_of):
         build_report(run, both.drop(columns=["y", "stratum"]))
     with pytest.raises(DataError, match="a table without rows"):
         build_report(run, both[:0])
-    with pytest.raises(DataError, match="splits random, blocks, found folds"):
+    with pytest.raises(
+        DataError, match="splits random, blocks, buffer, county, latest, found folds"
+    ):
         build_report(run, both.assign(split="folds"))
     report = build_report(run, both)
     with pytest.raises(DataError, match="1200 rows of the split 'blocks', found 1199"):

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
+from geogp.calibration.dealing import PARTS, _mix
 from geogp.calibration.splits import (
     BLOCKS,
-    PARTS,
     SPLITS,
-    _mix,
     block_split,
     cell_indices,
     random_split,
@@ -144,7 +143,7 @@ def test_wrong_input_is_refused():
 
 
 def test_each_split_says_what_it_asks():
-    assert list(SPLITS) == ["random", "blocks"]
+    assert list(SPLITS) == ["random", "blocks", "buffer", "county", "latest"]
     assert all(split.question.endswith("?") for split in SPLITS.values())
     assert SPLITS["random"].flatters
     assert not BLOCKS.flatters

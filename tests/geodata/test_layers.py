@@ -6,8 +6,9 @@ import pytest
 from shapely.geometry import MultiPolygon, Point, box
 
 from geogp.errors import DataError, RequestError
+from geogp.files import sha256_of
 from geogp.geodata.census import read_region
-from geogp.geodata.layers import ELSEWHERE, PolygonLayer, read_layer
+from geogp.geodata.layers import ELSEWHERE, PolygonLayer, read_layer, read_layers
 from geogp.geodata.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
@@ -75,6 +76,21 @@ def test_refusals(tmp_path):
     points.to_parquet(path)
     with pytest.raises(DataError, match="must hold polygons"):
         read_layer(str(path))
+
+
+def test_several_layers_have_names_of_their_own(tmp_path):
+    path, other = tmp_path / "zones.parquet", tmp_path / "more.shp"
+    _table(zone=["A", "B"], kind=["x", "x"]).to_parquet(path)
+    _table(zone=["C", "D"]).to_file(other)
+    layers, files = read_layers([f"{path}:zone", f"{other}:zone", f"{path}:kind"])
+    assert [layer.name for layer in layers] == ["zones_zone", "more", "zones_kind"]
+    assert [layer.labels for layer in layers] == [("A", "B"), ("C", "D"), ("x",)]
+    # A shapefile keeps its labels in a file beside it.
+    assert [file.name for file in files] == ["zones.parquet", "more.shp", "more.dbf"]
+    assert files[2].sha256 == sha256_of(tmp_path / "more.dbf")
+    with pytest.raises(RequestError, match="different names, found zones_kind more than once"):
+        read_layers([f"{path}:kind", f"{path}:kind"])
+    assert read_layers([]) == ((), ())
 
 
 def test_counties_and_urban_areas_come_with_the_region(tmp_path):

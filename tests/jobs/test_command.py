@@ -115,6 +115,13 @@ REQUESTS = {
     "bad zoom": (["--zoom", "17"], 2, r"zoom from 1 to 16"),
     "bad epochs": (["--epochs", "0"], 2, r"1 epoch or more"),
     "bad seed": (["--seed", "-1"], 2, r"seed of 0 or more"),
+    "unknown layer": (["--layer", "none.gpkg:NAME"], 2, r"no file none.gpkg: expected polygons"),
+    "no counties": (["--split", "county"], 2, r"expected counties_<ST>.parquet or"),
+    "too many folds": (
+        ["--split", "latest", "--folds", "2"],
+        2,
+        r"needs 3 quarters with data for 2 folds, found 2. Ask for more --quarters or fewer",
+    ),
     "bad distance": (["--far-km", "0"], 2, r"above 0 km"),
 }
 

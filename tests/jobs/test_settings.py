@@ -32,6 +32,9 @@ def test_the_papers_preset_is_the_papers():
         (None, "standard", ("random", "blocks")),
         ("blocks", "quick", ("blocks",)),
         ("both", "quick", ("random", "blocks")),
+        ("latest, random,latest", "quick", ("random", "latest")),
+        ("both,county", "quick", ("random", "blocks", "county")),
+        ("all", "quick", ("random", "blocks", "buffer", "county", "latest")),
     ],
 )
 def test_splits_follow_the_preset_unless_asked_for(split, preset, expected):
@@ -59,3 +62,26 @@ def test_a_budget_is_for_models_with_anchors():
 def test_far_is_some_kilometres(far_km):
     with pytest.raises(RequestError, match="expected a distance above 0 km"):
         MapRequest("PR", "tiles", "borders", far_km=far_km)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"split": "random,bufer"}, r"unknown split 'bufer'.*Did you mean buffer"),
+        ({"split": ""}, "unknown split ''"),
+        ({"folds": 0}, "expected 1 to 5 folds, found 0"),
+        ({"folds": 6}, "expected 1 to 5 folds, found 6"),
+        ({"split": "buffer", "buffer_km": 0.0}, "expected a buffer above 0 km, found 0"),
+        ({"split": "buffer", "buffer_km": float("nan")}, "expected a buffer above 0 km, found nan"),
+        ({"split": "both", "buffer_km": 8.0}, "--buffer-km 8 is for the split buffer"),
+        ({"conformal": "margnal"}, "unknown repair 'margnal'.*Did you mean marginal"),
+    ],
+)
+def test_ways_of_checking_are_checked(changes, message):
+    with pytest.raises(RequestError, match=message):
+        MapRequest("PR", "tiles", "borders", **changes)
+
+
+def test_a_repair_keeps_calibration_rows():
+    assert not MapRequest("PR", "tiles", "borders").calibrated
+    assert MapRequest("PR", "tiles", "borders", conformal="local").calibrated

@@ -23,11 +23,12 @@ from geogp.models.budget import RankChoice
 from geogp.models.prediction import Prediction
 from geogp.models.shapes import shape_of
 from geogp.models.storage import load_model
+from geogp.validation import losing_groups
 from geogp.watcher import Watcher
-from geogp.workflow import losing_groups, make_map, remake_report
+from geogp.workflow import make_map, remake_report
 
 KEYS = {
-    *("versions", "files"),
+    *("versions", "files", "folds"),
     *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),
     *("seed", "settings", "inputs", "n", "seconds", "device", "warnings", "metrics", "baseline"),
 }
@@ -35,7 +36,8 @@ SCORES = [
     *("n", "mae", "rmse", "nll", "crps", "coverage_50", "coverage_80", "coverage_95", "width_95")
 ]
 COLUMNS = [
-    *("split", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum", "mean"),
+    *("split", "fold", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
+    *("distance_km", "mean"),
     *("function_variance", "tile_variance", "noise_variance", "skewness", "tailweight"),
     *("lower_95", "upper_95"),
 ]

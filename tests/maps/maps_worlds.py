@@ -6,8 +6,9 @@ import numpy as np
 import xarray as xr
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
+from geogp.geodata.distances import nearest_km
 from geogp.geodata.region import Region, Tiles
-from geogp.maps.grid import build_grid, distance_to_nearest_km
+from geogp.maps.grid import build_grid
 from geogp.maps.slices import KernelSlice
 from geogp.models.prediction import Prediction
 
@@ -50,7 +51,7 @@ def make_world(region, zoom, target="download"):
     prediction = smooth_prediction(tiles)
     measured = np.where(np.random.default_rng(1).random(len(tiles)) < 0.05, 7, 0)
     lon, lat = tiles.centres
-    distance = distance_to_nearest_km(tiles, lon[measured > 0], lat[measured > 0])
+    distance = nearest_km(*tiles.centres, lon[measured > 0], lat[measured > 0])
     stratum = region.stratum(lon, lat)
     grid = build_grid(
         region,

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
-from pyproj import Geod
 from scipy.stats import norm
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.region import Tiles
 from geogp.maps.frame import Frame
-from geogp.maps.grid import build_grid, distance_to_nearest_km
+from geogp.maps.grid import build_grid
 from geogp.models.prediction import Prediction
 
 # rioxarray still multiplies transforms in the way that affine 3 no longer likes.
@@ -159,29 +158,3 @@ def test_a_speed_beyond_float32_is_an_error(world):
     diverged = Prediction(p.mean + 40, p.function_variance, p.noise_variance)
     with pytest.raises(NumericalError, match="median_mbps is not finite"):
         rebuild(world, prediction=diverged)
-
-
-def test_distance_equals_pyproj_on_the_sphere(world):
-    lon, lat = world.tiles.centres
-    points = np.array([[-66.9, 18.1], [-66.2, 18.4], [-65.7, 18.15]])
-    sphere = Geod(a=6371008.8, b=6371008.8)
-    by_hand = [
-        min(sphere.inv(x, y, px, py)[2] for px, py in points) / 1000
-        for x, y in zip(lon[::50], lat[::50], strict=True)
-    ]
-    found = distance_to_nearest_km(world.tiles, points[:, 0], points[:, 1])
-    np.testing.assert_allclose(found[::50], by_hand, rtol=1e-9, atol=1e-6)
-
-
-def test_distance_across_the_antimeridian_is_short():
-    tiles = Tiles(np.array([-1]), np.array([1 << 15]), 16)
-    longitude, latitude = tiles.centres
-    found = distance_to_nearest_km(tiles, [longitude[0] + 360 + 0.01], latitude)
-    assert found[0] == pytest.approx(0.01 * np.pi / 180 * 6371.0088, rel=1e-4)
-
-
-def test_distance_without_points_is_refused(world):
-    with pytest.raises(DataError, match="at least one measured point"):
-        distance_to_nearest_km(world.tiles, [], [])
-    with pytest.raises(DataError, match="1 of them not finite"):
-        distance_to_nearest_km(world.tiles, [-66.0, np.nan], [18.0, 18.0])

@@ -1,0 +1,303 @@
+"""Whether intervals of area means hold the truth: many draws from the field model's own law.
+
+    python benchmarks/areas.py
+
+A square of tiles with a fixed basis and fixed laws; in each replicate the weights, the tile process
+at rows and tiles together (dense), and the noise are drawn anew, and the posterior is worked out
+from the rows alone. Counts how often the 95 % interval of the mean level of each area holds its
+true mean, beside that of tiles taken as independent. With ``--refits`` the whole model, basis and
+laws included, is also fitted to some of the draws. Writes JSON and a Markdown table.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from geogp.errors import NumericalError
+from geogp.files import write_text
+from geogp.models.catalogue import build
+from geogp.models.field import FieldGP
+from geogp.models.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.models.lowrank import Architecture, Rows
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
+
+Floats = NDArray[np.float64]
+
+TILE_KM = 0.6
+"""About the width of a tile of zoom 16 in the middle latitudes."""
+
+CUTS = (0.0, 0.25, 0.6, 1.0)
+"""Where the square is cut into areas of unequal size, on both axes."""
+
+REPLICATES_AT_ONCE = 500
+
+REACH = float(stats.norm.ppf(0.975))
+
+
+@dataclass(frozen=True)
+class World:
+    """A square of `side`² tiles, rows on some of them in some quarters, and areas.
+
+    Attributes
+    ----------
+    model
+        The field model whose law is drawn from; it holds the rows.
+    tiles
+        Inputs of the tiles in the last quarter, (n, 3).
+    weights
+        Weights of the tiles in the mean of each area, (n, areas).
+    level_factor
+        Factor of the covariance of the tile process at rows and tiles together.
+    """
+
+    model: FieldGP
+    tiles: Floats
+    weights: Floats
+    level_factor: Floats
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Targets of the held rows (rows, count) and true levels of the tiles (n, count)."""
+
+    y: Floats
+    level: Floats
+
+
+def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
+    """Make a world: two thirds of the tiles are ever measured, most of them seldom."""
+    random = np.random.default_rng(seed)
+    steps = (np.arange(side) + 0.5) / side * 2 - 1
+    north, east = np.meshgrid(steps, steps, indexing="ij")
+    tiles = np.column_stack([east.ravel(), north.ravel(), np.ones(side**2)])
+    measured = random.permutation(side**2)[: 2 * side**2 // 3]
+    share = random.gamma(1.0, size=len(measured))
+    pairs = random.choice(
+        len(measured) * quarters,
+        rows,
+        replace=False,
+        p=np.repeat(share / share.sum() / quarters, quarters),
+    )
+    x = tiles[measured[pairs // quarters]]
+    x[:, 2] = np.linspace(-1, 1, quarters)[pairs % quarters]
+    half = side * TILE_KM / 2
+    sizes = Architecture(d=3, h=16, r=16, dtype="float64", units=(half, half, (quarters - 1) / 2))
+    model = build("field", sizes, x, seed=seed)
+    assert isinstance(model, FieldGP)
+    tests = random.geometric(0.15, rows).astype(np.float64)
+    held = Rows(model.scaled(x), torch.zeros(rows).double(), torch.from_numpy(tests))
+    model.hold(held, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        # The laws vary over the square.
+        for head in (model.tiles.head, model.law.heads):
+            head.add_(0.1 * torch.randn(head.shape, generator=generator, dtype=head.dtype))
+    places = np.concatenate([model.rows.x.numpy(), tiles])
+    covariance = model.tile_kernel(places, places) + 1e-10 * np.eye(len(places))
+    cell = np.searchsorted(CUTS, (tiles[:, :2] + 1) / 2) - 1
+    number = cell[:, 0] * (len(CUTS) - 1) + cell[:, 1]
+    weights = (number[:, None] == np.arange((len(CUTS) - 1) ** 2)).astype(np.float64)
+    return World(model, tiles, weights / weights.sum(0), np.linalg.cholesky(covariance))
+
+
+def draw(world: World, count: int, random: np.random.Generator) -> Draw:
+    """Draw weights, tile process and noise from the model's law, `count` times."""
+    model, held = world.model, world.model.rows
+    n = len(held.y)
+    w = random.standard_normal((model.architecture.r, count))
+    u = world.level_factor @ random.standard_normal((len(world.level_factor), count))
+    endless = torch.full((len(world.tiles),), torch.inf, dtype=torch.float64)
+    found = []
+    with torch.no_grad():
+        centre = model.mean_constant.item()
+        parts = ((held.x, held.tests), (model.scaled(world.tiles), endless))
+        for (x, tests), tile in zip(parts, (u[:n], u[n:]), strict=True):
+            phi, shift = model.basis(x).phi.numpy(), model.law.shift(tests).numpy()
+            found.append(centre + phi @ w + tile + shift[:, None])
+        noise = model.row_terms(held.x, held.tests).noise.sqrt().numpy()[:, None]
+    return Draw(found[0] + noise * random.standard_normal((n, count)), found[1])
+
+
+def gain(world: World, level: JointLevel) -> Floats:
+    """Return what the posterior mean of the weights changes by with each target, (r, rows).
+
+    S (W Phi)' W, with W whitening the rows place by place, each given near ones that come earlier:
+    the model's own choice of them, put together densely here. It is the same in all replicates.
+    """
+    model = world.model
+    places = model.rows.x.numpy()
+    with torch.no_grad():
+        noise = model.row_terms(model.rows.x, model.rows.tests).noise.numpy()
+        phi = model.basis(model.rows.x).phi.numpy()
+    covariance = model.tile_kernel(places, places) + np.diag(noise)
+    W = np.zeros_like(covariance)
+    sites = model.sites[0]
+    for earlier, first, count in zip(model.earlier.numpy(), sites.first, sites.count, strict=True):
+        given, own = earlier[earlier >= 0], np.arange(first, first + count)
+        rows = np.concatenate([given, own])
+        factor = np.linalg.cholesky(covariance[np.ix_(rows, rows)])
+        W[np.ix_(own, rows)] = np.linalg.inv(factor)[len(given) :]
+    L = level.L.numpy()
+    found: Floats = L @ L.T @ (W @ phi).T @ W
+    return found
+
+
+def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Floats]:
+    """Return (estimate - truth) / sd of each area's mean, (replicates, areas), by two sds.
+
+    ``joint`` is that of `JointLevel`, ``independent`` that of tiles taken as independent. The
+    posterior is worked out from the rows of each replicate; that of the first is compared with
+    the model's own.
+
+    Raises
+    ------
+    NumericalError
+        They differ.
+    """
+    model, random = world.model, np.random.default_rng([seed, 1])
+    level = joint_level(model, None, world.tiles, calibrated=False)
+    assert level.tiles is not None, "the field model has a process of single tiles"
+    sds = {
+        "joint": np.sqrt(level.sum_variances(world.weights)),
+        "independent": np.sqrt((world.weights**2).T @ level.single_variances()),
+    }
+    learned, held = gain(world, level), model.rows
+    errors = []
+    for start in range(0, replicates, REPLICATES_AT_ONCE):
+        drawn = draw(world, min(REPLICATES_AT_ONCE, replicates - start), random)
+        with torch.no_grad():
+            base = model.mean_constant.item()
+            phi = model.basis(held.x).phi.numpy()
+            tile_phi = model.basis(model.scaled(world.tiles)).phi.numpy()
+            shift = model.law.shift(held.tests).numpy()
+            endless = float(model.law.shift(torch.tensor([torch.inf]).double())[0])
+        residual = drawn.y - base - shift[:, None]
+        m = learned @ residual
+        u = level.tiles.forward(np.ascontiguousarray(level.tiles.A @ (residual - phi @ m)))
+        mean = base + endless + tile_phi @ m + u
+        if not start:
+            _check(world, level, drawn.y[:, 0], mean[:, 0])
+        errors.append((world.weights.T @ (mean - drawn.level)).T)
+    return {name: np.concatenate(errors) / sd for name, sd in sds.items()}
+
+
+def _check(world: World, level: JointLevel, y: Floats, mean: Floats) -> None:
+    """Compare means of the level with those of the model itself, given the targets."""
+    model, held = world.model, world.model.rows
+    held.y.copy_(torch.from_numpy(y))
+    m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
+    own = closed_form_mean(model, replace(level, m=m))
+    if not np.allclose(own, mean, atol=1e-8):
+        raise NumericalError(
+            f"means differ from those of the model by up to {np.abs(own - mean).max():.3g}."
+        )
+
+
+def refitted(world: World, seed: int, epochs: int) -> dict[str, Any]:
+    """Fit a new model, basis and laws included, to one draw; tell which areas it covers."""
+    random = np.random.default_rng([seed, 2])
+    drawn, held = draw(world, 1, random), world.model.rows
+    x, y, tests = held.x.numpy(), drawn.y[:, 0], held.tests.numpy()
+    test = random.random(len(y)) < 0.1
+    data = [Data(x[rows], y[rows], tests[rows]) for rows in (~test, test)]
+    model = build("field", world.model.architecture, data[0].x, seed=seed)
+    fit(model, *data, FitSettings(epochs=epochs, batch=128, learning_rate=1e-2, clip=1.0))
+    level: JointLevel = joint_level(model, None, world.tiles)
+    sd = np.sqrt(level.sum_variances(world.weights))
+    error = (level.sum_means(world.weights) - world.weights.T @ drawn.level[:, 0]) / sd
+    return {
+        "seed": seed,
+        "areas": len(error),
+        "held": int((np.abs(error) < REACH).sum()),
+        "median_sd": float(np.median(sd)),
+    }
+
+
+def coverage(errors: Floats) -> dict[str, Any]:
+    """Return how often intervals at 95 % held the truth, area by area and on average."""
+    by_area = (np.abs(errors) < REACH).mean(0)
+    return {
+        "by_area": by_area.tolist(),
+        "mean": float(by_area.mean()),
+        "sd_of_errors": errors.std(0).tolist(),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the Markdown table of a result."""
+    joint, independent = (result["coverage"][name] for name in ("joint", "independent"))
+    lines = [
+        "# Intervals of area means on the model's own law\n",
+        f"{result['replicates']:,} replicates; {result['tiles']} tiles, {result['rows']:,} rows",
+        f"in {result['quarters']} quarters; made by `benchmarks/areas.py`. How often the 95 %",
+        "interval of the mean level of an area held its true mean.\n",
+        "| area | tiles | joint variance | tiles as independent |",
+        "| ---: | ---: | ---: | ---: |",
+    ]
+    rows = zip(result["area_tiles"], joint["by_area"], independent["by_area"], strict=True)
+    lines += [
+        f"| {k} | {n} | {own:.1%} | {other:.1%} |" for k, (n, own, other) in enumerate(rows, 1)
+    ]
+    lines.append(f"| all | {result['tiles']} | {joint['mean']:.1%} | {independent['mean']:.1%} |")
+    lines += [
+        f"\nRefitted, basis and laws included (seed {one['seed']}): {one['held']} of "
+        f"{one['areas']} areas held."
+        for one in result["refits"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def run(
+    *, side: int, rows: int, quarters: int, replicates: int, refits: int, epochs: int, seed: int
+) -> dict[str, Any]:
+    """Simulate, and return what is written."""
+    started = monotonic()
+    world = make_world(side, rows, quarters, seed)
+    errors = standard_errors(world, replicates, seed)
+    return {
+        "replicates": replicates,
+        "tiles": len(world.tiles),
+        "rows": rows,
+        "quarters": quarters,
+        "seed": seed,
+        "area_tiles": (world.weights > 0).sum(0).tolist(),
+        "coverage": {name: coverage(found) for name, found in errors.items()},
+        "refits": [refitted(world, seed + k, epochs) for k in range(refits)],
+        "seconds": round(monotonic() - started, 1),
+    }
+
+
+def main() -> int:
+    """Simulate, and write JSON and table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--side", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("--quarters", type=int, default=8)
+    parser.add_argument("--replicates", type=int, default=10_000)
+    parser.add_argument("--refits", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    here = Path(__file__).parent
+    parser.add_argument("--out", type=Path, default=here / "results" / "areas")
+    options = vars(parser.parse_args())
+    out = options.pop("out")
+    result = run(**options)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "simulation.json", json.dumps(result, indent=1) + "\n")
+    write_text(out / "simulation.md", table(result))
+    print(table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The parts of rows, and how hashes and whole groups of rows are dealt into them."""
+
+import hashlib
+import heapq
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.errors import DataError, RequestError
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+PARTS = (TRAIN, VALIDATION, TEST)
+"""The parts that every split has."""
+
+CALIBRATION = "calibration"
+"""Rows that neither train nor choose the epoch nor test: a repair of intervals learns from them."""
+
+LEFT_OUT = "left out"
+"""Rows that a split uses for nothing."""
+
+TENTHS = 10
+"""Parts into which rows or groups of rows are dealt, where there are as many."""
+
+Codes = NDArray[np.uint64]
+Parts = NDArray[np.str_]
+Numbers = NDArray[np.int64]
+
+
+def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
+    """Return the tenth of [0, 1) that each row is hashed to, 0 to 9, (n,).
+
+    The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to
+    seed, quadkey and quarter in turn.
+
+    Raises
+    ------
+    DataError
+        Shapes differ.
+    """
+    codes, times = np.asarray(quadkey), np.asarray(quarter)
+    if codes.ndim != 1 or codes.shape != times.shape:
+        raise DataError(
+            "expected one quadkey and one quarter per row, found shapes "
+            f"{codes.shape} and {times.shape}."
+        )
+    bounds = np.arange(1, TENTHS) / TENTHS
+    uniform = (hashed(seed, codes, times) >> np.uint64(11)) * 2.0**-53
+    return np.searchsorted(bounds, uniform, side="right").astype(np.int64)
+
+
+def deal(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
+    """Deal groups in order, each to the part with the fewest rows so far; return their parts.
+
+    Parameters
+    ----------
+    order
+        Numbers of the groups in the order in which they are dealt, (g,).
+    rows
+        Rows of each group, (g,).
+    parts
+        How many parts there are.
+    """
+    dealt = np.empty(len(rows), np.int64)
+    heap = [(0, part) for part in range(parts)]
+    for group in order.tolist():
+        count, part = heap[0]
+        dealt[group] = part
+        heapq.heapreplace(heap, (count + int(rows[group]), part))
+    return dealt
+
+
+def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
+    """Return the name of each of the parts that groups of rows were dealt into.
+
+    A fifth of them, at least one, test; then one validates and, if asked for, one calibrates.
+    """
+    tested = max(1, round(parts / 5))
+    check_fold(name, fold, parts // tested)
+    names = np.full(parts, TRAIN, dtype="<U11")
+    first = tested * fold
+    names[first : first + tested] = TEST
+    names[(first + tested) % parts] = VALIDATION
+    if calibrated:
+        names[(first + tested + 1) % parts] = CALIBRATION
+    return names
+
+
+def check_fold(name: str, fold: int, most: int) -> None:
+    """Refuse a fold that a split does not have.
+
+    Raises
+    ------
+    RequestError
+        Says how many there are.
+    """
+    if not 0 <= fold < most:
+        raise RequestError(
+            f"the split {name} has {most} folds here, found fold number {fold + 1}. Ask for fewer "
+            "--folds, or leave the split out."
+        )
+
+
+def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
+    """Return the parts, refused where one that is needed has no row.
+
+    Raises
+    ------
+    DataError
+        Says how many rows each part has.
+    """
+    needed = (*PARTS, CALIBRATION) if calibrated else PARTS
+    counts = {name: int(np.count_nonzero(part == name)) for name in needed}
+    if min(counts.values()) == 0:
+        found = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise DataError(
+            f"expected rows in each part of the split, found {found} from {what}. "
+            "Ask for more quarters or a larger region, or try another seed."
+        )
+    return part
+
+
+def text_codes(texts: NDArray[np.str_]) -> Codes:
+    """Return 64 bits of each text's BLAKE2b digest, (n,)."""
+    digests = (hashlib.blake2b(str(text).encode(), digest_size=8).digest() for text in texts)
+    return np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64)
+
+
+def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
+    """Mix a seed and integer keys, each of shape (n,), to uniform 64-bit words."""
+    # One element rather than a scalar: NumPy lets arrays wrap around without a warning.
+    state = _mix(np.array([seed % 2**64], np.uint64))
+    for key in keys:
+        state = _mix(state ^ _mix(np.asarray(key).astype(np.uint64)))
+    return state
+
+
+def _mix(word: Codes) -> Codes:
+    word = word + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))

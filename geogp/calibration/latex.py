@@ -1,0 +1,124 @@
+"""The table of a report for a paper."""
+
+from geogp.calibration.groups import GroupReport
+from geogp.calibration.metrics import GROUPS
+from geogp.calibration.report import Report
+from geogp.calibration.split_report import SplitReport
+from geogp.calibration.words import gain
+
+_MISSING = "--"
+_SPECIAL = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "\N{EN DASH}": "--",
+        "\N{MINUS SIGN}": "$-$",
+        "\N{HORIZONTAL ELLIPSIS}": r"\dots{}",
+    }
+)
+_COLUMNS = (
+    ("Split", "l"),
+    ("Stratum", "l"),
+    ("$n$", "r"),
+    (r"50\,\%", "r"),
+    (r"80\,\%", "r"),
+    (r"90\,\%", "r"),
+    (r"95\,\%", "r"),
+    ("Width", "r"),
+    ("CRPS", "r"),
+    ("Log score", "r"),
+    ("Gain", "r"),
+)
+
+
+def escape(text: str) -> str:
+    """Return text in which LaTeX finds no commands, on one line."""
+    return " ".join(text.split()).translate(_SPECIAL)
+
+
+def report_latex(report: Report) -> str:
+    """Return a booktabs table of splits and strata, for a document to input.
+
+    Coverage at four levels in percent, median width and CRPS of the 95 % intervals on the scale of
+    the target, log score, and its gain over the baseline. Needs the packages booktabs and, for
+    quotation marks in names, fontenc with T1.
+    """
+    head = " & ".join(name for name, _ in _COLUMNS)
+    body = [line for split in report.splits.values() for line in _lines(split)]
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{_caption(report)}}}",
+            r"\label{tab:geogp-calibration}",
+            f"\\begin{{tabular}}{{{''.join(side for _, side in _COLUMNS)}}}",
+            r"\toprule",
+            r" & & & \multicolumn{4}{c}{Coverage (\%)} & & & & \\",
+            r"\cmidrule(lr){4-7}",
+            rf"{head} \\",
+            r"\midrule",
+            *body[:-1],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _lines(split: SplitReport) -> list[str]:
+    """Return the rows of one split, and the rule below them."""
+    shown = [name for name in GROUPS if split.groups[name].n]
+    lines = [
+        rf"{escape(split.title) if place == 0 else ''} & {name} & {_cells(split.groups[name])} \\"
+        for place, name in enumerate(shown)
+    ]
+    return [*lines, r"\addlinespace"]
+
+
+def _cells(group: GroupReport) -> str:
+    cells = [
+        f"{group.n:,}".replace(",", r"\,"),
+        *(_number(_hundred(group.scores[f"coverage_{level}"]), 1) for level in (50, 80, 90, 95)),
+        _number(group.median_width_95),
+        _number(group.scores["crps"]),
+        _number(group.scores["nll"]),
+        _number(gain(group)),
+    ]
+    return " & ".join(cells)
+
+
+def _caption(report: Report) -> str:
+    service = f"{report.service} " if report.service else ""
+    unit = escape(report.unit).replace("log10", r"$\log_{10}$")
+    return (
+        f"{escape(report.region)}: {escape(service + report.target)}, model "
+        f"{escape(report.model)}. Coverage of central intervals; median width of the "
+        rf"95\,\% intervals, CRPS (both in {unit}) and "
+        "log score of test rows; the gain is the log score of the baseline, which knows the mean "
+        "and variance of each quarter, minus the model's (above 0: the model is better)."
+    )
+
+
+def _hundred(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    if value is None:
+        return _MISSING
+    text = f"{round(value, digits) + 0.0:.{digits}f}"
+    return f"$-${text[1:]}" if text.startswith("-") else text

@@ -1,0 +1,94 @@
+"""The report on one split."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from geogp.calibration.assessment import check_scores, counted, split_rows
+from geogp.calibration.folds import Spread, fold_spread
+from geogp.calibration.groups import GroupReport, group_reports
+from geogp.calibration.metrics import rows_by_group
+from geogp.calibration.splits import SPLITS
+from geogp.calibration.stratum_reports import StratumReport, stratum_reports
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """Figures of one split.
+
+    Attributes
+    ----------
+    name, title, question
+        As in `splits.Split`.
+    rows
+        Rows by part: train, validation, test; empty where the run does not say.
+    folds
+        Number of folds; 1 without.
+    groups
+        By ``all``, ``urban`` and ``rural``.
+    width_ratio
+        Median rural over median urban width of the 95 % intervals, or None.
+    strata
+        Figures of strata of all kinds.
+    spread
+        Over the folds, by group and figure; empty where there is one fold.
+    """
+
+    name: str
+    title: str
+    question: str
+    rows: dict[str, int]
+    folds: int
+    groups: dict[str, GroupReport]
+    width_ratio: float | None
+    strata: list[StratumReport]
+    spread: dict[str, dict[str, Spread]]
+
+
+def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitReport:
+    """Work out the report on one split.
+
+    Parameters
+    ----------
+    name
+        One of `splits.SPLITS`.
+    rows
+        Its rows of test_predictions.parquet.
+    run
+        The content of run.json.
+
+    Raises
+    ------
+    DataError
+        The rows contradict the figures of run.json or their own bounds; see `split_rows`,
+        `fold_spread` and `stratum_reports`.
+    NumericalError
+        A mean or variance is out of range.
+    """
+    scored = split_rows(name, rows)
+    metrics = (run["metrics"] or {}).get(name)
+    if metrics is not None:
+        parts = rows_by_group(rows["stratum"], len(rows))
+        found = {group: scored.scores[chosen].mean() for group, chosen in parts.items()}
+        check_scores(name, found, metrics)
+    baseline = (run.get("baseline") or {}).get(name) or {}
+    groups = group_reports(rows, scored, baseline, counts=counted(rows))
+    entries = list((run.get("folds") or {}).get(name) or [])
+    split = SPLITS[name]
+    return SplitReport(
+        name,
+        split.title,
+        split.question,
+        dict((run.get("n") or {}).get(name) or {}),
+        len(set(scored.fold.tolist())),
+        groups,
+        _width_ratio(groups),
+        stratum_reports(rows, scored, run["target"]),
+        fold_spread(name, rows, scored, entries),
+    )
+
+
+def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
+    urban, rural = (groups[name].median_width_95 for name in ("urban", "rural"))
+    return None if not urban or rural is None else rural / urban

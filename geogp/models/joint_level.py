@@ -1,0 +1,346 @@
+"""The level of many tiles together: means, variances of sums, sample paths.
+
+A sum over tiles, such as the mean of a county, varies by the covariances of the tiles and not by
+their variances alone. What is joint here follows from p(w | y) in closed form under the fitted
+basis and noise law (`geogp.models.joint`), never from the L L' of an objective, and, for models
+with a process of single tiles, from its law at all tiles (`geogp.models.tile_sequence`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from geogp.errors import DataError, RequestError
+from geogp.models.catalogue import spec_of
+from geogp.models.field import FieldGP
+from geogp.models.joint import joint_posterior
+from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.prediction import Prediction
+from geogp.models.steps import CHUNK
+from geogp.models.tile_sequence import EARLIER_TILES, TileSequence, tile_sequence
+from geogp.models.training import Data
+
+Floats = NDArray[np.float64]
+Weights = Any
+"""Weights of tiles in some sums, (n, k): an array, or a sparse array of SciPy."""
+
+AT_ONCE = 32
+"""Sums, or paths, that are held at once: memory is this times the tiles and rows."""
+
+
+@dataclass(frozen=True)
+class JointLevel:
+    """The joint Gaussian law of the level at n tiles at one time, in the unit of the target.
+
+    With a the weights of a sum, scaled by `factor`, g = (I - B)^(-T) a, and A, B, s of the
+    `TileSequence`,
+
+    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared,
+
+    for models without a tile process ||L' Phi' a||².
+
+    Attributes
+    ----------
+    model, x
+        The fitted model and the inputs of the tiles, (n, d).
+    m, L
+        p(w | y) = N(m, L L'), for the standardised target.
+    tiles
+        The law of the tile process; None where the model has none.
+    mean
+        Mean of the level, (n,).
+    factor
+        What deviations of each tile are multiplied by, (n,).
+    noise_variance
+        Variance of a measurement around the level of each tile, independent between tiles, (n,);
+        0 unless `measured` has set it.
+    shared
+        Variance, common to all tiles, of the drift beyond the times of the rows.
+    calibrated
+        Whether means and single variances are those of the map.
+    """
+
+    model: LowRankGP
+    x: Floats
+    m: Tensor
+    L: Tensor
+    tiles: TileSequence | None
+    mean: Floats
+    factor: Floats
+    noise_variance: Floats
+    shared: float = 0.0
+    calibrated: bool = False
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def sum_means(self, weights: Weights) -> Floats:
+        """Return the means of sums over tiles with weights (n, k), (k,)."""
+        found: Floats = np.asarray(self._checked(weights).T @ self.mean, np.float64)
+        return found
+
+    def sum_variances(self, weights: Weights, *, noise: bool = False) -> Floats:
+        """Return the variances of sums over tiles with weights (n, k), (k,).
+
+        Parameters
+        ----------
+        weights
+            Weights of the tiles in each sum.
+        noise
+            Add what measurements vary by, one for each tile; see `measured`.
+
+        Raises
+        ------
+        DataError
+            Weights of another number of tiles.
+        """
+        given = self._checked(weights)
+        parts = [
+            sum(part.square().sum(0) for part in self._spreads(given[:, at : at + AT_ONCE]))
+            for at in range(0, given.shape[1], AT_ONCE)
+        ]
+        found: Floats = torch.cat([torch.as_tensor(part) for part in parts]).numpy()
+        return found + self._noise(given) if noise else found
+
+    def sum_covariance(self, weights: Weights) -> Floats:
+        """Return the covariance (k, k) of sums over tiles with weights (n, k), without noise.
+
+        Holds n times k values.
+        """
+        parts = self._spreads(self._checked(weights))
+        total: Floats = sum(part.T @ part for part in parts).numpy()  # type: ignore[union-attr]
+        return total
+
+    def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
+        """Draw levels of all tiles together: yields (b, n) until there are so many.
+
+        Raises
+        ------
+        RequestError
+            Fewer than one path.
+        """
+        if paths < 1:
+            raise RequestError(f"expected 1 sample path or more, found {paths}.")
+        rng = np.random.default_rng(seed)
+        for start in range(0, paths, AT_ONCE):
+            yield self._drawn(min(AT_ONCE, paths - start), rng)
+
+    def measured(self, tests: float) -> "JointLevel":
+        """Return the law of the tiles' means of so many tests each: shift and noise are theirs.
+
+        The noise of models without a law of tests is that of a measurement as the data hold it;
+        where the objective made the function variance carry noise (the PPGP family), that too.
+        """
+        model = self.model
+        asked = model.predict(self.x, tests)
+        noise = asked.noise_variance
+        if not isinstance(model, FieldGP) or self.tiles is None:
+            if spec_of(model).step.spread_is_noise:
+                noise = noise + asked.function_variance
+            return replace(self, noise_variance=noise)
+        if self.calibrated:
+            factor = np.sqrt(asked.function_variance / self._alone)
+            return replace(self, mean=asked.mean, factor=factor, noise_variance=noise)
+        counts = torch.tensor([tests, torch.inf], dtype=torch.float64, device=model.device)
+        shift = model.law.shift(counts).detach() * model.y_sd
+        raw = [
+            model.row_terms(part, counts[:1].expand(len(part))).noise.detach()
+            for part in model.scaled(self.x).split(CHUNK)
+        ]
+        variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
+        mean = self.mean + float(shift[0] - shift[1])
+        return replace(self, mean=mean, noise_variance=variance)
+
+    def single_variances(self) -> Floats:
+        """Return the variance of each tile's level by itself, as prediction has it, (n,).
+
+        For models with a tile process it is that given the rows alone. Independent tiles would
+        have these variances in a sum: what a sum of them is worth is seen beside `sum_variances`.
+        """
+        if self.tiles is not None:
+            return self._alone * self.factor**2
+        parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
+        return torch.cat(parts).numpy() * self.factor**2
+
+    @property
+    def _alone(self) -> Floats:
+        assert self.tiles is not None
+        return self.tiles.alone * float(self.model.y_sd) ** 2
+
+    def _checked(self, weights: Weights) -> Weights:
+        if len(weights.shape) != 2 or weights.shape[0] != len(self):
+            raise DataError(
+                f"expected weights of {len(self)} tiles, (n, k), found shape {weights.shape}."
+            )
+        return sparse.csc_array(weights)
+
+    def _noise(self, weights: Weights) -> Floats:
+        found: Floats = np.asarray(weights.multiply(weights).T @ self.noise_variance)
+        return found
+
+    def _spreads(self, weights: Weights) -> list[Tensor]:
+        """Return parts, each (., k), whose products sum up to the covariance of the sums."""
+        a = weights.toarray() * self.factor[:, None]
+        left = self._gathered(self._tile_features(), a)
+        if self.tiles is None:
+            return [(self.L.T @ left).cpu()]
+        sd = float(self.model.y_sd)
+        g = self.tiles.back(a)
+        left = left - self._gathered(self._row_features(), self.tiles.A.T @ g)
+        own = torch.from_numpy(sd * self.tiles.s[:, None] * g)
+        common = torch.from_numpy(np.sqrt(self.shared) * a.sum(0, keepdims=True))
+        return [(self.L.T @ left).cpu(), own, common]
+
+    def _drawn(self, paths: int, rng: np.random.Generator) -> Floats:
+        white = torch.from_numpy(rng.standard_normal((self.L.shape[1], paths)))
+        change = self.L @ white.to(self.L.device)
+        found = _spread(self._tile_features(), change)
+        if self.tiles is not None:
+            sd = float(self.model.y_sd)
+            fresh = sd * self.tiles.s[:, None] * rng.standard_normal((len(self), paths))
+            seen = self.tiles.A @ _spread(self._row_features(), change)
+            found += self.tiles.forward(fresh - seen)
+            found += np.sqrt(self.shared) * rng.standard_normal(paths)
+        drawn: Floats = self.mean + (self.factor[:, None] * found).T
+        return drawn
+
+    def _tile_features(self) -> Iterator[Tensor]:
+        return self.model.feature_chunks(self.x)
+
+    def _row_features(self) -> Iterator[Tensor]:
+        assert isinstance(self.model, FieldGP)
+        return _row_features(self.model)
+
+    def _gathered(self, features: Iterator[Tensor], weights: Floats) -> Tensor:
+        """Return Phi' a for weights (n, k), (r, k)."""
+        total = torch.zeros(len(self.m), weights.shape[1], dtype=torch.float64).to(self.L.device)
+        start = 0
+        for phi in features:
+            part = torch.from_numpy(weights[start : start + len(phi)]).to(phi.device)
+            total += phi.T @ part
+            start += len(phi)
+        return total
+
+
+def joint_level(
+    model: LowRankGP,
+    train: Data | None,
+    x: Floats,
+    *,
+    calibrated: bool = True,
+    earlier: int = EARLIER_TILES,
+    seed: int = 0,
+) -> JointLevel:
+    """Return the joint law of the level at tiles at one time.
+
+    The basis counts as known: what was uncertain in learning it is not included.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    train
+        The rows it was fitted to; None for models that hold them (``field``).
+    x
+        Inputs of the tiles, (n, d), each tile once.
+    calibrated
+        Give single tiles the mean and variance of the map, `model.predict(x, level=True)`:
+        deviations are multiplied by the ratio of its standard deviation to that of the raw law
+        given the rows alone. Conditioning on other tiles, which is approximate, leaves a few per
+        cent of difference. Models without a tile process have nothing to calibrate: theirs is
+        the closed form.
+    earlier
+        Earlier tiles that a tile is conditioned on, at most.
+    seed
+        Of the order of the tiles.
+
+    Raises
+    ------
+    RequestError
+        The model counts, so that its level is no Gaussian in closed form, or has not been
+        fitted; or its rows are needed and not given.
+    DataError
+        The tiles are at several times, or two at one place.
+    NumericalError
+        A block of tiles does not factorise.
+    """
+    if spec_of(model).counts:
+        raise RequestError(
+            f"{model.name} counts tests: its level has no closed form; choose a model of averages."
+        )
+    if isinstance(model, FieldGP):
+        return _with_tiles(model, x, calibrated=calibrated, earlier=earlier, seed=seed)
+    if train is None:
+        raise RequestError(f"{model.name} holds no rows: give those it was fitted to.")
+    posterior = joint_posterior(model, train)
+    ones, zeros = np.ones(len(x)), np.zeros(len(x))
+    mean = posterior.mean(x)
+    return JointLevel(model, x, posterior.m, posterior.L, None, mean, ones, zeros)
+
+
+def median_sds(level: JointLevel) -> dict[str, float]:
+    """Return the median standard deviation of the function at the tiles by two accounts.
+
+    ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
+    prediction. They differ for PPGP and dPPGP, whose function variance also carries noise.
+    """
+    stated: Prediction = level.model.predict(level.x, level=True)
+    return {
+        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
+        "stated": float(np.median(np.sqrt(stated.function_variance))),
+    }
+
+
+def _with_tiles(
+    model: FieldGP, x: Floats, *, calibrated: bool, earlier: int, seed: int
+) -> JointLevel:
+    scaled = model.scaled(x)
+    if not len(model.rows.y):
+        raise RequestError("the model has not been fitted: it holds no rows.")
+    held = Rows(model.rows.x, model.rows.y, model.rows.tests)
+    with torch.no_grad():
+        m, L = model.conditioned(held, spread_is_noise=spec_of(model).step.spread_is_noise)
+        tiles = tile_sequence(model, scaled, L, earlier=earlier, seed=seed)
+        shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
+    n = len(x)
+    raw = JointLevel(model, x, m, L, tiles, np.zeros(n), np.ones(n), np.zeros(n), shared)
+    if not calibrated:
+        return replace(raw, mean=closed_form_mean(model, raw))
+    stated = model.predict(x, level=True)
+    factor = np.sqrt(stated.function_variance / raw.single_variances())
+    return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
+
+
+def closed_form_mean(model: FieldGP, raw: JointLevel) -> Floats:
+    """Return the mean of the level under the closed form, by tile, (n,)."""
+    assert raw.tiles is not None
+    weights = raw.m.detach()[:, None]
+    sd = float(model.y_sd)
+    with torch.no_grad():
+        base = model.mean_constant.double()
+        rows = model.rows.y - base - model.law.shift(model.rows.tests)
+        endless = torch.full((1,), torch.inf, dtype=torch.float64, device=model.device)
+        centre = float(model.y_mean + model.y_sd * (base + model.law.shift(endless)))
+    residual = sd * rows.cpu().numpy()[:, None] - _spread(_row_features(model), weights)
+    found = _spread(raw.model.feature_chunks(raw.x), weights)
+    found += raw.tiles.forward(raw.tiles.A @ residual)
+    return centre + found[:, 0]
+
+
+def _row_features(model: FieldGP) -> Iterator[Tensor]:
+    held = model.rows
+    for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
+        with torch.no_grad():
+            yield model.row_terms(x, tests).phi.double() * model.y_sd
+
+
+def _spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
+    """Return Phi w for weights (r, k), (n, k)."""
+    found: Floats = torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
+    return found

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+from pyproj import Geod
+
+from geogp.errors import DataError
+from geogp.geodata.distances import nearest_km
+
+
+def test_distance_equals_pyproj_on_the_sphere():
+    random = np.random.default_rng(0)
+    lon, lat = random.uniform(-67, -65.5, 40), random.uniform(17.9, 18.5, 40)
+    points = np.array([[-66.9, 18.1], [-66.2, 18.4], [-65.7, 18.15]])
+    sphere = Geod(a=6371008.8, b=6371008.8)
+    by_hand = [
+        min(sphere.inv(x, y, px, py)[2] for px, py in points) / 1000
+        for x, y in zip(lon, lat, strict=True)
+    ]
+    np.testing.assert_allclose(nearest_km(lon, lat, *points.T), by_hand, rtol=1e-9, atol=1e-6)
+
+
+def test_a_place_among_the_points_is_at_no_distance():
+    lon, lat = np.array([-66.0, -66.2, -66.0]), np.array([18.0, 18.1, 18.0])
+    found = nearest_km(lon, lat, lon[::2], lat[::2])
+    assert found[0] == found[2] == 0
+    assert found[1] > 20
+
+
+def test_distance_across_the_antimeridian_is_short():
+    found = nearest_km([-180.005], [0.0], [180.005], [0.0])
+    assert found[0] == pytest.approx(0.01 * np.pi / 180 * 6371.0088, rel=1e-4)
+
+
+def test_what_has_no_distance_is_refused():
+    with pytest.raises(DataError, match="at least one measured point"):
+        nearest_km([-66.0], [18.0], [], [])
+    with pytest.raises(DataError, match="1 of them not finite"):
+        nearest_km([-66.0], [18.0], [-66.0, np.nan], [18.0, 18.0])
+    with pytest.raises(DataError, match="places with finite coordinates"):
+        nearest_km([np.nan], [18.0], [-66.0], [18.0])

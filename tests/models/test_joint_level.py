@@ -1,0 +1,342 @@
+"""The level of many tiles together: against dense Gaussian conditioning, and by its own draws."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from geogp.errors import DataError, RequestError
+from geogp.models import vecchia
+from geogp.models.catalogue import build
+from geogp.models.field import FieldGP
+from geogp.models.joint import joint_posterior
+from geogp.models.joint_level import JointLevel, joint_level, median_sds
+from geogp.models.lowrank import Architecture, Rows
+from geogp.models.schedule import FitSettings
+from geogp.models.shape_laws import ShapeLaw
+from geogp.models.tile_sequence import earlier_tiles
+from geogp.models.training import Data, fit
+from geogp.models.vecchia import NO_ROW
+
+SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
+
+
+def grid(side: int, time: float = 1.0) -> np.ndarray:
+    """Tiles of a square, (side², 3)."""
+    steps = (np.arange(side) + 0.5) / side * 2 - 1
+    east, north = np.meshgrid(steps, steps)
+    return np.column_stack([east.ravel(), north.ravel(), np.full(side**2, time)])
+
+
+def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldGP:
+    """A model with random parameters that holds n rows on the tiles of a square."""
+    random = np.random.default_rng(seed)
+    places = grid(side)
+    x = places[random.integers(0, len(places), n)]
+    x[:, 2] = random.choice(np.linspace(-1, 1, 5), n)
+    model = build("field", SIZES, x, seed=2)
+    assert isinstance(model, FieldGP)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if not name.startswith("basis"):
+                value.add_(0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
+        model.y_mean.fill_(3.0)
+        model.y_sd.fill_(0.5)
+    y, tests = random.standard_normal(n), random.integers(1, 30, n).astype(float)
+    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    return model.to(device)
+
+
+@pytest.fixture
+def exact(monkeypatch) -> None:
+    """Condition on everything, so that nothing is approximate."""
+    for name in ("NEIGHBOURS", "TRAINING_ROWS", "PREDICTION_PLACES", "PREDICTION_ROWS"):
+        monkeypatch.setattr(vecchia, name, 200)
+
+
+def dense(model: FieldGP, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the level at tiles by one dense conditioning on all rows."""
+    held, sd = model.rows, model.y_sd.item()
+    rows = held.x.cpu().numpy()
+    K, cross, own = (
+        model.kernel(a, b) + model.tile_kernel(a, b) for a, b in ((rows, rows), (x, rows), (x, x))
+    )
+    endless = torch.full((len(x),), torch.inf, dtype=torch.float64, device=model.device)
+    with torch.no_grad():
+        noise = model.row_terms(held.x, held.tests).noise.cpu().numpy() * sd**2
+        base = model.y_mean.item() + sd * model.mean_constant.item()
+        shifts = [sd * model.law.shift(t).cpu().numpy() for t in (held.tests, endless)]
+    A = K + np.diag(noise)
+    y = model.y_mean.item() + sd * held.y.cpu().numpy()
+    mean = base + shifts[1] + cross @ np.linalg.solve(A, y - base - shifts[0])
+    return mean, own - cross @ np.linalg.solve(A, cross.T)
+
+
+def areas(n: int, side: int) -> np.ndarray:
+    """Weights of means over the four quarters of a square, and over all of it."""
+    column, row = np.arange(n) % side, np.arange(n) // side
+    quarter = (2 * column >= side) * 2 + (2 * row >= side)
+    weights = np.column_stack([*(quarter == k for k in range(4)), np.ones(n, bool)]).astype(float)
+    return weights / weights.sum(0)
+
+
+@pytest.mark.usefixtures("exact")
+class TestAgainstDense:
+    def test_everything_is_that_of_the_dense_process(self, device):
+        model = make_field(6, 60, device)
+        x = grid(6)
+        level = joint_level(model, None, x, calibrated=False, earlier=36)
+        mean, covariance = dense(model, x)
+        np.testing.assert_allclose(level.mean, mean, atol=1e-8)
+        weights = areas(36, 6)
+        expected = weights.T @ covariance @ weights
+        np.testing.assert_allclose(level.sum_means(weights), weights.T @ mean, atol=1e-8)
+        np.testing.assert_allclose(level.sum_covariance(weights), expected, atol=1e-8)
+        np.testing.assert_allclose(level.sum_variances(weights), np.diag(expected), atol=1e-8)
+        every = sparse.identity(36, format="csr")
+        np.testing.assert_allclose(level.sum_covariance(every), covariance, atol=1e-8)
+        np.testing.assert_allclose(level.single_variances(), np.diag(covariance), atol=1e-8)
+        assert np.abs(covariance - np.diag(np.diag(covariance))).max() > 0.01
+
+    def test_the_order_of_the_tiles_does_not_matter(self):
+        model, x = make_field(5, 50), grid(5)
+        first, other = (
+            joint_level(model, None, x, earlier=25, seed=seed).sum_covariance(np.eye(25))
+            for seed in (0, 1)
+        )
+        np.testing.assert_allclose(first, other, atol=1e-9)
+
+
+class TestApproximation:
+    SIDE = 15
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def model() -> FieldGP:
+        return make_field(15, 500, seed=3)
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def level(model) -> JointLevel:
+        return joint_level(model, None, grid(15), calibrated=False)
+
+    def test_sums_vary_as_in_the_dense_process(self, model, level):
+        mean, covariance = dense(model, grid(self.SIDE))
+        weights = areas(self.SIDE**2, self.SIDE)
+        expected = np.diag(weights.T @ covariance @ weights)
+        np.testing.assert_allclose(level.sum_variances(weights), expected, rtol=0.05)
+        np.testing.assert_allclose(
+            level.sum_means(weights), weights.T @ mean, atol=0.6 * np.sqrt(expected).min()
+        )
+
+    def test_single_tiles_vary_as_in_prediction(self, level):
+        found = level.sum_variances(sparse.identity(len(level), format="csc"))
+        ratio = found / level.single_variances()
+        assert np.abs(ratio - 1).max() < 0.1
+        assert abs(np.mean(ratio) - 1) < 0.03
+
+    def test_a_mean_varies_more_than_if_its_tiles_were_independent(self, level):
+        weights = areas(len(level), self.SIDE)
+        independent = (weights**2).T @ level.single_variances()
+        assert (level.sum_variances(weights) > 2 * independent).all()
+
+    def test_paths_vary_as_the_sums_do(self, level):
+        paths = np.concatenate(list(level.paths(2000, seed=1)))
+        assert paths.shape == (2000, len(level))
+        weights = areas(len(level), self.SIDE)
+        drawn, covariance = paths @ weights, level.sum_covariance(weights)
+        error = (drawn.mean(0) - level.sum_means(weights)) / np.sqrt(np.diag(covariance) / 2000)
+        assert np.abs(error).max() < 4
+        product = np.outer(np.diag(covariance), np.diag(covariance))
+        spread = np.sqrt((covariance**2 + product) / 2000)
+        assert np.abs((np.cov(drawn.T) - covariance) / spread).max() < 4
+
+    def test_a_seed_gives_the_same_paths(self, level):
+        first, again, other = (
+            np.concatenate(list(level.paths(40, seed=seed))) for seed in (7, 7, 8)
+        )
+        np.testing.assert_array_equal(first, again)
+        assert np.abs(first - other).max() > 0.01
+
+    def test_sums_in_blocks_are_those_at_once(self, level, monkeypatch):
+        weights = areas(len(level), self.SIDE)
+        whole = level.sum_variances(weights)
+        monkeypatch.setattr("geogp.models.joint_level.AT_ONCE", 2)
+        monkeypatch.setattr("geogp.models.lowrank.CHUNK", 50)
+        monkeypatch.setattr("geogp.models.joint_level.CHUNK", 50)
+        np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
+
+    def test_without_earlier_tiles_single_ones_are_those_of_prediction(self, model):
+        x = grid(self.SIDE)
+        level = joint_level(model, None, x, calibrated=False, earlier=0)
+        factor = torch.linalg.cholesky(level.L @ level.L.T)
+        with torch.no_grad():
+            model.posterior.m.copy_(level.m)
+            model.posterior.lower.copy_(factor.tril(-1))
+            model.posterior.log_diagonal.copy_(factor.diagonal().log())
+        stated = model.predict(x, level=True)
+        single = level.sum_variances(sparse.identity(len(x), format="csc"))
+        np.testing.assert_allclose(single, stated.function_variance, rtol=1e-8)
+        np.testing.assert_allclose(level.single_variances(), single, rtol=1e-10)
+        np.testing.assert_allclose(level.mean, stated.mean, rtol=1e-8)
+
+
+class TestCalibration:
+    @pytest.fixture
+    def model(self) -> FieldGP:
+        model = make_field(8, 120, seed=4)
+        law = ShapeLaw(np.array([[0.1, 0.02], [0.3, -0.02], [0.0, 0.0], [0.0, 0.0]]), 0.0, 3.0)
+        model._set_shape(law)
+        return model
+
+    def test_single_tiles_are_those_of_the_map(self, model):
+        x = grid(8)
+        level = joint_level(model, None, x)
+        stated = model.predict(x, level=True)
+        np.testing.assert_allclose(level.mean, stated.mean)
+        np.testing.assert_allclose(level.single_variances(), stated.function_variance)
+        raw = joint_level(model, None, x, calibrated=False)
+        assert (level.single_variances() > 1.3 * raw.single_variances()).all()
+
+    def test_measurements_have_noise_and_shift(self, model):
+        x, weights = grid(8), areas(64, 8)
+        level = joint_level(model, None, x)
+        measured = level.measured(3)
+        stated = model.predict(x, 3)
+        np.testing.assert_allclose(measured.mean, stated.mean)
+        np.testing.assert_allclose(measured.single_variances(), stated.function_variance)
+        added = measured.sum_variances(weights, noise=True) - measured.sum_variances(weights)
+        np.testing.assert_allclose(added, (weights**2).T @ stated.noise_variance)
+        assert (level.sum_variances(weights, noise=True) == level.sum_variances(weights)).all()
+
+    def test_measurements_of_the_raw_law(self, model):
+        x, sd = grid(8), model.y_sd.item()
+        level = joint_level(model, None, x, calibrated=False)
+        measured = level.measured(3)
+        counts = torch.full((64,), 3.0, dtype=torch.float64)
+        noise = model.row_terms(model.scaled(x), counts).noise.detach().numpy()
+        np.testing.assert_allclose(measured.noise_variance, noise * sd**2)
+        shift = model.law.shift(torch.tensor([3.0, torch.inf], dtype=torch.float64)).detach()
+        np.testing.assert_allclose(measured.mean - level.mean, sd * (shift[0] - shift[1]))
+
+    def test_beyond_the_data_all_tiles_move_together(self, model):
+        model.drift.copy_(torch.tensor([0.05, 0.0]))
+        now, later = (
+            joint_level(model, None, grid(8, time), calibrated=False) for time in (1.0, 2.0)
+        )
+        assert (now.shared, later.shared) == (0.0, pytest.approx(4 * 0.05 * 0.25))
+        model.drift.zero_()
+        still = joint_level(model, None, grid(8, 2.0), calibrated=False)
+        weights = areas(64, 8)
+        more = later.sum_covariance(weights) - still.sum_covariance(weights)
+        np.testing.assert_allclose(more, 0.05, rtol=1e-6)
+        alone = later.single_variances() - still.single_variances()
+        np.testing.assert_allclose(alone, 0.05, rtol=1e-6)
+        drawn = np.concatenate(list(later.paths(400))) @ weights
+        assert np.var(drawn.mean(1)) > 0.04
+
+
+class TestWithoutTiles:
+    @pytest.fixture
+    def fitted(self, train, validation, make_model):
+        def make(name):
+            model = make_model(name, dtype="float64")
+            fit(model, train, validation, FitSettings(epochs=4, batch=64, learning_rate=2e-2))
+            return model
+
+        return make
+
+    @pytest.mark.parametrize("name", ["dbk-silu", "sv-rbf", "dnn"])
+    def test_it_is_the_closed_form(self, name, fitted, train):
+        model, x = fitted(name), np.random.default_rng(3).uniform(-1, 1, (40, 2))
+        level, posterior = joint_level(model, train, x), joint_posterior(model, train)
+        np.testing.assert_allclose(level.mean, posterior.mean(x))
+        covariance = posterior.covariance(x, x)
+        np.testing.assert_allclose(level.sum_covariance(np.eye(40)), covariance, atol=1e-12)
+        np.testing.assert_allclose(level.single_variances(), posterior.variance(x), rtol=1e-9)
+        weights = np.full((40, 1), 1 / 40)
+        paths = np.concatenate(list(level.paths(4000))) @ weights
+        variance = level.sum_variances(weights)[0]
+        assert abs(paths.var() / variance - 1) < 4 * np.sqrt(2 / 4000)
+
+    def test_two_accounts_of_the_function(self, fitted, train):
+        model, x = fitted("dbk-silu"), train.x[:50]
+        found = median_sds(joint_level(model, train, x))
+        posterior, stated = joint_posterior(model, train), model.predict(x)
+        assert found["closed_form"] == pytest.approx(np.median(np.sqrt(posterior.variance(x))))
+        assert found["stated"] == pytest.approx(np.median(np.sqrt(stated.function_variance)))
+        assert found["stated"] > 1.2 * found["closed_form"]
+
+    def test_noise_of_measurements_takes_what_the_objective_put_into_the_function(
+        self, fitted, train
+    ):
+        x = train.x[:50]
+        for name, carried in (("dbk-silu", True), ("sv-rbf", False)):
+            model = fitted(name)
+            stated = model.predict(x)
+            expected = stated.noise_variance + carried * stated.function_variance
+            found = joint_level(model, train, x).measured(5).noise_variance
+            np.testing.assert_allclose(found, expected)
+
+    def test_rows_are_needed(self, fitted, train):
+        with pytest.raises(RequestError, match="dbk-silu holds no rows: give those"):
+            joint_level(fitted("dbk-silu"), None, train.x)
+
+    def test_counts_are_refused(self, train):
+        sizes = Architecture(
+            d=3, h=6, r=4, blocks=1, columns=("a", "b", "log exposure"), dropped=("log exposure",)
+        )
+        x = np.column_stack([train.x, np.zeros(len(train.x))])
+        model = build("cox", sizes, x)
+        with pytest.raises(RequestError, match="cox counts tests"):
+            joint_level(model, Data(x, np.ones(len(x))), x)
+
+
+class TestRefusals:
+    def test_several_times(self):
+        x = grid(4)
+        x[3, 2] = 0.5
+        with pytest.raises(DataError, match="at one time, found several"):
+            joint_level(make_field(4, 30), None, x)
+
+    def test_a_tile_twice(self):
+        with pytest.raises(DataError, match="each tile once, found 1 repeated"):
+            joint_level(make_field(4, 30), None, np.vstack([grid(4), grid(4)[:1]]))
+
+    def test_a_model_without_rows(self):
+        model = build("field", SIZES, make_field(4, 30).rows.x.numpy())
+        with pytest.raises(RequestError, match="not been fitted: it holds no rows"):
+            joint_level(model, None, grid(4))
+
+    def test_weights_of_other_tiles(self):
+        level = joint_level(make_field(4, 30), None, grid(4))
+        for weights in (np.ones((15, 1)), np.ones(16)):
+            with pytest.raises(DataError, match=r"weights of 16 tiles, \(n, k\), found shape"):
+                level.sum_variances(weights)
+
+    def test_no_paths(self):
+        level = joint_level(make_field(4, 30), None, grid(4))
+        with pytest.raises(RequestError, match="1 sample path or more, found 0"):
+            next(level.paths(0))
+
+
+class TestEarlierTiles:
+    def test_they_come_earlier_and_are_the_nearest(self):
+        random = np.random.default_rng(0)
+        place, order = random.uniform(0, 10, (300, 2)), random.permutation(300)
+        found = earlier_tiles(place, order, 7)
+        rank = np.argsort(order)
+        for tile in range(300):
+            near = found[tile][found[tile] != NO_ROW]
+            before = order[: rank[tile]]
+            distance = np.hypot(*(place[before] - place[tile]).T)
+            assert (rank[near] < rank[tile]).all()
+            assert len(near) == min(7, rank[tile])
+            assert set(near) == set(before[np.argsort(distance)[:7]])
+
+    def test_all_of_them_or_none(self):
+        place, order = np.random.default_rng(1).uniform(0, 1, (20, 2)), np.arange(20)
+        found = earlier_tiles(place, order, 20)
+        assert [(row != NO_ROW).sum() for row in found] == list(range(20))
+        assert earlier_tiles(place, order, 0).shape == (20, 0)
