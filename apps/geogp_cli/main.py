@@ -10,6 +10,7 @@ from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import console
 from geogp_cli.areas import areas
+from geogp_cli.compare import compare
 
 if TYPE_CHECKING:
     from geogp.settings import MapRequest
@@ -168,6 +169,9 @@ def report(
     from geogp.workflow import remake_report
 
     console.show(remake_report(run, latex=latex), as_json=as_json)
+
+
+app.command()(compare)
 
 
 @app.command()

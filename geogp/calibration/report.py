@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 
 from geogp.calibration import figures, strata_words, words
 from geogp.calibration.assessment import (
@@ -21,13 +19,13 @@ from geogp.calibration.assessment import (
 )
 from geogp.calibration.coverage_figure import coverage_figure
 from geogp.calibration.metrics import GROUPS
+from geogp.calibration.rendering import environment
 from geogp.calibration.split_report import SplitReport, split_report
 from geogp.calibration.splits import BLOCKS, SPLITS
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label
 
 _NEEDED = ("region", "target", "model", "metrics")
-_MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ def report_json(report: Report) -> str:
 
 def report_markdown(report: Report) -> str:
     """Return the report as Markdown, without figures; text from outside is escaped."""
-    return _environment().get_template("report.md.j2").render(_context(report))
+    return environment().get_template("report.md.j2").render(_context(report))
 
 
 def report_html(report: Report, predictions: pd.DataFrame) -> str:
@@ -187,7 +185,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
             coverage_figure(split),
             *figures.split_figures(split, widths_by_group(rows), report.unit),
         ]
-    template = _environment().get_template("report.html.j2")
+    template = environment().get_template("report.html.j2")
     return template.render(_context(report), figures=drawn)
 
 
@@ -238,27 +236,3 @@ def _context(report: Report) -> dict[str, Any]:
         "words": words,
         "strata": strata_words,
     }
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("geogp.calibration", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["md"] = _markdown
-    environment.filters["prose"] = _prose
-    return environment
-
-
-def _prose(text: str) -> str:
-    """Keep numbers and their percent signs on one line."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def _markdown(value: Any) -> Markup:
-    """Escape text for Markdown: HTML as entities, marks behind backslashes, on one line."""
-    text = " ".join(str(value).split())
-    return Markup(str(escape(text)).translate(_MARKDOWN_MARKS).replace("&\\#", "&#"))  # noqa: S704
