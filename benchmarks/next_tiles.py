@@ -261,11 +261,12 @@ def table(result: dict[str, Any]) -> str:
     before = result["before"]
     lines = [
         "# Where to measure next, on the demo region\n",
-        f"{result['count']} of {result['tiles']:,} tiles are measured, {result['tests']} tests each;",
-        f"{result['worlds']} worlds with a known truth, {result['random_sets']} random sets; made by",
-        "`benchmarks/next_tiles.py`. Before, the mean squared error of the level over all tiles is",
-        f"{before['mse']:.5f} (log10 squared), the stated variance {before['variance']:.5f}. Given is",
-        "what the measurements take from each, in per cent, and from the log score; ±: standard",
+        f"{result['count']} of {result['tiles']:,} tiles, {result['tests']} tests each;",
+        f"{result['worlds']} worlds with a known truth, {result['random_sets']} random sets;",
+        "made by `benchmarks/next_tiles.py`. Before, the mean squared error of the level over all",
+        f"tiles is {before['mse']:.5f} (log10 squared), the stated variance",
+        f"{before['variance']:.5f}. Given is what the measurements take from each, in per",
+        "cent, and from the log score; ±: standard",
         "error over worlds; in brackets the difference from random tiles, world by world.\n",
         "| tiles | stated variance | squared error | log score of the level |",
         "| --- | ---: | ---: | ---: |",

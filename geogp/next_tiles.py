@@ -242,12 +242,14 @@ def _counted(opened: Reopened, request: NextRequest) -> NDArray[np.bool_]:
             )
         counted &= layer.index(longitude, latitude) == number
     if not counted.any():
-        raise RequestError(f"no tile of {region.name} is {_words(request)}: nothing to choose for.")
+        raise RequestError(f"{region.name} has no {_words(request)}: choose another area.")
     return counted
 
 
 def _words(request: NextRequest) -> str:
-    kind = f"{request.among} tiles" if request.among else "all tiles"
+    if request.among is None and request.within is None:
+        return "all tiles"
+    kind = f"{request.among} tiles" if request.among else "tiles"
     return kind if request.within is None else f"{kind} of {request.within}"
 
 
