@@ -11,6 +11,7 @@ from geogp.errors import DataError, RequestError
 from geogp.geodata.layers import PolygonLayer, read_layer
 from geogp.geodata.region import Tiles
 from geogp.job import Job, prepare
+from geogp.models.catalogue import find_spec
 from geogp.models.field import FieldGP
 from geogp.models.joint_level import JointLevel, joint_level
 from geogp.models.lowrank import LowRankGP
@@ -142,7 +143,7 @@ def reopen(
     tests: int | None = None,
     at: str | None = None,
 ) -> Reopened:
-    """Open a finished run again, and refuse other files than those it was made from.
+    """Open a finished run of averages again, and refuse other files than those it was made from.
 
     Parameters
     ----------
@@ -160,11 +161,16 @@ def reopen(
     Raises
     ------
     RequestError
-        The folder is no finished run.
+        The folder is no finished run, or its model counts tests.
     DataError
         A file is damaged, or differs from that which the run was made from.
     """
     run, _ = read_run(path)
+    if find_spec(run["model"]).counts:
+        raise RequestError(
+            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with another "
+            "--target."
+        )
     model, _ = load_model(path / MODEL_FILE)
     settings = run["settings"]
     asked = MapRequest(
