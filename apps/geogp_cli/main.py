@@ -11,6 +11,7 @@ from geogp.errors import GeogpError
 from geogp_cli import console
 from geogp_cli.areas import areas
 from geogp_cli.compare import compare
+from geogp_cli.next import next_command
 
 if TYPE_CHECKING:
     from geogp.settings import MapRequest
@@ -219,6 +220,7 @@ def models(as_json: Json = False) -> None:
 
 
 app.command()(areas)
+app.command(name="next")(next_command)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

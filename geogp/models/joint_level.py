@@ -117,6 +117,27 @@ class JointLevel:
         total: Floats = sum(part.T @ part for part in parts).numpy()  # type: ignore[union-attr]
         return total
 
+    def low_rank(self) -> Floats:
+        """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + K.
+
+        P is what the weights of the field add, and the drift that is common to all tiles; K, of
+        the tile process given the weights, is applied by `local_times`.
+        """
+        found = _spread(self._tile_features(), self.L)
+        if self.tiles is not None:
+            found -= self.tiles.forward(self.tiles.A @ _spread(self._row_features(), self.L))
+            if self.shared:
+                found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
+        return self.factor[:, None] * found
+
+    def local_times(self, x: Floats) -> Floats:
+        """Return K x for x (n, k), with K the covariance of `low_rank`; 0 without tile process."""
+        if self.tiles is None:
+            return np.zeros_like(x)
+        own = float(self.model.y_sd) ** 2 * np.square(self.tiles.s)[:, None]
+        inner = own * self.tiles.back(self.factor[:, None] * x)
+        return self.factor[:, None] * self.tiles.forward(inner)
+
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
         """Draw levels of all tiles together: yields (b, n) until there are so many.
 

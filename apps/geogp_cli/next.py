@@ -1,0 +1,101 @@
+"""The command `geogp next`: parse, call, print."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from geogp_cli import console
+
+if TYPE_CHECKING:
+    from geogp.next_tiles import NextResult
+
+_SHOWN = 10
+
+
+def next_command(
+    run: Annotated[
+        str,
+        typer.Argument(help="A finished run folder, or a region with one only in runs/: PR."),
+    ],
+    tiles: Annotated[int, typer.Option(help="Tiles to choose.")] = 50,
+    among: Annotated[
+        str | None, typer.Option(help="urban or rural: whose variance counts. Default: all.")
+    ] = None,
+    within: Annotated[
+        str | None, typer.Option("--in", help="Area whose tiles count: a county's name.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="What --in names: county, urban, or FILE or FILE:COLUMN.")
+    ] = "county",
+    tests: Annotated[
+        int | None,
+        typer.Option(help="Tests of each new measurement. Default: the region's median."),
+    ] = None,
+    at: Annotated[str | None, typer.Option(help="Quarter. Default: that of the run's map.")] = None,
+    candidates: Annotated[int, typer.Option(help="Tiles whose gain is worked out exactly.")] = 2000,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Fixes the estimates that choose candidates.")] = 0,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ] = False,
+) -> None:
+    """Where to measure next: tiles that take most variance from the map, one after the other."""
+    from geogp.next_tiles import NextRequest, choose_tiles, described_tiles
+    from geogp.reopen import find_run
+
+    request = NextRequest(
+        run=find_run(run),
+        tiles=tiles,
+        among=among,
+        within=within,
+        by=by,
+        tests=tests,
+        at=at,
+        candidates=candidates,
+        seed=seed,
+        device=device,
+    )
+    with console.working() as watcher:
+        result = choose_tiles(request, watcher)
+    if as_json:
+        print(json.dumps(described_tiles(result)))
+        return
+    _show(result)
+
+
+def _show(result: "NextResult") -> None:
+    told, out = result.described, Console(soft_wrap=True)
+    chosen = result.table
+    measured = f"{told['tests']} tests each" if told["tests"] else "measured as the data hold them"
+    table = Table(
+        title=f"{told['at']}, {measured}; first {min(_SHOWN, len(chosen))} of {len(chosen)} tiles",
+        title_justify="left",
+    )
+    places = [name for name in ("county", "stratum") if name in chosen]
+    for heading in ("rank", "longitude", "latitude", *places, "tests so far", "sd", "after"):
+        table.add_column(heading, justify="left" if heading in places else "right")
+    table.add_column("variance removed", justify="right")
+    for row in chosen.head(_SHOWN).to_dict(orient="records"):
+        table.add_row(
+            str(row["rank"]),
+            f"{row['longitude']:.4f}",
+            f"{row['latitude']:.4f}",
+            *(str(row[name]) for name in places),
+            f"{row['tests']:,}",
+            f"{row['sd_before_log10']:.3f}",
+            f"{row['sd_after_log10']:.3f}",
+            f"{row['removed']:.2%}",
+        )
+    out.print(table)
+    out.print(
+        f"All {len(chosen)} take {told['removed']:.2%} of the variance of the level of "
+        f"{told['counted']} ({told['counted_tiles']:,}); as many of the widest intervals would "
+        f"take {told['removed_by_widest']:.2%}.",
+        markup=False,
+    )
+    for path in result.files:
+        out.print(str(path), markup=False)

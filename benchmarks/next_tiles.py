@@ -1,0 +1,350 @@
+"""Whether measuring where `geogp next` says makes the level truer: worlds with a known truth.
+
+    geogp demo --out runs/demo
+    python benchmarks/next_tiles.py runs/demo
+
+The covariance of the level depends on where and when was measured and on the fitted laws, not on
+the values. So one choice of tiles is tried in many worlds: rows on the tiles and in the quarters of
+the demo, with as many tests, their values drawn anew from the demo's own law (smooth field as it
+is, effects of single tiles and noise fresh). In each the posterior is worked out from the rows;
+then the chosen tiles are measured, with noise from the same law, and the level of all tiles is
+compared with the truth. Basis and laws stay as fitted to the demo. Writes JSON and a Markdown
+table.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.files import write_text
+from geogp.geodata.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
+from geogp.geodata.quarters import quarter_label
+from geogp.geodata.truth import (
+    Grid,
+    Places,
+    TruthLaw,
+    field,
+    laws_of,
+    measurement_variance,
+    places_of,
+    tile_process,
+)
+from geogp.models.design import LevelCovariance, Measuring, choose, covariance_of, widest
+from geogp.models.field import FieldGP
+from geogp.models.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.models.lowrank import Rows
+from geogp.reopen import Reopened, reopen
+from geogp.watcher import Watcher
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+GREEDY, WIDEST, TOP, RANDOM = "greedy", "widest, updated", "widest at once", "random"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The demo's law, and where its rows lie.
+
+    Attributes
+    ----------
+    law, grid, places
+        The law of the values, at the centres of the region's tiles.
+    quarters
+        Indices of the quarters of the rows, and of the map.
+    tile, when
+        Number of tile and of quarter (in `quarters`) of each held row.
+    tests
+        Tests of each held row.
+    now
+        Number of the map's quarter.
+    """
+
+    law: TruthLaw
+    grid: Grid
+    places: Places
+    quarters: tuple[int, ...]
+    tile: Indices
+    when: Indices
+    tests: Indices
+    now: int
+
+    @classmethod
+    def of(cls, opened: Reopened, seed: int = 0) -> "Truth":
+        """Work out the law of a simulated run, and check it against the truth beside its source."""
+        region, model, scale = opened.job.region, opened.model, opened.job.scale
+        if opened.tiles.zoom != ZOOM or scale.quarters is None:
+            raise DataError(f"expected a map of zoom {ZOOM} with several quarters.")
+        assert isinstance(model, FieldGP), "only the model field holds its rows"
+        grid = Grid.of(region)
+        law = laws_of(grid, seed)["download"]
+        places = places_of(region, grid, law.urban_smoothing_km)
+        x = model.rows.x.cpu().double().numpy()
+        west, south, east, north = region.bounds
+        longitude = ((east - west) * x[:, 0] + west + east) / 2
+        latitude = ((north - south) * x[:, 1] + south + north) / 2
+        first, last = scale.quarters
+        quarter = np.rint(((last - first) * x[:, 2] + first + last) / 2).astype(np.int64)
+        codes = tiles_to_codes(grid.tiles.column, grid.tiles.row)
+        order = np.argsort(codes)
+        wanted = tiles_to_codes(*tiles_at(longitude, latitude))
+        tile = order[np.searchsorted(codes[order], wanted)]
+        if not (codes[tile] == wanted).all():
+            raise DataError("rows of the model lie on no tile of the region.")
+        quarters = tuple(sorted({*quarter.tolist(), opened.job.question.quarter}))
+        tests = model.rows.tests.cpu().numpy().astype(np.int64)
+        when = np.searchsorted(quarters, quarter)
+        now = quarters.index(opened.job.question.quarter)
+        found = cls(law, grid, places, quarters, tile, when, tests, now)
+        found.check(Path(opened.job.request.source or "") / "truth.parquet")
+        return found
+
+    def check(self, path: Path) -> None:
+        """Compare the field at the rows with the truth that was kept with the source."""
+        kept = pd.read_parquet(path).set_index(["quadkey", "quarter"])["field_true"]
+        codes = tiles_to_codes(self.grid.tiles.column, self.grid.tiles.row)
+        keys = format_quadkeys(codes[self.tile])
+        labels = [quarter_label(self.quarters[k]) for k in self.when]
+        expected = kept.loc[list(zip(keys, labels, strict=True))].to_numpy()
+        quarter = np.asarray(self.quarters)[self.when]
+        own = field(self.law, self.places.take(self.tile), quarter)
+        if not np.allclose(own, expected, atol=1e-3):
+            raise DataError(f"the field differs from that of {path}: is the run that of the demo?")
+
+    def draw(self, random: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw values of the rows, and the level of all tiles in the map's quarter."""
+        values, level = np.zeros(len(self.tile)), np.zeros(len(self.grid.tiles))
+        effects = tile_process(self.law, self.grid.shape, self.quarters, random)
+        for number, effect in enumerate(effects):
+            here = effect[self.grid.down, self.grid.across]
+            rows = self.when == number
+            values[rows] = here[self.tile[rows]]
+            if number == self.now:
+                level = field(self.law, self.places, self.quarters[number]) + here
+        places = self.places.take(self.tile)
+        values += field(self.law, places, np.asarray(self.quarters)[self.when])
+        noise = np.sqrt(measurement_variance(self.law, places, self.tests))
+        return values + noise * random.standard_normal(len(values)), level
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tiles measured one after the other, ready for any values.
+
+    Attributes
+    ----------
+    tiles
+        Their numbers, (k,).
+    h
+        What each takes is h h', (k, n); see `geogp.models.design`.
+    gains
+        Variance that each takes.
+    noise
+        Noise variances at them, (k,).
+    """
+
+    tiles: Indices
+    h: Floats
+    gains: Floats
+    noise: Floats
+
+    @classmethod
+    def of(
+        cls, covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices
+    ) -> "Measured":
+        """Measure tiles in their order."""
+        measuring = Measuring(covariance, weights, noise)
+        found = [measuring.measure(int(tile)) for tile in tiles]
+        h, gains = (np.array(part) for part in zip(*found, strict=True))
+        return cls(tiles, h, gains, noise[tiles])
+
+    def mean(self, before: Floats, y: Floats) -> Floats:
+        """Return the mean of the level (n,) once values y (k,) of the tiles are known."""
+        mean = before.copy()
+        for tile, h, v, value in zip(self.tiles, self.h, self.noise, y, strict=True):
+            # h at the tile is d / s with s² = d + v, d the variance before.
+            s = (h[tile] + np.sqrt(h[tile] ** 2 + 4 * v)) / 2
+            mean += h * ((value - mean[tile]) / s)
+        return mean
+
+
+def policies(
+    covariance: LevelCovariance, noise: Floats, count: int, random_sets: int, seed: int
+) -> dict[str, list[Measured]]:
+    """Choose tiles by each rule; random ones several times."""
+    n = len(covariance)
+    given = covariance, np.ones(n), noise
+    random = np.random.default_rng([seed, 7])
+    chosen = {
+        GREEDY: [choose(*given, count, seed=seed).tiles],
+        WIDEST: [widest(*given, count).tiles],
+        TOP: [np.argsort(-covariance.variance, kind="stable")[:count]],
+        RANDOM: [random.permutation(n)[:count] for _ in range(random_sets)],
+    }
+    return {name: [Measured.of(*given, tiles) for tiles in sets] for name, sets in chosen.items()}
+
+
+def try_world(
+    truth: Truth,
+    level: JointLevel,
+    sets: dict[str, list[Measured]],
+    tests: int,
+    random: np.random.Generator,
+) -> dict[str, Any]:
+    """Draw a world; return squared error and log score of the level before and after."""
+    model = level.model
+    assert isinstance(model, FieldGP), "only the model field holds its rows"
+    values, true = truth.draw(random)
+    held, y_mean, y_sd = model.rows, float(model.y_mean), float(model.y_sd)
+    held.y.copy_(torch.from_numpy((values - y_mean) / y_sd))
+    with torch.no_grad():
+        m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
+    before = closed_form_mean(model, replace(level, m=m))
+    variance = level.single_variances()
+    counts = torch.tensor([float(tests), torch.inf], dtype=torch.float64)
+    shift = y_sd * model.law.shift(counts).detach().numpy()
+    many = np.full(len(true), tests)
+    noise = np.sqrt(measurement_variance(truth.law, truth.places, many))
+    measured = true + noise * random.standard_normal(len(true))
+    corrected = measured - float(shift[0] - shift[1])
+    found: dict[str, Any] = {"before": _scores(true, before, variance)}
+    for name, many_sets in sets.items():
+        scores = [
+            _scores(
+                true,
+                one.mean(before, corrected[one.tiles]),
+                variance - np.square(one.h).sum(0),
+            )
+            for one in many_sets
+        ]
+        found[name] = {key: float(np.mean([s[key] for s in scores])) for key in scores[0]}
+    return found
+
+
+def _scores(true: Floats, mean: Floats, variance: Floats) -> dict[str, float]:
+    square = np.square(true - mean)
+    log = 0.5 * (np.log(2 * np.pi * variance) + square / variance)
+    return {"mse": float(square.mean()), "nll": float(log.mean())}
+
+
+def summary(worlds: list[dict[str, Any]], name: str) -> dict[str, dict[str, float]]:
+    """Return what measuring takes from error and score: mean over worlds, and standard errors.
+
+    ``beside`` is how much more that is than with random tiles, world by world.
+    """
+    found = {}
+    for key in ("mse", "nll"):
+        less = np.array([world["before"][key] - world[name][key] for world in worlds])
+        more = less - [world["before"][key] - world[RANDOM][key] for world in worlds]
+        root = np.sqrt(len(worlds))
+        found[key] = {
+            "less": float(less.mean()),
+            "se": float(less.std(ddof=1) / root),
+            "beside": float(more.mean()),
+            "beside_se": float(more.std(ddof=1) / root),
+        }
+    return found
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the Markdown table of a result."""
+    before = result["before"]
+    lines = [
+        "# Where to measure next, on the demo region\n",
+        f"{result['count']} of {result['tiles']:,} tiles, {result['tests']} tests each;",
+        f"{result['worlds']} worlds with a known truth, {result['random_sets']} random sets;",
+        "made by `benchmarks/next_tiles.py`. Before, the mean squared error of the level over all",
+        f"tiles is {before['mse']:.5f} (log10 squared), the stated variance",
+        f"{before['variance']:.5f}. Given is what the measurements take from each, in per",
+        "cent, and from the log score; ±: standard",
+        "error over worlds; in brackets the difference from random tiles, world by world.\n",
+        "| tiles | stated variance | squared error | log score of the level |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, found in result["policies"].items():
+        mse, nll = found["mse"], found["nll"]
+        percent = 100 / before["mse"]
+        lines.append(
+            f"| {name} | {found['variance']:.2%} | {percent * mse['less']:.2f} % "
+            f"± {percent * mse['se']:.2f} ({percent * mse['beside']:+.2f} "
+            f"± {percent * mse['beside_se']:.2f}) | {nll['less']:.5f} ± {nll['se']:.5f} "
+            f"({nll['beside']:+.5f} ± {nll['beside_se']:.5f}) |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def run(
+    path: Path, *, count: int, worlds: int, random_sets: int, tests: int | None, seed: int
+) -> dict[str, Any]:
+    """Choose, try in all worlds, and return what is written."""
+    started = monotonic()
+    opened = reopen(path, Watcher(), device="cpu", tests=tests)
+    truth = Truth.of(opened)
+    asked = int(opened.job.question.tests or 1)
+    quarter = np.full(len(opened.tiles), opened.job.question.quarter)
+    inputs = opened.job.scale.inputs(*opened.tiles.centres, quarter)
+    level = joint_level(opened.model, None, inputs, calibrated=False, seed=seed)
+    covariance = covariance_of(level)
+    noise = level.measured(float(asked)).noise_variance
+    sets = policies(covariance, noise, count, random_sets, seed)
+    total = float(covariance.variance.sum())
+    print(f"chosen after {monotonic() - started:.0f} s", flush=True)
+    tried = []
+    for number in range(worlds):
+        random = np.random.default_rng([seed, 11, number])
+        tried.append(try_world(truth, level, sets, asked, random))
+        print(number, json.dumps(tried[-1]), flush=True)
+    found: dict[str, Any] = {}
+    for name, many in sets.items():
+        share = [float(one.gains.sum()) / total for one in many]
+        found[name] = {"variance": float(np.mean(share)), **summary(tried, name)}
+        found[name]["variance_highest"] = max(share)
+    before = {key: float(np.mean([one["before"][key] for one in tried])) for key in ("mse", "nll")}
+    return {
+        "count": count,
+        "tests": asked,
+        "tiles": len(covariance),
+        "rows": len(truth.tile),
+        "worlds": worlds,
+        "random_sets": random_sets,
+        "seed": seed,
+        "before": {**before, "variance": total / len(covariance)},
+        "policies": found,
+        "by_world": tried,
+        "seconds": round(monotonic() - started, 1),
+    }
+
+
+def main() -> int:
+    """Try, and write JSON and table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("path", type=Path, help="a run of `geogp demo`")
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--worlds", type=int, default=10)
+    parser.add_argument("--random-sets", type=int, default=20)
+    parser.add_argument("--tests", type=int, help="of each new measurement")
+    parser.add_argument("--seed", type=int, default=0)
+    here = Path(__file__).parent
+    parser.add_argument("--out", type=Path, default=here / "results" / "next")
+    options = vars(parser.parse_args())
+    out = options.pop("out")
+    result = run(**options)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "demo.json", json.dumps(result, indent=1) + "\n")
+    write_text(out / "demo.md", table(result))
+    print(table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

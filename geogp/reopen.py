@@ -1,0 +1,206 @@
+"""A finished run opened again: its model, its region and what it was made from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geogp.calibration.splits import random_split
+from geogp.errors import DataError, RequestError
+from geogp.geodata.layers import PolygonLayer, read_layer
+from geogp.geodata.region import Tiles
+from geogp.job import Job, prepare
+from geogp.models.catalogue import find_spec
+from geogp.models.field import FieldGP
+from geogp.models.joint_level import JointLevel, joint_level
+from geogp.models.lowrank import LowRankGP
+from geogp.models.storage import load_model
+from geogp.models.training import Data
+from geogp.runs import MODEL_FILE, RUN_FILE, read_run
+from geogp.settings import MapRequest
+from geogp.watcher import Watcher
+
+BY_COUNTY, BY_URBAN = "county", "urban"
+"""Layers that come with the boundaries."""
+
+RUNS = Path("runs")
+"""Where runs are made unless another folder is asked for."""
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A finished run, with its data read again.
+
+    Attributes
+    ----------
+    path, run
+        Its folder, and the content of run.json.
+    job
+        What it was made from.
+    model
+        The model of the map, on the job's device.
+    tiles
+        The tiles of the map.
+    """
+
+    path: Path
+    run: dict[str, Any]
+    job: Job
+    model: LowRankGP
+    tiles: Tiles
+
+    def level(self, *, seed: int = 0) -> JointLevel:
+        """Return the joint law of the level at the tiles; see `joint_level`.
+
+        Raises
+        ------
+        RequestError
+            The model counts tests.
+        DataError
+            The rows that the model was fitted to cannot be told.
+        """
+        quarter = np.full(len(self.tiles), self.job.question.quarter)
+        inputs = self.job.scale.inputs(*self.tiles.centres, quarter)
+        return joint_level(self.model, self._rows(), inputs, seed=seed)
+
+    def layer(self, by: str) -> PolygonLayer:
+        """Return the polygons that ``--by`` names: county, urban, or a file.
+
+        Raises
+        ------
+        RequestError
+            The boundaries have no such polygons, or there is no such file or column.
+        DataError
+            The file is damaged.
+        """
+        boundaries = self.job.boundaries
+        held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
+        if by not in held:
+            return read_layer(by)
+        layer = held[by]
+        if layer is None:
+            raise RequestError(
+                f"the boundaries in {self.job.request.boundaries} hold no {by} areas of "
+                f"{self.job.region.name}; give polygons of your own with --by FILE:COLUMN."
+            )
+        return layer
+
+    def _rows(self) -> Data | None:
+        """Return the rows that the map's model was fitted to; None where the model holds them."""
+        job, run, model = self.job, self.run, self.model
+        if isinstance(model, FieldGP):
+            return None
+        seen, settings = job.observations, run["settings"]
+        parts = random_split(seen.quadkey, seen.quarter, run["seed"])
+        refitted = settings["refit"] or "random" not in settings["splits"]
+        rows = job.data(parts != "validation" if refitted else parts == "train")
+        if not np.allclose(
+            [rows.y.mean(), rows.y.std()], [float(model.y_mean), float(model.y_sd)], rtol=1e-9
+        ):
+            raise DataError(
+                f"the rows that {run['model']} was fitted to cannot be told from the run's "
+                "settings."
+            )
+        return rows
+
+
+def find_run(text: str, runs: Path = RUNS) -> Path:
+    """Return the run folder that a user names: its path, or the code of a region.
+
+    A code, such as ``PR``, stands for the finished run in a folder ``PR-...`` of `runs`, where
+    there is one only.
+
+    Raises
+    ------
+    RequestError
+        There is no such folder; or no such run, or several.
+    """
+    if Path(text).is_dir():
+        return Path(text)
+    found = sorted(
+        path.parent
+        for path in runs.glob(f"*/{RUN_FILE}")
+        if path.parent.name.startswith(f"{text}-")
+    )
+    if not found:
+        raise RequestError(
+            f"expected a run folder, or a region with a finished run in {runs / text}-*, found "
+            f"neither for {text!r}. Make one with `geogp map`, or name its folder."
+        )
+    if len(found) > 1:
+        raise RequestError(
+            f"{text} has {len(found)} finished runs: {', '.join(map(str, found))}. Name the folder."
+        )
+    return found[0]
+
+
+def reopen(
+    path: Path,
+    watcher: Watcher,
+    *,
+    device: str = "auto",
+    tests: int | None = None,
+    at: str | None = None,
+) -> Reopened:
+    """Open a finished run of averages again, and refuse other files than those it was made from.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+    watcher
+        Hears of stages and warnings.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    tests
+        Tests of a tile's average; None takes the median of the region's rows.
+    at
+        The quarter; None takes that of the run's map.
+
+    Raises
+    ------
+    RequestError
+        The folder is no finished run, or its model counts tests.
+    DataError
+        A file is damaged, or differs from that which the run was made from.
+    """
+    run, _ = read_run(path)
+    if find_spec(run["model"]).counts:
+        raise RequestError(
+            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with another "
+            "--target."
+        )
+    model, _ = load_model(path / MODEL_FILE)
+    settings = run["settings"]
+    asked = MapRequest(
+        region=run["region"],
+        source=settings["source"],
+        boundaries=settings["boundaries"],
+        service=run["service"],
+        target=run["target"],
+        quarters=",".join(run["quarters"]),
+        model=run["model"],
+        preset=run["preset"],
+        inputs=settings["inputs"],
+        device=device,
+        seed=run["seed"],
+        noise=settings["noise"],
+        tests=tests,
+        at=at or run["map"]["at"],
+        out=path,
+    )
+    job = prepare(asked, watcher)
+    used = {file["name"]: file["sha256"] for file in run["inputs"]}
+    changed = [
+        file.name
+        for file in (*job.boundaries.files, *job.ingested.files)
+        if used.get(file.name, file.sha256) != file.sha256
+    ]
+    if changed:
+        raise DataError(
+            f"{', '.join(changed)} changed since {path} was made. Make the run again with "
+            "--fresh, or bring the files back."
+        )
+    tiles = job.region.tiles(int(run["map"]["zoom"]))
+    return Reopened(path, run, job, model.to(job.device), tiles)

@@ -1,0 +1,259 @@
+"""Where to measure next: against brute force on dense Gaussians, and by adding the row itself."""
+
+import numpy as np
+import pytest
+import torch
+from test_joint_level import dense, exact, grid, make_field
+
+from geogp.errors import DataError, RequestError
+from geogp.models import design
+from geogp.models.design import (
+    LevelCovariance,
+    choose,
+    covariance_of,
+    measure,
+    widest,
+)
+from geogp.models.joint_level import joint_level
+from geogp.models.lowrank import Rows
+from geogp.models.schedule import FitSettings
+from geogp.models.training import fit
+
+__all__ = ["exact"]
+
+
+def brute(C: np.ndarray, weights: np.ndarray, noise: np.ndarray, count: int) -> tuple:
+    """Choose greedily by conditioning on every single tile, and state what is left."""
+    C, chosen, gains = C.copy(), [], []
+    for _ in range(count):
+        best = None
+        for i in range(len(C)):
+            if i in chosen:
+                continue
+            after = C - np.outer(C[:, i], C[i]) / (C[i, i] + noise[i])
+            gain = weights @ np.diag(C) - weights @ np.diag(after)
+            if best is None or gain > best[0]:
+                best = gain, i, after
+        gains.append(best[0])
+        chosen.append(best[1])
+        C = best[2]
+    return chosen, gains, C
+
+
+def conditioned(C: np.ndarray, noise: np.ndarray, tiles: np.ndarray) -> np.ndarray:
+    """Condition on all tiles at once."""
+    inner = C[np.ix_(tiles, tiles)] + np.diag(noise[tiles])
+    return C - C[:, tiles] @ np.linalg.solve(inner, C[tiles])
+
+
+class World:
+    """A small dense Gaussian: low rank and local part."""
+
+    def __init__(self, n: int = 60, seed: int = 0) -> None:
+        random = np.random.default_rng(seed)
+        self.places = random.uniform(0, 10, (n, 2))
+        self.low = 0.3 * random.standard_normal((n, 4))
+        distance = np.linalg.norm(self.places[:, None] - self.places, axis=2)
+        scale = random.uniform(0.5, 1.5, n)
+        self.K = np.exp(-distance) * np.outer(scale, scale)
+        self.C = self.low @ self.low.T + self.K
+        self.weights = random.uniform(0, 1, n)
+        self.noise = random.uniform(0.2, 1, n)
+
+    @property
+    def covariance(self) -> LevelCovariance:
+        return LevelCovariance(self.low, np.diag(self.C).copy(), lambda x: self.K @ x)
+
+
+class TestDense:
+    def test_greedy_is_brute_force(self):
+        world = World()
+        chosen, gains, C = brute(world.C, world.weights, world.noise, 12)
+        found = choose(world.covariance, world.weights, world.noise, 12)
+        assert found.tiles.tolist() == chosen
+        np.testing.assert_allclose(found.gains, gains, rtol=1e-9)
+        np.testing.assert_allclose(found.removed, np.diag(world.C) - np.diag(C), atol=1e-12)
+        np.testing.assert_allclose(found.before, np.diag(world.C)[chosen])
+        np.testing.assert_allclose(found.after, np.diag(C)[chosen])
+        assert found.evaluated == 60
+
+    def test_the_low_rank_alone_needs_no_candidates(self):
+        world = World()
+        C = world.low @ world.low.T
+        covariance = LevelCovariance(world.low, np.diag(C).copy())
+        expected = brute(C, world.weights, world.noise, 10)
+        found = choose(covariance, world.weights, world.noise, 10, candidates=20)
+        assert found.tiles.tolist() == expected[0]
+        np.testing.assert_allclose(found.gains, expected[1], rtol=1e-9)
+
+    def test_measuring_in_turn_is_conditioning_at_once(self):
+        world, tiles = World(), np.array([3, 40, 7, 8, 59])
+        found = measure(world.covariance, world.weights, world.noise, tiles)
+        after = np.diag(conditioned(world.C, world.noise, tiles))
+        np.testing.assert_allclose(found.removed, np.diag(world.C) - after, atol=1e-12)
+        total = world.weights @ (np.diag(world.C) - after)
+        np.testing.assert_allclose(found.gains.sum(), total, rtol=1e-12)
+        turned = measure(world.covariance, world.weights, world.noise, tiles[::-1])
+        np.testing.assert_allclose(turned.removed, found.removed, atol=1e-12)
+
+    def test_squares_are_near_and_with_more_probes_nearer(self, monkeypatch):
+        world = World()
+        exact = (world.C**2) @ world.weights
+        errors = []
+        for probes in (design.AT_ONCE, 100 * design.AT_ONCE):
+            monkeypatch.setattr(design, "PROBES", probes)
+            found = world.covariance.about_squares(world.weights, seed=1)
+            errors.append(np.abs(found / exact - 1).max())
+        assert errors[0] < 1
+        assert errors[1] < 0.12
+
+    def test_few_candidates_are_nearly_as_good(self):
+        world = World(n=400, seed=2)
+        whole = choose(world.covariance, world.weights, world.noise, 20)
+        found = choose(world.covariance, world.weights, world.noise, 20, candidates=80)
+        assert found.evaluated <= 80
+        assert found.gains.sum() > 0.95 * whole.gains.sum()
+        assert len(set(found.tiles.tolist())) == 20
+        # What is stated of them is exact all the same.
+        after = np.diag(conditioned(world.C, world.noise, found.tiles))
+        np.testing.assert_allclose(found.removed, np.diag(world.C) - after, atol=1e-12)
+
+    def test_it_beats_random_and_widest(self):
+        world = World(n=200, seed=3)
+        given = world.covariance, world.weights, world.noise
+        best = choose(*given, 15).gains.sum()
+        random = np.random.default_rng(0)
+        draws = [measure(*given, random.permutation(200)[:15]).gains.sum() for _ in range(20)]
+        assert best > max(draws)
+        assert best > widest(*given, 15).gains.sum()
+
+    def test_only_targets_count(self):
+        world = World(n=80, seed=4)
+        east = (world.places[:, 0] > 7).astype(float)
+        found = choose(world.covariance, east, world.noise, 6)
+        everywhere = choose(world.covariance, np.ones(80), world.noise, 6)
+        assert (world.places[found.tiles, 0] > 6).mean() > 0.8
+        assert (world.places[everywhere.tiles, 0] > 6).mean() < 0.7
+        assert found.gains.sum() == pytest.approx(east @ found.removed)
+        assert found.gains.sum() > east @ everywhere.removed
+
+    def test_less_noise_gains_more(self):
+        world = World()
+        found = [
+            choose(world.covariance, world.weights, factor * world.noise, 5).gains.sum()
+            for factor in (1.0, 0.5, 0.1)
+        ]
+        assert found[0] < found[1] < found[2]
+
+    def test_widest_takes_the_widest(self):
+        world = World()
+        found = widest(world.covariance, world.weights, world.noise, 2)
+        first = int(np.argmax(np.diag(world.C)))
+        after = np.diag(conditioned(world.C, world.noise, np.array([first])))
+        left = np.where(np.arange(60) == first, -1, after)
+        assert found.tiles.tolist() == [first, int(np.argmax(left))]
+
+    def test_steps_are_told(self):
+        world, heard = World(), []
+        choose(world.covariance, world.weights, world.noise, 4, heard=heard.append)
+        assert heard == [1, 2, 3, 4]
+
+
+class TestField:
+    @pytest.mark.usefixtures("exact")
+    def test_greedy_is_brute_force_on_the_dense_process(self, device):
+        model, x = make_field(6, 60, device), grid(6)
+        level = joint_level(model, None, x, calibrated=False, earlier=36).measured(4)
+        _, C = dense(model, x)
+        weights = np.random.default_rng(0).uniform(0, 1, 36)
+        expected = brute(C, weights, level.noise_variance, 8)
+        found = choose(covariance_of(level), weights, level.noise_variance, 8)
+        assert found.tiles.tolist() == expected[0]
+        np.testing.assert_allclose(found.gains, expected[1], rtol=1e-6)
+
+    @pytest.mark.usefixtures("exact")
+    def test_the_gain_is_what_the_row_takes(self, device):
+        model, x, tests = make_field(5, 40, device), grid(5), 4.0
+        before = joint_level(model, None, x, calibrated=False, earlier=25)
+        found = choose(covariance_of(before), np.ones(25), before.measured(tests).noise_variance, 3)
+        held = model.rows
+        added = model.scaled(x[found.tiles])
+        rows = Rows(
+            torch.cat([held.x, added]),
+            torch.cat([held.y, torch.zeros_like(held.y[:3])]),
+            torch.cat([held.tests, torch.full_like(held.tests[:3], tests)]),
+        )
+        # The law of measurements goes no further than the tests ever seen.
+        assert float(held.tests.max()) > tests
+        model.hold(rows, 0)
+        after = joint_level(model, None, x, calibrated=False, earlier=25)
+        fell = before.single_variances() - after.single_variances()
+        np.testing.assert_allclose(fell, found.removed, atol=1e-7)
+        np.testing.assert_allclose(fell.sum(), found.gains.sum(), rtol=1e-6)
+
+    def test_products_are_those_of_the_covariance(self):
+        model, x = make_field(8, 120, seed=4), grid(8, 2.0)
+        model.drift.copy_(torch.tensor([0.05, 0.0]))
+        level = joint_level(model, None, x)
+        C = level.sum_covariance(np.eye(64))
+        covariance = covariance_of(level)
+        found = covariance.times(np.eye(64))
+        np.testing.assert_allclose(found, C, atol=1e-12)
+        tiles = np.array([5, 63, 2])
+        np.testing.assert_allclose(covariance.columns(tiles), C[:, tiles], atol=1e-12)
+        np.testing.assert_allclose(covariance.variance, np.diag(C), rtol=0.15)
+        assert level.shared > 0
+
+    def test_more_tests_gain_more(self):
+        model, x = make_field(8, 120, seed=4), grid(8)
+        level = joint_level(model, None, x)
+        found = [
+            choose(covariance_of(level), np.ones(64), level.measured(k).noise_variance, 5)
+            for k in (1, 5, 30)
+        ]
+        gains = [one.gains.sum() for one in found]
+        assert gains[0] < gains[1] < gains[2]
+
+
+@pytest.mark.parametrize("name", ["dbk-silu", "sv-rbf"])
+def test_without_tiles_it_is_the_closed_form(name, train, validation, make_model):
+    model = make_model(name, dtype="float64")
+    fit(model, train, validation, FitSettings(epochs=2, batch=64, learning_rate=2e-2))
+    x = np.random.default_rng(3).uniform(-1, 1, (40, 2))
+    level = joint_level(model, train, x).measured(1)
+    C = level.sum_covariance(np.eye(40))
+    found = choose(covariance_of(level), np.ones(40), level.noise_variance, 5)
+    expected = brute(C, np.ones(40), level.noise_variance, 5)
+    np.testing.assert_allclose(found.gains, expected[1], rtol=1e-8)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("count", "candidates", "message"),
+        [
+            (0, 2000, "expected from 1 to 60 tiles to choose, found 0"),
+            (61, 2000, "expected from 1 to 60 tiles to choose, found 61"),
+            (10, 12, "expected 20 candidates or more for 10 tiles, found 12"),
+        ],
+    )
+    def test_numbers(self, count, candidates, message):
+        world = World()
+        given = world.covariance, world.weights, world.noise
+        with pytest.raises(RequestError, match=message):
+            choose(*given, count, candidates=candidates)
+
+    def test_weights_and_noise(self):
+        world = World()
+        given = world.covariance
+        with pytest.raises(DataError, match="for each of 60 tiles, found shapes"):
+            measure(given, world.weights[:5], world.noise, np.array([1]))
+        with pytest.raises(DataError, match="weights of 0 or more, not all 0"):
+            measure(given, np.zeros(60), world.noise, np.array([1]))
+        with pytest.raises(DataError, match="positive noise variances, found 0"):
+            measure(given, world.weights, 0 * world.noise, np.array([1]))
+
+    def test_too_little_memory(self, monkeypatch):
+        level = joint_level(make_field(5, 50), None, grid(5))
+        monkeypatch.setattr(design, "available_bytes", lambda _: 1000)
+        with pytest.raises(RequestError, match=r"among 25 tiles at rank 5 needs about .* GB"):
+            covariance_of(level)
