@@ -98,8 +98,7 @@ def lightgbm_variance(case: Case) -> Answer:
 
     The validation rows choose the number of trees. The variance model sees place, quarter and
     tests; its target is the logarithm of the squared out-of-fold residual. The validation rows
-    also give location, scale and shape of the standardised residuals by number of tests, as they
-    do for the field model.
+    also give location, scale and shape of the standardised residuals by number of tests.
     """
     train, validation, test, seed = case.train, case.validation, case.test, case.seed
     start = monotonic()
@@ -114,10 +113,10 @@ def lightgbm_variance(case: Case) -> Answer:
     residual = np.log(np.square(train.y - outside) + 1e-4)
     spread = _boosted(Data(full, residual), np.ones(len(residual)), seed, trees=150)
     centre, sd = mean.predict(held), np.exp(0.5 * spread.predict(held))
-    law = fit_shape((validation.y - centre) / sd, validation.tests)
+    law = fit_shape((validation.y - centre) / sd, validation.tests, 1.0)
     seconds = monotonic() - start
     asked = _with_tests(test)
-    location, scale, shape = law.at(test.tests)
+    location, scale, shape = law.at(test.tests, 1.0)
     sd = np.exp(0.5 * spread.predict(asked))
     centre = mean.predict(asked) + location * sd
     zero = np.zeros_like(sd)

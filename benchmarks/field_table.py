@@ -20,7 +20,9 @@ from field import SPLITS
 from field_peers import KRIGED_ROWS, PEERS
 
 from geogp.calibration.classes import (
+    CLASS_LEVELS,
     TOLERANCE,
+    Check,
     ClassReport,
     class_reports,
     merged,
@@ -33,7 +35,11 @@ from geogp.geodata.quarters import quarter_label
 from geogp.models.catalogue import CATALOGUE
 
 ORDER = (*CATALOGUE, *PEERS)
+STRATA = ("urban", "rural")
 STRATUM_TOLERANCE = 0.015
+FAR, BEYOND_CHANCE = "†", "‡"
+"""Marks of a coverage beyond `STRATUM_TOLERANCE`, and of a level outside its band."""
+
 FIGURES = ("nll", "crps", "mae_median")
 
 
@@ -140,6 +146,7 @@ def markdown(found: dict[str, list[Line]]) -> str:
             chosen = [line for line in lines if line.split == split]
             if chosen:
                 parts += [f"### {_TITLES[split]}\n", _scores(chosen), _coverage(chosen)]
+                parts.append(_strata(chosen))
     return "\n".join(parts)
 
 
@@ -182,18 +189,40 @@ def _scores(lines: list[Line]) -> str:
 
 def _coverage(lines: list[Line]) -> str:
     rows = [
-        "| coverage, % | overall | urban | rural | by quarter, 95 % | by tests, 95 % | off |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| coverage, % | overall | by quarter, 95 % | by tests, 95 % | off |",
+        "| --- | ---: | ---: | ---: | --- |",
     ]
     for line in lines:
-        groups = {group.name: group for group in line.classes if group.kind in {"all", "stratum"}}
-        cells = [
-            _levels(groups[name]) if name in groups else MISSING
-            for name in ("all", "urban", "rural")
-        ]
+        cells = [_levels(group) for group in line.classes if group.kind == "all"]
         cells += [_range(line, "quarter"), _range(line, "tests")]
         rows.append(f"| `{line.model}` | {' | '.join(cells)} | {_off(line)} |")
     return "\n".join(rows) + "\n"
+
+
+def _strata(lines: list[Line]) -> str:
+    """Return coverage by stratum with standard errors, and marks of what is off."""
+    titles = [f"{name}, {level:.0%}" for name in STRATA for level in CLASS_LEVELS]
+    rows = [
+        f"| coverage, % | {' | '.join(titles)} |",
+        f"| --- |{' ---: |' * len(titles)}",
+    ]
+    for line in lines:
+        groups = {group.name: group for group in line.classes if group.kind == "stratum"}
+        cells = []
+        for name in STRATA:
+            known = groups.get(name)
+            cells += [_marked(c) for c in known.checks] if known else [MISSING] * len(CLASS_LEVELS)
+        rows.append(f"| `{line.model}` | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _marked(check: Check) -> str:
+    text = f"{100 * check.observed:.1f}"
+    if check.error is not None:
+        text += f" ± {100 * check.error:.1f}"
+    missed = abs(check.observed - check.level) > STRATUM_TOLERANCE
+    marks = (FAR if missed else "") + (BEYOND_CHANCE if check.outside else "")
+    return f"{text} {marks}".rstrip()
 
 
 def _off(line: Line) -> str:
@@ -257,9 +286,13 @@ quarter) less the model's, on the same rows.
 Coverages are of the central 50, 80 and 95 % intervals, pooled over the seeds. `off` lists strata
 that miss a level by more than {100 * STRATUM_TOLERANCE:g} points, and quarters or classes of tests
 that miss one by more than {100 * TOLERANCE:g} points and beyond a band that holds for all checks
-together (95 %, bootstrap over blocks); classes that lie in few blocks are not judged. Both
-LightGBM models choose their trees by the validation rows, and `lightgbm` takes location, scale and
-shape from them as the field model does. `kriging` uses a random {KRIGED_ROWS:,} training rows.
+together (95 %, bootstrap over blocks). By stratum, ± is the standard error of that bootstrap, in
+which a block of 0.1° has its rows of all seeds; {FAR} is off by more than
+{100 * STRATUM_TOLERANCE:g} points, {BEYOND_CHANCE} by more than the band allows,
+{FAR}{BEYOND_CHANCE} by both. Classes that lie in few blocks have no band and no standard error.
+Both LightGBM models choose their trees by the validation rows, and `lightgbm` takes location, scale
+and shape from them by number of tests; the field model by that and the distance to near places.
+`kriging` uses a random {KRIGED_ROWS:,} training rows.
 
 Fits ran beside each other on one machine: their seconds compare models, and are longer than alone.
 """

@@ -1,4 +1,4 @@
-"""What a random scale is for: `t-process` beside `nngp`, where the scale is wrong and on tables.
+"""What a random scale is for: `t-process` and `burr-process` beside `nngp`, and on tables.
 
     python benchmarks/student.py --tables FOLDER        # both studies, then the table
     python benchmarks/student.py scale
@@ -31,7 +31,7 @@ from geogp.files import write_text
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.prediction import Prediction
-from geogp.models.scale_mixture import InverseGamma, StudentProcess
+from geogp.models.scale_mixture import BurrProcess, InverseGamma, StudentProcess
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data, fit
 
@@ -122,7 +122,8 @@ def scale_figures(law: Law, n: int, wrong: float, seed: int) -> dict[str, Any]:
 
     Beside the two models: the t process under a prior that says little (`VAGUE`), and the plain
     alternative to a random scale, the Gaussian process with the scale of maximum likelihood,
-    s² = e'A^(-1)e / n.
+    s² = e'A^(-1)e / n; and the process whose scale has a Burr XII prior, with the effective sample
+    size of its nodes.
     """
     train, new = law.draw(n, wrong, seed)
     gaussian, student = (settled(name, train) for name in MODELS)
@@ -131,6 +132,8 @@ def scale_figures(law: Law, n: int, wrong: float, seed: int) -> dict[str, Any]:
     s2 = float(student.scale_terms[3]) / n
     learned = Prediction(plain.mean, s2 * plain.function_variance, s2 * plain.noise_variance)
     posterior, usual = student.scale_posterior, student.predict(new.x)
+    burr = settled("burr-process", train)
+    assert isinstance(burr, BurrProcess)
     student.set_prior(VAGUE)
     return {
         "n": n,
@@ -140,6 +143,9 @@ def scale_figures(law: Law, n: int, wrong: float, seed: int) -> dict[str, Any]:
         "nngp": score(plain, new.y, wrong),
         "t-process": score(usual, new.y, wrong),
         "t-process, vague": score(student.predict(new.x), new.y, wrong),
+        "burr-process": score(burr.predict(new.x), new.y, wrong),
+        "burr_scale": burr.scale_posterior.mean,
+        "burr_effective_size": burr.scale_posterior.effective_size,
         "nngp, scale learned": score(learned, new.y, wrong),
     }
 

@@ -20,7 +20,7 @@ PAPER = {
     "yacht": ("1.07 ± 0.27", "0.17 ± 0.25"),
 }
 
-ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague")
+ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague", "burr-process")
 
 LEVELS = ("coverage_50%", "coverage_80%", "coverage_95%")
 
@@ -107,9 +107,10 @@ def markdown(figures: dict[str, list[Figures]]) -> str:
         "Data from the process itself (erf network of two layers, two inputs, 60 anchors, noise a",
         "fifth of the scale), times the factor in the first column; 500 new points. The models",
         "know the kernel and the share of noise and believe in a factor of 1: `nngp` is sure,",
-        "`t-process` has InvGamma(2, 2) for its square. *vague*: InvGamma(0.1, 0.01). *scale",
-        "learned*: the scale of maximum likelihood instead of a random one. Scores are in units of",
-        "the factor, mean ± standard deviation over the seeds; the last columns are coverages.",
+        "`t-process` has InvGamma(2, 2) for its square, `burr-process` Burr XII(2, 2). *vague*:",
+        "InvGamma(0.1, 0.01). *scale learned*: the scale of maximum likelihood instead of a random",
+        "one. Scores are in units of the factor, mean ± standard deviation over the seeds; the",
+        "last columns are coverages.",
         *table(scale, scale_lines(figures["fixed"])),
         "Kernel and noise learned by both at n = 100,000: log scores of 500 new points.",
         *table(

@@ -61,6 +61,8 @@ class Check:
         in too few blocks.
     off
         Whether the level lies outside the band and is missed by more than 3 points.
+    error
+        Standard error s_k of `observed`; None where the class lies in too few blocks.
     """
 
     level: float
@@ -68,6 +70,14 @@ class Check:
     lower: float | None
     upper: float | None
     off: bool
+    error: float | None
+
+    @property
+    def outside(self) -> bool:
+        """Whether the level lies outside the band."""
+        if self.lower is None or self.upper is None:
+            return False
+        return not self.lower <= self.level <= self.upper
 
 
 @dataclass(frozen=True)
@@ -191,13 +201,16 @@ def class_reports(
         np.add.at(inside[:, k], blocks[rows], hits[rows])
     n = sizes.sum(0)
     observed = inside.sum(0) / n[:, None]
-    half = _half_widths(sizes, inside, observed, draws, seed)
+    error, half = _errors(sizes, inside, observed, draws, seed)
     return [
         ClassReport(
             kind,
             name,
             int(n[k]),
-            [_check(level, observed[k, j], half[k, j]) for j, level in enumerate(CLASS_LEVELS)],
+            [
+                _check(level, observed[k, j], error[k, j], half[k, j])
+                for j, level in enumerate(CLASS_LEVELS)
+            ],
         )
         for k, (kind, name, _) in enumerate(classes)
     ]
@@ -221,13 +234,15 @@ def table_classes(rows: pd.DataFrame, pit: Floats) -> list[ClassReport]:
     return class_reports(pit, groups, blocks_of(*place))
 
 
-def _half_widths(sizes: Floats, inside: Floats, observed: Floats, draws: int, seed: int) -> Floats:
-    """Return q s_k of every class and level, (classes, levels); NaN for classes in few blocks."""
+def _errors(
+    sizes: Floats, inside: Floats, observed: Floats, draws: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Return s_k and q s_k of all classes, each (classes, levels); NaN for those in few blocks."""
     number = len(sizes)
     judged = (sizes > 0).sum(0) >= FEW_BLOCKS
-    half = np.full(observed.shape, np.nan)
+    error = np.full(observed.shape, np.nan)
     if not judged.any():
-        return half
+        return error, error
     sizes, inside, observed = sizes[:, judged], inside[:, judged], observed[judged]
     level = np.array(CLASS_LEVELS)
     floor = np.sqrt(level * (1 - level) / sizes.sum(0)[:, None])
@@ -238,16 +253,16 @@ def _half_widths(sizes: Floats, inside: Floats, observed: Floats, draws: int, se
     sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
     # Where no sample differs from the whole there is still the binomial deviation.
     q = max(float(np.quantile((away / sd).max((1, 2)), 0.95)), _TWO_SIDED)
-    half[judged] = q * sd
-    return half
+    error[judged] = sd
+    return error, q * error
 
 
-def _check(level: float, observed: float, half: float) -> Check:
+def _check(level: float, observed: float, error: float, half: float) -> Check:
     if np.isnan(half):
-        return Check(level, float(observed), None, None, off=False)
+        return Check(level, float(observed), None, None, off=False, error=None)
     off = abs(observed - level) > max(half, TOLERANCE)
     lower, upper = max(0.0, observed - half), min(1.0, observed + half)
-    return Check(level, float(observed), float(lower), float(upper), bool(off))
+    return Check(level, float(observed), float(lower), float(upper), bool(off), float(error))
 
 
 def _joined(names: list[str]) -> str:

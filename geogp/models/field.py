@@ -9,30 +9,37 @@ q(w) = N(m, L L') the evidence lower bound is that of a linear regression on W P
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
-from torch import Tensor, nn
+from torch import Tensor
 
-from geogp.errors import DataError, NumericalError, RequestError
+from geogp.errors import DataError, RequestError
 from geogp.models import vecchia
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Basis
 from geogp.models.diagonals import Diagonal
+from geogp.models.drift import level_drift
+from geogp.models.field_rows import Block, HeldRows, RowTerms, distinct_rows, whitened
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.measurement import MeasurementLaw
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import Posterior, VariationalPosterior, WeightedRows
 from geogp.models.prediction import Prediction
 from geogp.models.shape_laws import NO_LAW, ShapeLaw, fit_shape
-from geogp.models.shapes import GAUSSIAN
+from geogp.models.shapes import GAUSSIAN, Shape
 from geogp.models.steps import CHUNK
 from geogp.models.tiles import TileProcess
-from geogp.models.vecchia import NO_ROW, Sites, earlier_rows, nearest_rows, whiten
+from geogp.models.vecchia import (
+    NO_ROW,
+    Sites,
+    distance_to_others,
+    earlier_rows,
+    nearest_rows,
+)
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -42,64 +49,6 @@ SITES_AT_ONCE = 256
 
 ROWS_AT_ONCE = 512
 """Rows that are predicted at once."""
-
-
-class HeldRows(nn.Module):
-    """The training rows, those of one place together; part of the saved model.
-
-    `x` scaled inputs, `y` standardised targets, `tests` counts.
-    """
-
-    x: Tensor
-    y: Tensor
-    tests: Tensor
-
-    def __init__(self, d: int, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.register_buffer("x", torch.zeros(0, d, dtype=dtype))
-        self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
-        self.register_buffer("tests", torch.zeros(0, dtype=torch.float64))
-
-    def hold(self, rows: Rows) -> None:
-        """Take rows."""
-        self.x, self.y = rows.x, rows.y.double()
-        self.tests = rows.tests
-
-    def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
-        # The number of rows is that of the file.
-        for name in ("x", "y", "tests"):
-            own, found = getattr(self, name), state.get(prefix + name)
-            if found is not None and found.shape[1:] == own.shape[1:]:
-                setattr(self, name, own.new_zeros(found.shape))
-        super()._load_from_state_dict(state, prefix, *others)
-
-
-class RowTerms(NamedTuple):
-    """What the low rank and the laws say of rows: phi (n, r); the others (n,) float64."""
-
-    phi: Tensor
-    mean: Tensor
-    amplitude: Tensor
-    noise: Tensor
-
-
-@dataclass(frozen=True)
-class Block:
-    """Whitened rows of some places.
-
-    Attributes
-    ----------
-    residual
-        W (y - mean), (k,).
-    spread
-        W Phi L for the factor L of q(w), or W Phi, (k, r).
-    log_scale
-        Sum of the logarithms of the conditional standard deviations, a scalar.
-    """
-
-    residual: Tensor
-    spread: Tensor
-    log_scale: Tensor
 
 
 class FieldGP(LowRankGP):
@@ -125,7 +74,7 @@ class FieldGP(LowRankGP):
     units: Tensor
     drift: Tensor
     shape_coefficients: Tensor
-    shape_range: Tensor
+    shape_ranges: Tensor
     order_seed: Tensor
 
     def __init__(
@@ -156,8 +105,8 @@ class FieldGP(LowRankGP):
         self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
         self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
-        self.register_buffer("shape_coefficients", torch.zeros(4, 2, dtype=torch.float64))
-        self.register_buffer("shape_range", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("shape_coefficients", torch.zeros(4, 3, dtype=torch.float64))
+        self.register_buffer("shape_ranges", torch.zeros(2, 2, dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
         # Worked out from the held rows when they are first needed.
         self._sites: tuple[Sites, KDTree] | None = None
@@ -201,6 +150,11 @@ class FieldGP(LowRankGP):
             assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
             self._sites = sites, KDTree(sites.centre)
         return self._sites
+
+    @property
+    def shape_law(self) -> ShapeLaw:
+        """The law of the predictive shape."""
+        return ShapeLaw(_numpy(self.shape_coefficients), _numpy(self.shape_ranges))
 
     @property
     def earlier(self) -> Tensor:
@@ -256,16 +210,16 @@ class FieldGP(LowRankGP):
         own = places.rows(number[:, None], int(places.count[number].max()))
         index = torch.cat([earlier, torch.from_numpy(own).to(self.device)], 1)
         known = index != NO_ROW
-        distinct, back = _distinct(index, known)
+        distinct, back = distinct_rows(index, known)
         x, y, tests = self.rows.x[distinct], self.rows.y[distinct], self.rows.tests[distinct]
         terms = self.row_terms(x, tests)
         spread = terms.phi if factor is None else terms.phi @ factor
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
         covariance = self._covariance(self.points(x), terms.amplitude, back, back)
         noise = torch.diag_embed(terms.noise[back])
-        L, whitened = _whitened(covariance + noise, known, values[back])
+        L, white = whitened(covariance + noise, known, values[back])
         mine = known[:, earlier.shape[1] :]
-        kept = whitened[:, earlier.shape[1] :][mine]
+        kept = white[:, earlier.shape[1] :][mine]
         log_scale = L.diagonal(dim1=1, dim2=2)[:, earlier.shape[1] :][mine].log().sum()
         return Block(kept[:, 0], kept[:, 1:], log_scale)
 
@@ -279,7 +233,8 @@ class FieldGP(LowRankGP):
         ----------
         validation
             Rows that took no part in the gradient; their standardised residuals give location,
-            scale, skewness and tail weight of the predictive distribution, by number of tests.
+            scale, skewness and tail weight of the predictive distribution, by number of tests
+            and distance to the held places near.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
@@ -287,7 +242,8 @@ class FieldGP(LowRankGP):
             prediction = self.predict_scaled(validation.x, validation.tests)
             y = _numpy(self.y_mean + self.y_sd * validation.y.double())
             residuals = (y - prediction.mean) / prediction.sd
-            self._set_shape(fit_shape(residuals, _numpy(validation.tests)))
+            distance = self.distance_to_others(validation.x)
+            self._set_shape(fit_shape(residuals, _numpy(validation.tests), distance))
 
     def weighted_rows(
         self,
@@ -372,7 +328,8 @@ class FieldGP(LowRankGP):
             with torch.no_grad():
                 given = self._given_nothing if nothing else self._given_rows
                 parts[:, rows] = given(x[rows], tests[rows])
-        return self._assembled(parts, tests, level=level)
+        found = self.shape_law.at(_numpy(tests), self.distance_to_others(x))
+        return self._assembled(parts, found, level=level)
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
@@ -414,6 +371,16 @@ class FieldGP(LowRankGP):
         if x.shape[-1] == 2:
             exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
         return exact * self.units
+
+    def distance_to_others(self, x: Tensor) -> Floats:
+        """Return the mean distance from scaled inputs to the held places near, in km, (n,).
+
+        Of the 16 nearest places other than the input's own; 1 where the model holds fewer than two
+        places. See `geogp.models.vecchia.distance_to_others`.
+        """
+        if not len(self.rows.y):
+            return np.ones(len(x))
+        return distance_to_others(self.sites[0].places, _numpy(self.points(x)[:, :2]))
 
     def _within_data(self, x: Tensor) -> Tensor:
         """Return inputs with their times brought into those of the held rows."""
@@ -466,7 +433,7 @@ class FieldGP(LowRankGP):
         at = self.points(x)
         near = self.near_rows(at)
         known = near != NO_ROW
-        distinct, back = _distinct(near, known)
+        distinct, back = distinct_rows(near, known)
         held = self.rows.x[distinct]
         seen = self.row_terms(held, self.rows.tests[distinct])
         asked = self.row_terms(x, tests)
@@ -478,7 +445,7 @@ class FieldGP(LowRankGP):
         deviations = (self.rows.y[distinct] - seen.mean)[:, None]
         spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
         values = torch.cat([cross, deviations[back], spread[back]], 2)
-        _, white = _whitened(covariance + torch.diag_embed(seen.noise[back]), known, values)
+        _, white = whitened(covariance + torch.diag_embed(seen.noise[back]), known, values)
         weights, rest = white[:, :, 0], white[:, :, 1:]
         shared = (weights[:, None] @ rest)[:, 0]
         tile = asked.amplitude.square() * self.tiles.variance() - weights.square().sum(1)
@@ -501,38 +468,22 @@ class FieldGP(LowRankGP):
         return found
 
     def _drift(self) -> Tensor:
-        """Return variance per quarter and squared mean of the level's change in a quarter.
-
-        From the changes between successive times of the mean of y - shift, less the variance
-        that those means have from their rows. With two times the one change is all there is, and
-        counts as variance; with one there is none.
-        """
+        """Return variance per quarter and squared mean of the level's change in a quarter."""
         if self.rows.x.shape[1] == 2:
             return torch.zeros(2, dtype=torch.float64)
-        times, number = torch.unique(self.rows.x[:, 2], return_inverse=True)
-        if len(times) < 2:
-            return torch.zeros(2, dtype=torch.float64)
         values = self.rows.y - self.law.shift(self.rows.tests)
-        count = torch.bincount(number)
-        level = torch.bincount(number, values) / count
-        sampling = torch.bincount(number, (values - level[number]).square()) / count.square()
-        quarters = times.diff().double() * self.units[2]
-        several = len(times) > 2
-        slope = (level[-1] - level[0]) / quarters.sum() if several else torch.zeros_like(level[0])
-        unexplained = (level.diff() - slope * quarters).square() - sampling[1:] - sampling[:-1]
-        variance = (unexplained / quarters).sum() / (len(quarters) - several)
-        trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
-        return torch.stack([variance, several * trend]).clamp(min=0)
+        return level_drift(self.points(self.rows.x)[:, 2], values)
 
     def _set_shape(self, law: ShapeLaw) -> None:
         self.shape_coefficients.copy_(torch.from_numpy(law.coefficients))
-        self.shape_range.copy_(torch.tensor([law.low, law.high], dtype=torch.float64))
+        self.shape_ranges.copy_(torch.from_numpy(law.ranges))
 
-    def _assembled(self, parts: Tensor, tests: Tensor, *, level: bool) -> Prediction:
+    def _assembled(
+        self, parts: Tensor, of_shape: tuple[Floats, Floats, Shape], *, level: bool
+    ) -> Prediction:
         """Return the prediction in the target's unit."""
         mean, field, tile, noise = (_numpy(part) for part in parts)
-        law = ShapeLaw(_numpy(self.shape_coefficients), *self.shape_range.tolist())
-        location, scale, shape = law.at(_numpy(tests))
+        location, scale, shape = of_shape
         factor = (scale * float(self.y_sd)) ** 2
         mean = mean + location * np.sqrt(field + tile + noise)
         return Prediction(
@@ -542,29 +493,6 @@ class FieldGP(LowRankGP):
             factor * tile,
             GAUSSIAN if level else shape,
         )
-
-
-def _whitened(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    try:
-        return whiten(covariance, known, values)
-    except RuntimeError as error:
-        raise NumericalError(
-            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
-            "diverged. Lower the learning rate."
-        ) from error
-
-
-def _distinct(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct rows among known ones, and where each place of `index` finds its row.
-
-    Padding finds the first.
-    """
-    distinct, inverse = torch.unique(index[known], return_inverse=True)
-    if not len(distinct):
-        distinct = torch.zeros(1, dtype=index.dtype, device=index.device)
-    back = torch.zeros_like(index)
-    back[known] = inverse
-    return distinct, back
 
 
 def _numpy(tensor: Tensor) -> Floats:

@@ -192,7 +192,7 @@ class NormalMixture(Shape):
 
     def log_density(self, x: Floats) -> Floats:
         """Return log Σ w_i φ(x / s_i) / s_i."""
-        return self._by_rows(lambda w, s, v: special.logsumexp(_log_parts(w, s, v), axis=1), x)
+        return self._by_rows(lambda w, s, v: special.logsumexp(log_normals(w, s, v), axis=1), x)
 
     def crps(self, x: Floats) -> Floats:
         """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
@@ -251,7 +251,7 @@ def no_exponential_mean(t: Floats) -> Floats:
     return np.where(np.asarray(t) == 0, 1.0, np.inf)
 
 
-def _log_parts(w: Floats, s: Floats, x: Floats) -> Floats:
+def log_normals(w: Floats, s: Floats, x: Floats) -> Floats:
     """Return log(w_i φ(x / s_i) / s_i), (c, q)."""
     found: Floats = np.log(w) - np.log(s) - 0.5 * (_LOG_2PI + np.square(x[:, None] / s))
     return found

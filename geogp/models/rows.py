@@ -46,8 +46,10 @@ from geogp.models.posteriors import (
 from geogp.models.rich import LastLayerGP, RichGP
 from geogp.models.robust import StudentPerBatch
 from geogp.models.scale_mixture import (
+    BurrProcess,
     StudentProcess,
     VariationalStudentProcess,
+    burr_log_marginal_likelihood,
     scaled_elbo,
     student_log_marginal_likelihood,
 )
@@ -67,6 +69,7 @@ _FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_vari
 _EVIDENCE = AnchorEvidence(log_marginal_likelihood)
 _SCALED_ELBO = PerBatch(scaled_elbo)
 _STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
+_BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
 _ROWS = (
@@ -274,6 +277,16 @@ _ROWS = (
         assemble=cox_gp(Dispersion),
         counts=True,
         family="count",
+    ),
+    ModelSpec(
+        "burr-process",
+        anchored(network_kernel("erf", own_scale=False)),
+        closed_form,
+        _BURR_EVIDENCE,
+        Diagonal,
+        "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
+        assemble=partial(plain_gp, kind=BurrProcess),
+        family="kernel",
     ),
 )
 

@@ -1,8 +1,9 @@
 """Processes whose overall scale is random: Student-t processes (Scale theorem 3.1, lemma B.1).
 
 y ~ N(0, s² A) with A = Phi Phi' + t² I, the noise sharing the scale, and s² ~ InvGamma(a, b).
-Then y has a multivariate t distribution of 2a degrees of freedom and scale matrix (b / a) A, and
-everything that follows needs only n, e'A^(-1)e and log|A|, which sums over the rows give.
+Then y has a multivariate t distribution of 2a degrees of freedom and scale matrix (b / a) A. Under
+any prior of s², such as that of `geogp.models.burr`, everything that follows needs only n,
+e'A^(-1)e and log|A|, which sums over the rows give.
 
 What a random scale is for: a prior scale that is far off costs a Gaussian process its intervals
 while there are few rows. With a scale off by ten and 20 rows, 95 % intervals of the Gaussian
@@ -12,18 +13,20 @@ two agree to 1e-3. Single bad rows it does not bear any better.
 """
 
 import math
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from geogp.errors import RequestError
 from geogp.models.bases import Features
+from geogp.models.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.models.heavy_shapes import StudentT
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import BatchTerms, Statistics, Weights, quadratic_form
 from geogp.models.prediction import Prediction
+from geogp.models.shapes import Shape
 
 if TYPE_CHECKING:
     from geogp.models.posteriors import ClosedFormPosterior, VariationalPosterior
@@ -62,6 +65,11 @@ class InverseGamma:
             )
         return self.b / (self.a - 1)
 
+    @property
+    def shape(self) -> StudentT:
+        """Distribution of a predicted value: Student's t of 2a degrees of freedom."""
+        return StudentT(2 * self.a)
+
     def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
         """Return log t_2a(y; 0, (b / a) A) from e'A^(-1)e and log|A|, a scalar (Scale lemma B.1).
 
@@ -90,12 +98,34 @@ def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tens
     return SCALE_PRIOR.log_evidence(*quadratic_form(sums, noise_var), sums.n)
 
 
-class StudentProcess(LowRankGP):
-    """A low-rank process with a random scale; its predictions are Student-t.
+def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """Log density of all rows under the process with `BURR_PRIOR`, from sums over them.
 
-    With c = e'A^(-1)e of the training rows, s² given them is InvGamma(a + n/2, b + c/2), and a
-    new value has the location of the Gaussian process, 2a + n degrees of freedom, and its
-    variance times E[s²] = (b + c/2) / (a + n/2 - 1).
+    Raises
+    ------
+    NumericalError
+        The matrix of the sums does not factorise, or the scale's distribution is too wide.
+    """
+    return BURR_PRIOR.log_evidence(*quadratic_form(sums, noise_var), sums.n)
+
+
+class ScaleLaw(Protocol):
+    """What predictions ask of the distribution of s²."""
+
+    @property
+    def mean(self) -> float:
+        """E[s²]."""
+
+    @property
+    def shape(self) -> Shape:
+        """Distribution of a predicted value, in standard form."""
+
+
+class ScaleMixture(LowRankGP):
+    """A low-rank process with a random scale s², whose distribution needs n and e'A^(-1)e.
+
+    A new value has the location of the Gaussian process, its variance times E[s²], and the shape
+    of a mixture of normals over s².
 
     Parameters
     ----------
@@ -103,28 +133,37 @@ class StudentProcess(LowRankGP):
         As for `LowRankGP`; the posterior is in closed form.
     """
 
+    usual_prior: ClassVar[InverseGamma | Burr]
     scale_terms: Tensor
 
     def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
         super().__init__(name, architecture, **parts)
-        self.register_buffer(
-            "scale_terms", torch.tensor([SCALE_PRIOR.a, SCALE_PRIOR.b, 0, 0], dtype=torch.float64)
-        )
+        terms = torch.tensor([*astuple(self.usual_prior), 0, 0], dtype=torch.float64)
+        self.register_buffer("scale_terms", terms)
         # The mean is that of the targets.
         self.mean_constant.requires_grad = False
 
     @property
-    def scale_posterior(self) -> InverseGamma:
+    def scale_posterior(self) -> ScaleLaw:
         """The distribution of s² given the training rows; the prior before there are any."""
-        a, b, n, distance = self.scale_terms.tolist()
-        return InverseGamma(a + n / 2, b + distance / 2)
+        raise NotImplementedError
 
-    def set_prior(self, prior: InverseGamma) -> None:
+    def set_prior(self, prior: InverseGamma | Burr) -> None:
         """Replace the prior of the scale, for a kernel that is known.
 
-        `fit` learns kernel and noise under `SCALE_PRIOR`.
+        `fit` learns kernel and noise under the usual one.
+
+        Raises
+        ------
+        RequestError
+            The prior is of another kind.
         """
-        self.scale_terms[:2] = torch.tensor([prior.a, prior.b], dtype=torch.float64)
+        kind = type(self.usual_prior)
+        if not isinstance(prior, kind):
+            raise RequestError(
+                f"expected a prior {kind.__name__} of the scale of {self.name}, found {prior}."
+            )
+        self.scale_terms[:2] = torch.tensor(astuple(prior), dtype=torch.float64)
 
     def settle(self, rows: Rows, validation: Rows) -> None:
         """Condition on the training rows, and take n and e'A^(-1)e from them.
@@ -159,10 +198,41 @@ class StudentProcess(LowRankGP):
         Raises
         ------
         RequestError
-            There are at most two degrees of freedom, and so no variance.
+            The scale has no mean, and so predictions no variance.
         """
         found = super().predict_scaled(x, tests, level=level)
-        return _student(found, self.scale_posterior)
+        return _scaled(found, self.scale_posterior)
+
+
+class StudentProcess(ScaleMixture):
+    """A low-rank process with an inverse-gamma scale; its predictions are Student-t.
+
+    With c = e'A^(-1)e of the training rows, s² given them is InvGamma(a + n/2, b + c/2), and a
+    new value has 2a + n degrees of freedom, and E[s²] = (b + c/2) / (a + n/2 - 1).
+    """
+
+    usual_prior = SCALE_PRIOR
+
+    @property
+    def scale_posterior(self) -> InverseGamma:
+        """The distribution of s² given the training rows; the prior before there are any."""
+        a, b, n, distance = self.scale_terms.tolist()
+        return InverseGamma(a + n / 2, b + distance / 2)
+
+
+class BurrProcess(ScaleMixture):
+    """A low-rank process with a Burr XII scale (Scale appendix H); see `BurrScale`.
+
+    Its predictions are mixtures of normals over s², by importance sampling.
+    """
+
+    usual_prior = BURR_PRIOR
+
+    @property
+    def scale_posterior(self) -> BurrScale:
+        """The distribution of s² given the training rows; the prior before there are any."""
+        c, d, n, distance = self.scale_terms.tolist()
+        return BurrScale(Burr(c, d), n, distance)
 
 
 @dataclass(frozen=True)
@@ -233,7 +303,7 @@ class VariationalStudentProcess(LowRankGP):
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
         """Predict at inputs that `scaled` has returned: Student-t of 2 a' degrees of freedom."""
-        return _student(super().predict_scaled(x, tests, level=level), self._scale())
+        return _scaled(super().predict_scaled(x, tests, level=level), self._scale())
 
     def _scale(self) -> InverseGamma:
         a, b = (float(value.detach()) for value in self.scale_posterior)
@@ -265,7 +335,7 @@ class VariationalStudentProcess(LowRankGP):
         return found
 
 
-def _student(found: Prediction, scale: InverseGamma) -> Prediction:
+def _scaled(found: Prediction, scale: ScaleLaw) -> Prediction:
     """Return a prediction in units of s² as that of the scale's distribution."""
     share = scale.mean
     return Prediction(
@@ -273,5 +343,5 @@ def _student(found: Prediction, scale: InverseGamma) -> Prediction:
         share * found.function_variance,
         share * found.noise_variance,
         share * found.tile_variance,
-        StudentT(2 * scale.a),
+        scale.shape,
     )

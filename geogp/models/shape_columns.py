@@ -5,9 +5,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from geogp.errors import RequestError
+from geogp.models.burr import Burr, BurrMixture, BurrScale
 from geogp.models.heavy_shapes import StudentT
-from geogp.models.shapes import GAUSSIAN, SHAPE_COLUMNS, Floats, RowShapes, Shape, shape_of
+from geogp.models.shapes import (
+    BURR_COLUMNS,
+    GAUSSIAN,
+    SHAPE_COLUMNS,
+    Floats,
+    RowShapes,
+    Shape,
+    shape_of,
+)
 from geogp.models.student_sum import NormalPlusStudent
+
+_KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
+"""Columns of each kind of shape."""
 
 
 def shape_from(
@@ -20,7 +32,7 @@ def shape_from(
     columns
         Those of `SHAPE_COLUMNS` that the table has, each (n,); absent ones are those of the
         normal. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
-        `noise_df` of Student-t noise around a normal function.
+        `noise_df` of Student-t noise around a normal function, `BURR_COLUMNS` of a Burr scale.
     function_variance, noise_variance
         Variances of the rows, (n,), on which the last depends.
 
@@ -31,30 +43,33 @@ def shape_from(
         `noise_df`.
     """
     n = len(function_variance)
-    filled = [columns.get(name, np.full(n, usual)) for name, usual in SHAPE_COLUMNS.items()]
-    distinct, number = np.unique(np.column_stack(filled), axis=0, return_inverse=True)
     if not n:
         return GAUSSIAN
-    noise_df = distinct[:, -1]
-    if np.isfinite(noise_df).any():
-        if len(distinct) > 1 or _kinds(distinct[0]) > 1:
+    filled = [columns.get(name, np.full(n, usual)) for name, usual in SHAPE_COLUMNS.items()]
+    distinct, number = np.unique(np.column_stack(filled), axis=0, return_inverse=True)
+    rows = [dict(zip(SHAPE_COLUMNS, row, strict=True)) for row in distinct.tolist()]
+    if any(row["noise_df"] != np.inf for row in rows):
+        if len(rows) > 1 or _kinds(rows[0]) > 1:
             raise RequestError(
                 "expected one noise_df for all rows of a split, and no other parameter of a shape "
-                f"beside it, found {len(distinct)} different sets of parameters."
+                f"beside it, found {len(rows)} different sets of parameters."
             )
-        return NormalPlusStudent(function_variance, noise_variance, float(noise_df[0]))
-    shapes = [_one(row) for row in distinct]
+        return NormalPlusStudent(function_variance, noise_variance, rows[0]["noise_df"])
+    shapes = [_one(row) for row in rows]
     return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))
 
 
-def _kinds(row: Floats) -> int:
+def _kinds(row: Mapping[str, float]) -> int:
     """Count the kinds of shape, other than the normal, that a row has parameters of."""
-    skewness, tailweight, df, noise_df = row.tolist()
-    return sum([skewness != 0 or tailweight != 1, df != np.inf, noise_df != np.inf])
+    return sum(any(row[name] != SHAPE_COLUMNS[name] for name in names) for names in _KINDS)
 
 
-def _one(row: Floats) -> Shape:
+def _one(row: Mapping[str, float]) -> Shape:
     if _kinds(row) > 1:
-        raise RequestError(f"expected parameters of one kind of shape, found {row.tolist()}.")
-    skewness, tailweight, df, _ = row.tolist()
-    return shape_of(skewness, tailweight) if df == np.inf else StudentT(df)
+        raise RequestError(f"expected parameters of one kind of shape, found {dict(row)}.")
+    c, d, rows, distance = (row[name] for name in BURR_COLUMNS)
+    if (c, d, rows, distance) != (np.inf,) * 4:
+        return BurrMixture(BurrScale(Burr(c, d), rows, distance))
+    if row["df"] != np.inf:
+        return StudentT(row["df"])
+    return shape_of(row["skewness"], row["tailweight"])

@@ -27,7 +27,15 @@ LEAST_TAILWEIGHT = 0.6
 MOST_TAILWEIGHT = 2.0
 MOST_SKEWNESS = 2.0
 
-SHAPE_COLUMNS = {"skewness": 0.0, "tailweight": 1.0, "df": math.inf, "noise_df": math.inf}
+BURR_COLUMNS = ("burr_c", "burr_d", "burr_rows", "burr_distance")
+
+SHAPE_COLUMNS = {
+    "skewness": 0.0,
+    "tailweight": 1.0,
+    "df": math.inf,
+    "noise_df": math.inf,
+    **dict.fromkeys(BURR_COLUMNS, math.inf),
+}
 """Columns that describe shapes, and their values for the normal, which absent ones stand for."""
 
 _REACH = 9.0

@@ -6,6 +6,7 @@ Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -25,6 +26,9 @@ TRAINING_ROWS = 40
 PREDICTION_PLACES = 16
 PREDICTION_ROWS = 64
 """A prediction is conditioned on the rows most correlated with it, of the nearest places."""
+
+DISTANCE_PLACES = 16
+"""Near places whose mean distance tells how dense the places are."""
 
 PLACE_ROWS = 64
 """Rows of one place in a block, at most: a place with more is cut into several blocks."""
@@ -68,6 +72,11 @@ class Sites:
         pieces = -(-count // PLACE_ROWS)
         counts = np.diff(np.append(first, len(place)))
         return cls(order, first, counts, np.repeat(sorted_centre, pieces, axis=0))
+
+    @cached_property
+    def places(self) -> KDTree:
+        """A tree to search the distinct places, each of them once."""
+        return KDTree(np.unique(self.centre, axis=0))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -122,6 +131,23 @@ def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
     _, near = tree.query(place, k=min(len(sites), PREDICTION_PLACES))
     near = near.reshape(len(place), -1)
     return sites.rows(near, int(sites.count[near].sum(1).max()))
+
+
+def distance_to_others(places: KDTree, at: Floats) -> Floats:
+    """Return the mean distance from points (m, 2) to the nearest of distinct places, (m,).
+
+    Of the `DISTANCE_PLACES` nearest places other than the point itself, or of all there are. A
+    single place tells no density: the distance to it counts as 1.
+    """
+    if places.n < 2:
+        return np.ones(len(at))
+    found = places.query(at, k=min(places.n, DISTANCE_PLACES + 1))
+    distance: Floats = np.asarray(found[0])
+    own = (distance[:, :1] == 0).astype(np.int64)
+    slot = np.arange(distance.shape[1])
+    counted = (slot >= own) & (slot < own + DISTANCE_PLACES)
+    mean: Floats = np.where(counted, distance, 0.0).sum(1) / counted.sum(1)
+    return mean
 
 
 def whiten(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,16 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from geogp.calibration.classes import ClassReport
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.simulate import simple_region, simulate
 from geogp.geodata.simulation_files import write_simulation
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from field_table import line_of
 
 
 def _run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -88,8 +95,78 @@ def test_every_model_is_judged_on_the_same_rows(made):
 def test_the_table_names_models_and_splits(made):
     text = (made / "table" / "table.md").read_text()
     assert "## DEMO, download" in text
-    assert text.count("| `gpytorch-svgp` |") == 4
+    assert text.count("| `gpytorch-svgp` |") == 6
     assert "Split by blocks of 0.1°" in text
+
+
+def _raw(folder: Path, pit: np.ndarray, seeds: int) -> Path:
+    """Raw files of one model: the same test rows in every seed, 40 in each of 100 blocks."""
+    folder.mkdir(parents=True)
+    scores = {"all": dict.fromkeys(("nll", "crps", "mae_median"), 1.0)}
+    for seed in range(seeds):
+        run = {"model": "field", "seed": seed, "rows": "one", "threads": 1, "scores": scores}
+        run |= {"baseline": scores, "seconds": {"fit": 1.0, "predict": 1.0}}
+        (folder / f"random-{seed}.json").write_text(json.dumps(run))
+        block = np.repeat(np.arange(100), len(pit) // 100)
+        np.savez(
+            folder / f"random-{seed}.npz",
+            pit=pit,
+            stratum=np.where(np.arange(len(pit)) % 2, "urban", "rural"),
+            quarter=np.zeros(len(pit), np.int64),
+            tests=np.full(len(pit), 3),
+            block_x=block % 10,
+            block_y=block // 10,
+        )
+    return folder
+
+
+def _strata(folder: Path) -> dict[str, ClassReport]:
+    line = line_of(folder, "random")
+    assert line is not None
+    return {group.name: group for group in line.classes if group.kind == "stratum"}
+
+
+def test_rows_of_a_block_go_together_over_the_seeds(tmp_path):
+    """The same rows four times over tell no more than once."""
+    pit = np.random.default_rng(0).uniform(0, 1, 4000)
+    one, four = (_strata(_raw(tmp_path / str(n), pit, n)) for n in (1, 4))
+    for name in ("urban", "rural"):
+        assert four[name].n == 4 * one[name].n == 8000
+        for first, second in zip(one[name].checks, four[name].checks, strict=True):
+            assert second.observed == first.observed
+            # The binomial deviation of 2,000 rows, 0.011 at 50 %, and not of 8,000.
+            sd = np.sqrt(first.level * (1 - first.level) / 2000)
+            assert second.error == pytest.approx(sd, rel=0.25)
+
+
+def test_strata_are_marked_by_tolerance_and_by_chance(tmp_path):
+    random = np.random.default_rng(0)
+    n = 40_000
+    urban = np.arange(n) % 2 == 1
+    # Narrow intervals in all blocks of the urban rows, too wide ones in a few of the rural ones.
+    z = random.standard_normal(n) * np.where(urban, 1.2, 1.0)
+    few = ~urban & (np.repeat(np.arange(100), n // 100) < 6)
+    z[few] *= 0.05
+    folder = _raw(tmp_path / "TOWN-download" / "field" / "quick", stats.norm.cdf(z), 1)
+    found = _strata(folder)
+    urban_half, rural_half = found["urban"].checks[0], found["rural"].checks[0]
+    assert urban_half.outside
+    assert abs(rural_half.observed - 0.5) > 0.015
+    assert not rural_half.outside
+    done = _run("field_table.py", str(tmp_path), "--table", str(tmp_path / "table"))
+    assert done.returncode == 0, done.stderr
+    (row,) = [
+        line
+        for line in (tmp_path / "table" / "table.md").read_text().split("\n")
+        if line.startswith("| `field` | ") and "±" in line
+    ]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    first, fourth = (
+        f"{100 * check.observed:.1f} ± {100 * check.error:.1f}"
+        for check in (urban_half, rural_half)
+    )
+    assert cells[1] == f"{first} †‡"
+    assert cells[4] == f"{fourth} †"
 
 
 def test_nothing_there_is_an_error(tmp_path):

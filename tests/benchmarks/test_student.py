@@ -65,6 +65,10 @@ def test_what_a_random_scale_is_for(bench, law):
     assert found[10.0]["nngp"]["nll"] > found[10.0]["t-process"]["nll"] + 5
     assert found[10.0]["nngp"]["coverage_95%"] < 0.4
     assert 0.9 < found[10.0]["t-process"]["coverage_95%"] < 0.99
+    for wrong in (10.0, 1.0):
+        beside = found[wrong]["t-process"]["nll"]
+        assert found[wrong]["burr-process"]["nll"] == pytest.approx(beside, abs=0.02)
+        assert found[wrong]["burr_effective_size"] > 10
     assert found[1.0]["nngp"]["nll"] == pytest.approx(found[1.0]["t-process"]["nll"], abs=0.02)
     # In units of the factor nothing but the belief differs.
     assert found[10.0]["nngp"]["rmse"] == pytest.approx(found[1.0]["nngp"]["rmse"])

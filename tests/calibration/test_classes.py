@@ -57,6 +57,31 @@ def test_bands_are_wider_where_rows_err_alike():
     assert together.upper - together.lower > 1.25 * (alone.upper - alone.lower)
 
 
+def test_standard_errors_are_those_of_a_ratio_over_blocks():
+    """Against the linearised variance of a ratio, Σ (hits - p rows)² / n² over the blocks."""
+    pit, blocks, kind = _correlated(0, blocks=300)
+    rows = kind == "3"
+    check = class_reports(pit, {"k": {"3": rows}}, blocks, draws=4000)[0].checks[0]
+    hits = np.abs(pit - 0.5) <= 0.25
+    inside, size = (np.bincount(blocks[rows], w[rows], 300) for w in (hits, np.ones(len(pit))))
+    p = inside.sum() / size.sum()
+    expected = np.sqrt(np.sum((inside - p * size) ** 2)) / size.sum()
+    assert check.error == pytest.approx(expected, rel=0.05)
+    assert check.upper - check.observed > 1.9 * check.error
+
+
+def test_outside_tells_of_the_band_and_off_of_the_tolerance_too():
+    random = np.random.default_rng(0)
+    pit = random.uniform(0, 1, 40_000)
+    pit = stats.norm.cdf(1.06 * stats.norm.ppf(pit))
+    check = class_reports(pit, {"k": {"all": np.ones(40_000, bool)}}, np.arange(40_000))[0].checks[
+        0
+    ]
+    assert 0.01 < abs(check.observed - 0.5) < 0.03
+    assert check.outside
+    assert not check.off
+
+
 def test_a_class_that_is_off_is_marked_and_the_others_are_not():
     random = np.random.default_rng(0)
     kind = np.repeat(["2020Q1", "2020Q2", "2020Q3"], 2000)
@@ -84,7 +109,8 @@ def test_a_class_in_few_blocks_is_not_judged_and_leaves_the_others_their_bands()
         one, others = class_reports(pit, groups, blocks, draws=100)
         far += abs(one.checks[0].observed - 0.5) > 0.1
         marked += any(check.off for check in (*one.checks, *others.checks))
-        assert one.checks[0].lower is one.checks[0].upper is None
+        assert one.checks[0].lower is one.checks[0].upper is one.checks[0].error is None
+        assert not one.checks[0].outside
         assert others.checks[0].lower < others.checks[0].upper
     assert far > 10
     assert marked <= 2

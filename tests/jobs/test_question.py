@@ -8,7 +8,8 @@ import xarray as xr
 
 from geogp.errors import RequestError
 from geogp.models.field import FieldGP
-from geogp.models.shape_laws import ShapeLaw
+from geogp.models.shape_laws import DISTANCES
+from geogp.models.shapes import Shape
 from geogp.models.storage import load_model
 from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map
@@ -19,10 +20,12 @@ def _grid(result: RunResult) -> xr.Dataset:
         return grid.load()
 
 
-def _scale(model: FieldGP) -> float:
-    """The factor that the predictive shape puts on standard deviations at 3 tests."""
-    law = ShapeLaw(model.shape_coefficients.numpy(), *model.shape_range.tolist())
-    return float(law.at(np.array([3.0]))[1][0])
+def _shapes(model: FieldGP) -> tuple[np.ndarray, Shape]:
+    """Scale and shape at 3 tests and each distance to other places that the law tells apart."""
+    law = model.shape_law
+    distances = np.exp(np.linspace(*law.ranges[1], DISTANCES))
+    _, scale, shape = law.at(np.full(DISTANCES, 3.0), distances)
+    return scale, shape
 
 
 @pytest.fixture(scope="module")
@@ -72,22 +75,28 @@ def test_the_parts_make_up_the_whole(maps):
     assert inside.sum() > 200
     assert (tile[inside] > 0).all()
     assert (tile[inside] <= function[inside]).all()
-    shape = model.predict(np.zeros((1, 3)), 3).shape
-    reach = float(np.diff(shape.quantile(np.array([0.025, 0.975])))[0])
-    np.testing.assert_allclose(
-        grid["width_log10"].to_numpy(), reach * np.sqrt(variance.to_numpy()), rtol=1e-4
-    )
+    _, shape = _shapes(model)
+    low, high = (shape.quantile(np.full(DISTANCES, p)) for p in (0.025, 0.975))
+    found = (grid["width_log10"] / np.sqrt(variance)).to_numpy()
+    found = found[np.isfinite(found)]
+    nearest = np.abs(found[:, None] / (high - low) - 1).min(1)
+    assert nearest.max() < 1e-4
 
 
 def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
     usual, later = _grid(maps["usual"]), _grid(maps["later"])
     wider = later["width_log10"].to_numpy() - usual["width_log10"].to_numpy()
-    assert (wider[np.isfinite(wider)] > 0).all()
+    wider = wider[np.isfinite(wider)]
+    # Far from tiles, and without a drift, it grows by less than the grid's float32 tells.
+    assert (wider >= 0).all()
+    assert np.mean(wider > 0) > 0.9
     # With two quarters their one change is what eight more quarters may do again and again.
     model = load_model(maps["later"].path / "model.safetensors")[0]
     grown = later["field_sd_log10"].to_numpy() ** 2 - usual["field_sd_log10"].to_numpy() ** 2
-    expected = 8 * float(model.drift[0]) * float(model.y_sd) ** 2 * _scale(model) ** 2
-    np.testing.assert_allclose(grown[np.isfinite(grown)], expected, rtol=0.05, atol=1e-5)
+    expected = 8 * float(model.drift[0]) * float(model.y_sd) ** 2 * _shapes(model)[0] ** 2
+    grown = grown[np.isfinite(grown)]
+    assert (grown >= 0.95 * expected.min() - 1e-5).all()
+    assert (grown <= 1.05 * expected.max() + 1e-5).all()
     assert maps["later"].run["map"]["quarters_beyond_data"] == 8
     assert any("the data end in 2023Q4" in text for text in maps["later"].run["warnings"])
     page = (maps["later"].path / "map.html").read_text("utf-8")

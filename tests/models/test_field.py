@@ -246,8 +246,8 @@ def test_the_law_is_not_drawn_out_beyond_the_tests_it_has_seen():
 
 def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
     model, _ = world
-    law = ShapeLaw(np.array([[0.3, 0.0], [0.1, 0.0], [-0.4, 0.0], [-0.2, 0.0]]))
-    model._set_shape(law)
+    constant = np.array([[0.3], [0.1], [-0.4], [-0.2]])
+    model._set_shape(ShapeLaw(np.hstack([constant, np.zeros((4, 2))]), np.zeros((2, 2))))
     x = _rows(6, 3, 9)[0]
     level, most = model.predict(x, level=True), model.predict(x, np.inf)
     np.testing.assert_array_equal(level.mean, most.mean)
@@ -324,11 +324,12 @@ def test_field_mean_and_tile_kernel_against_their_formulas(world):
 def test_another_fit_forgets_drift_and_shape(world):
     model, _ = world
     model.drift.fill_(3.0)
-    model._set_shape(ShapeLaw(np.ones((4, 2))))
+    model._set_shape(ShapeLaw(np.ones((4, 3)), np.ones((2, 2))))
     rows = Rows(model.rows.x[:9], model.rows.y[:9], model.rows.tests[:9])
     model.hold(rows, 0)
     assert model.drift.tolist() == [0, 0]
     assert not model.shape_coefficients.any()
+    assert not model.shape_ranges.any()
     assert len(model.earlier) == len(model.sites[0])
 
 

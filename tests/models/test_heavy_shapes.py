@@ -6,10 +6,11 @@ import scoringrules
 from scipy import integrate, special, stats
 
 from geogp.errors import RequestError
+from geogp.models.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.models.heavy_shapes import NormalMixture, StudentT, log_gamma_step
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
-from geogp.models.shapes import GAUSSIAN, RowShapes, SinhArcsinh, shape_of
+from geogp.models.shapes import BURR_COLUMNS, GAUSSIAN, RowShapes, SinhArcsinh, shape_of
 from geogp.models.student_sum import NormalPlusStudent, student_scales
 
 DFS = [2.2, 3.0, 4.5, 30.0, 1e3]
@@ -229,6 +230,9 @@ class TestNormalPlusStudent:
             NormalPlusStudent(np.ones(2), np.array([1.0, 0.0]), 4.0)
 
 
+_BURR = {name: np.full(4, 2.0) for name in BURR_COLUMNS}
+
+
 class TestColumns:
     """Shapes come back from the columns of a table as they were."""
 
@@ -243,6 +247,8 @@ class TestColumns:
             shape_of(np.array([0.0, -0.3, 0.0, 0.5]), np.array([1.0, 0.8, 1.0, 1.3])),
             RowShapes([GAUSSIAN, StudentT(4.0), SinhArcsinh(0.1, 0.9)], np.array([1, 0, 2, 1])),
             NormalPlusStudent(FUNCTION, NOISE, 3.3),
+            BurrScale(Burr(2.0, 0.7), 20, 33.3).shape,
+            RowShapes([StudentT(4.0), BurrScale(BURR_PRIOR, 9, 5.0).shape], np.array([1, 0, 1, 1])),
         ],
         ids=lambda shape: type(shape).__name__,
     )
@@ -269,6 +275,9 @@ class TestColumns:
             ({"noise_df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "no other parameter"),
             ({"df": np.full(4, 3.0), "skewness": np.full(4, 0.1)}, "one kind of shape"),
             ({"df": np.full(4, 1.0)}, "degrees of freedom above 2"),
+            ({**_BURR, "df": np.full(4, 3.0)}, "one kind of shape"),
+            ({**_BURR, "noise_df": np.full(4, 3.0)}, "no other parameter"),
+            ({"burr_c": np.full(4, 2.0)}, "expected c and d above 0"),
         ],
     )
     def test_refusals(self, columns, message):

@@ -64,7 +64,7 @@ def _missed(model: LowRankGP, x: np.ndarray) -> np.ndarray:
     return 0 * residual if type(model.diagonal) is NystromDiagonal else residual
 
 
-@pytest.mark.parametrize("name", sorted(set(KERNELS) - {"t-process"}))
+@pytest.mark.parametrize("name", sorted(set(KERNELS) - {"t-process", "burr-process"}))
 def test_as_many_anchors_as_rows_are_the_exact_process(name, device):
     train, new = _table(40), _table(15, seed=1).x
     model = _model(name, train, r=40, jitter=0.0).to(device)

@@ -8,7 +8,6 @@ from scipy import integrate, stats
 
 from geogp.errors import NumericalError, RequestError
 from geogp.models.prediction import Prediction
-from geogp.models.shape_laws import ShapeLaw, fit_shape
 from geogp.models.shapes import GAUSSIAN, SinhArcsinh, shape_of
 
 PAIRS = [(-0.3, 0.8), (0.5, 1.3), (0.0, 0.6), (-1.0, 1.0)]
@@ -87,39 +86,6 @@ def test_skewness_leans_to_its_sign():
     assert SinhArcsinh(0.4, 1.0).quantile(np.array([0.5]))[0] < 0
 
 
-def test_a_fit_finds_the_law_again():
-    """Location, scale and shape all change with the tests."""
-    random = np.random.default_rng(0)
-    tests = np.exp(random.uniform(0, 3, 200_000)).round()
-    truth = ShapeLaw(np.array([[0.2, -0.1], [0.3, -0.1], [-0.5, 0.2], [-0.3, 0.1]]), 0.0, 3.0)
-    location, scale, shape = truth.at(tests)
-    values = location + scale * shape.quantile(random.uniform(0, 1, len(tests)))
-    found = fit_shape(values, tests)
-    np.testing.assert_allclose(found.coefficients, truth.coefficients, atol=0.03)
-    for k in (1, 5):
-        (a,), (b,), s = found.at(np.array([float(k)]))
-        assert a == pytest.approx(values[tests == k].mean(), abs=0.02)
-        assert b == pytest.approx(values[tests == k].std(), rel=0.02)
-        assert s.quantile(np.array([0.1])) == pytest.approx(
-            (np.quantile(values[tests == k], 0.1) - a) / b, abs=0.03
-        )
-
-
-def test_a_law_stays_within_the_tests_it_has_seen():
-    law = ShapeLaw(np.array([[0.2, -0.1], [0.3, -0.1], [-0.5, 0.2], [-0.3, 0.1]]), 0.5, 2.0)
-    ends = law.at(np.array([np.exp(0.5), np.exp(2.0)]))
-    beyond = law.at(np.array([1.0, np.inf]))
-    for inside, outside in zip(ends[:2], beyond[:2], strict=True):
-        np.testing.assert_allclose(outside, inside)
-    np.testing.assert_allclose(beyond[2].parameters, ends[2].parameters)
-
-
-def test_few_rows_do_not_bend_the_normal():
-    outlier = np.array([0.1, -0.2, 0.3, -5.0])
-    few, many = (fit_shape(np.tile(outlier, n), np.ones(4 * n)) for n in (1, 500))
-    assert abs(few.coefficients[2, 0]) < 0.5 * abs(many.coefficients[2, 0])
-
-
 def test_rows_keep_their_own_shapes():
     skewness, tailweight = np.array([0.0, -0.3, 0.0, 0.5]), np.array([1.0, 0.8, 1.0, 1.3])
     rows = shape_of(skewness, tailweight)
@@ -134,25 +100,10 @@ def test_rows_keep_their_own_shapes():
     assert shape_of(np.zeros(3), np.ones(3)) is GAUSSIAN
 
 
-def test_tails_heavier_than_the_bound_keep_their_coverage():
-    """Location and scale fit the bounded shape, not the one beyond the bound."""
-    values = stats.t(3).rvs(50_000, random_state=0)
-    (a,), (b,), shape = fit_shape(values, np.ones(len(values))).at(np.ones(1))
-    for level in (0.5, 0.8, 0.95):
-        low, high = a + b * shape.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
-        assert np.mean((values > low) & (values < high)) == pytest.approx(level, abs=0.03)
-
-
 def test_the_mean_of_a_power_that_does_not_exist_is_refused():
     wide = SinhArcsinh(1.5, 0.6)
     with pytest.raises(NumericalError, match="the mean of a power does not exist"):
         wide.exponential_mean(np.array([30.0]))
-
-
-@pytest.mark.parametrize("values", [np.array([]), np.array([0.0, np.nan])])
-def test_residuals_that_are_not_finite_are_refused(values):
-    with pytest.raises(NumericalError, match="expected finite residuals"):
-        fit_shape(values, np.ones(len(values)))
 
 
 @pytest.mark.parametrize("pair", [(0.0, 0.1), (3.0, 1.0), (np.nan, 1.0), (0.0, 5.0)])
