@@ -157,7 +157,7 @@ def make_drawing(
         target=observations.target,
         distance_km=distance,
         far_km=far_km,
-        measured=_tests_on(tiles, observations),
+        measured=tests_on(tiles, observations),
         stratum=region.stratum(longitude, latitude),
         settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
     )
@@ -200,7 +200,7 @@ def _measured_tiles(observations: Observations) -> _Measured:
     )
 
 
-def _tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
+def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     """Sum the tests of all quarters on each tile of the map."""
     column, row = codes_to_tiles(observations.quadkey)
     # Columns follow the region's unwrapped longitudes.

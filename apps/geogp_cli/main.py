@@ -9,6 +9,7 @@ import typer
 from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import console
+from geogp_cli.areas import areas
 
 if TYPE_CHECKING:
     from geogp.settings import MapRequest
@@ -186,6 +187,9 @@ def models(as_json: Json = False) -> None:
         return
     for name in CATALOGUE:
         print(name)
+
+
+app.command()(areas)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

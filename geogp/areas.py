@@ -1,0 +1,369 @@
+"""Levels of areas from a finished run: county, urban area, or any polygons a user brings."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse, stats
+
+from geogp.calibration.splits import random_split
+from geogp.drawing import tests_on
+from geogp.errors import DataError, RequestError
+from geogp.files import write_bytes
+from geogp.geodata.layers import PolygonLayer, read_layer
+from geogp.geodata.region import Tiles
+from geogp.job import Job, prepare
+from geogp.maps.choropleth import choropleth
+from geogp.maps.grid import Quantity, quantity_of
+from geogp.models.field import FieldGP
+from geogp.models.joint_level import JointLevel, joint_level, median_sds
+from geogp.models.lowrank import LowRankGP
+from geogp.models.storage import load_model
+from geogp.models.training import Data
+from geogp.runs import MODEL_FILE, read_run
+from geogp.settings import MapRequest
+from geogp.watcher import Watcher
+
+Floats = NDArray[np.float64]
+
+BY_COUNTY, BY_URBAN = "county", "urban"
+"""Layers that come with the boundaries."""
+
+AREA_QUESTIONS = ("level", "tile-mean")
+"""Values of ``--for``: what the figure and the printed table show."""
+
+LEAST_DRAWS = 200
+
+_REACH = float(stats.norm.ppf(0.975))
+_ENDS = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class AreasRequest:
+    """What to say of areas, from which run.
+
+    Attributes
+    ----------
+    run
+        A finished run folder.
+    by
+        ``county``, ``urban``, or polygons as ``FILE`` or ``FILE:COLUMN``.
+    question
+        ``level``, what measurements scatter around, or ``tile-mean``, the mean over the tiles of
+        one average of `tests` tests each, with its noise.
+    tests
+        Tests of each tile mean; None takes the median of the region's rows.
+    at
+        The quarter; None takes that of the run's map.
+    draws
+        Draws from the posterior, for medians and arithmetic means.
+    seed
+        Of the draws.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    RequestError
+        An unknown question, or a number out of range.
+    """
+
+    run: Path
+    by: str = BY_COUNTY
+    question: str = AREA_QUESTIONS[0]
+    tests: int | None = None
+    at: str | None = None
+    draws: int = 400
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.question not in AREA_QUESTIONS:
+            raise RequestError(
+                f"unknown --for {self.question!r}; choose one of {', '.join(AREA_QUESTIONS)}."
+            )
+        if self.tests is not None and self.tests < 1:
+            raise RequestError(f"expected 1 test or more, found {self.tests}.")
+        if self.draws < LEAST_DRAWS:
+            raise RequestError(f"expected {LEAST_DRAWS} draws or more, found {self.draws}.")
+        if self.seed < 0:
+            raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
+
+
+@dataclass(frozen=True)
+class AreasResult:
+    """What was found, and where it was written.
+
+    Attributes
+    ----------
+    files
+        The CSV, GeoParquet and PNG files.
+    table
+        A row for each area with a tile; see `describe_areas`.
+    described
+        What holds for all areas, as JSON can hold it.
+    """
+
+    files: tuple[Path, ...]
+    table: pd.DataFrame
+    described: dict[str, Any]
+
+
+def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasResult:
+    """Work out levels of areas from a run's model, and write them into the run's folder.
+
+    Parameters
+    ----------
+    request
+        What to say of which areas.
+    watcher
+        Hears of stages and warnings.
+
+    Raises
+    ------
+    RequestError
+        The folder is no finished run, its boundaries have no such layer, no tile lies in an area,
+        or the model counts tests.
+    DataError
+        A file is damaged, or differs from that which the run was made from.
+    OutputError
+        The files cannot be written.
+    """
+    watcher = watcher or Watcher()
+    started = monotonic()
+    run, _ = read_run(request.run)
+    model, _ = load_model(request.run / MODEL_FILE)
+    job = _prepared(request, run, watcher)
+    layer = _layer(job, request.by)
+    tiles = job.region.tiles(int(run["map"]["zoom"]))
+    quarter = job.question.quarter
+    longitude, latitude = tiles.centres
+    number = layer.index(longitude, latitude)
+    if not (number >= 0).any():
+        raise RequestError(f"no tile of {job.region.name} lies in an area of {request.by}.")
+    watcher.stage(f"the level of {len(tiles):,} tiles together")
+    inputs = job.scale.inputs(longitude, latitude, np.full(len(tiles), quarter))
+    model = model.to(job.device)
+    level = joint_level(model, _rows(job, run, model), inputs, seed=request.seed)
+    measured = level.measured(float(job.question.tests or 1))
+    watcher.stage(f"{request.draws} draws for medians and arithmetic means")
+    quantity = quantity_of(job.request.target)
+    table = describe_areas(level, measured, number, quantity, request)
+    shown = table.index.to_numpy()
+    table.insert(0, "area", [layer.labels[k] for k in shown])
+    tests = tests_on(tiles, job.observations)
+    table.insert(2, "measured_tiles", _sums(tests > 0, number, shown))
+    table.insert(3, "tests", _sums(tests, number, shown))
+    described = {
+        "run": str(request.run),
+        "by": request.by,
+        "for": request.question,
+        "at": job.question.described()["at"],
+        "zoom": tiles.zoom,
+        "tiles": len(tiles),
+        "tiles_elsewhere": int((number < 0).sum()),
+        "tests_per_tile": job.question.tests,
+        "draws": request.draws,
+        "unit": quantity.unit,
+        "mean": "geometric: of log10, over tiles",
+        "function_sd": median_sds(level),
+        "warnings": job.warnings,
+        "seconds": round(monotonic() - started, 1),
+    }
+    shapes = [layer.shapes[k] for k in shown]
+    files = _write(job, request, (tiles, table, shapes), layer.name)
+    return AreasResult(files, table, described)
+
+
+def describe_areas(
+    level: JointLevel,
+    measured: JointLevel,
+    number: NDArray[np.int64],
+    quantity: Quantity,
+    request: AreasRequest,
+) -> pd.DataFrame:
+    """Return a row for each area with a tile, by the number of the area.
+
+    Columns, with the unit at the end of the name: ``level_mean``, the mean over the tiles of log10
+    raised to the power of ten, that is the geometric mean; ``level_median``, the median over the
+    tiles; ``level_arithmetic``, their arithmetic mean; ``tile_mean``, as ``level_mean`` but of one
+    average of so many tests a tile, noise included; each with the ends of its 95 % interval. The
+    means' intervals are exact under the model (variance of a sum, `JointLevel`), the others
+    quantiles of draws. ``independent_sd_log10`` is what the standard deviation of ``level_mean``
+    would be, were the tiles independent: too little.
+
+    Parameters
+    ----------
+    level, measured
+        The law of the level, and of tile means.
+    number
+        The number of the area that holds each tile; negative for none.
+    quantity
+        Names and unit of the target.
+    request
+        Number of draws and their seed.
+    """
+    areas, where = np.unique(number[number >= 0], return_inverse=True)
+    inside = np.flatnonzero(number >= 0)
+    count = np.bincount(where)
+    weights = sparse.csc_array((1 / count[where], (inside, where)), shape=(len(number), len(areas)))
+    sd = np.sqrt(level.sum_variances(weights))
+    noisy = np.sqrt(measured.sum_variances(weights, noise=True))
+    columns: dict[str, Any] = {"tiles": count}
+    unit = quantity.suffix
+    columns |= _mean_columns("level_mean", unit, level.sum_means(weights), sd)
+    order = np.split(inside[np.argsort(where, kind="stable")], np.cumsum(count)[:-1])
+    for name, drawn in _drawn(level, order, request).items():
+        low, middle, high = np.quantile(drawn, (_ENDS[0], 0.5, _ENDS[1]), axis=0)
+        columns |= {
+            f"{name}_{unit}": middle,
+            f"{name}_lower_{unit}": low,
+            f"{name}_upper_{unit}": high,
+        }
+    columns |= _mean_columns("tile_mean", unit, measured.sum_means(weights), noisy)
+    squares = np.asarray(weights.multiply(weights).T @ level.single_variances(), np.float64)
+    columns["independent_sd_log10"] = np.sqrt(squares)
+    return pd.DataFrame(columns, index=areas)
+
+
+def _mean_columns(name: str, unit: str, mean: Floats, sd: Floats) -> dict[str, Floats]:
+    return {
+        f"{name}_{unit}": 10**mean,
+        f"{name}_lower_{unit}": 10 ** (mean - _REACH * sd),
+        f"{name}_upper_{unit}": 10 ** (mean + _REACH * sd),
+        f"{name}_log10": mean,
+        f"{name}_sd_log10": sd,
+    }
+
+
+def _drawn(
+    level: JointLevel, areas: list[NDArray[np.int64]], request: AreasRequest
+) -> dict[str, Floats]:
+    """Return median and arithmetic mean over the tiles of each area, draw by draw."""
+    median, mean = [], []
+    for paths in level.paths(request.draws, seed=request.seed):
+        values = 10**paths
+        median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas], 1))
+        mean.append(np.stack([values[:, tiles].mean(1) for tiles in areas], 1))
+    return {"level_median": np.concatenate(median), "level_arithmetic": np.concatenate(mean)}
+
+
+def _prepared(request: AreasRequest, run: dict[str, Any], watcher: Watcher) -> Job:
+    """Read again what the run was made from, and refuse other files."""
+    settings = run["settings"]
+    asked = MapRequest(
+        region=run["region"],
+        source=settings["source"],
+        boundaries=settings["boundaries"],
+        service=run["service"],
+        target=run["target"],
+        quarters=",".join(run["quarters"]),
+        model=run["model"],
+        preset=run["preset"],
+        inputs=settings["inputs"],
+        device=request.device,
+        seed=run["seed"],
+        noise=settings["noise"],
+        tests=request.tests,
+        at=request.at or run["map"]["at"],
+        out=request.run,
+    )
+    job = prepare(asked, watcher)
+    used = {file["name"]: file["sha256"] for file in run["inputs"]}
+    changed = [
+        file.name
+        for file in (*job.boundaries.files, *job.ingested.files)
+        if used.get(file.name, file.sha256) != file.sha256
+    ]
+    if changed:
+        raise DataError(
+            f"{', '.join(changed)} changed since {request.run} was made. Make the run again with "
+            "--fresh, or bring the files back."
+        )
+    return job
+
+
+def _layer(job: Job, by: str) -> PolygonLayer:
+    held = {BY_COUNTY: job.boundaries.counties, BY_URBAN: job.boundaries.urban_areas}
+    if by not in held:
+        return read_layer(by)
+    layer = held[by]
+    if layer is None:
+        raise RequestError(
+            f"the boundaries in {job.request.boundaries} hold no {by} areas of {job.region.name}; "
+            "give polygons of your own with --by FILE:COLUMN."
+        )
+    return layer
+
+
+def _rows(job: Job, run: dict[str, Any], model: LowRankGP) -> Data | None:
+    """Return the rows that the map's model was fitted to; None where the model holds them."""
+    if isinstance(model, FieldGP):
+        return None
+    seen, settings = job.observations, run["settings"]
+    parts = random_split(seen.quadkey, seen.quarter, run["seed"])
+    refitted = settings["refit"] or "random" not in settings["splits"]
+    rows = job.data(parts != "validation" if refitted else parts == "train")
+    if not np.allclose(
+        [rows.y.mean(), rows.y.std()], [float(model.y_mean), float(model.y_sd)], rtol=1e-9
+    ):
+        raise DataError(
+            f"the rows that {run['model']} was fitted to cannot be told from the run's settings."
+        )
+    return rows
+
+
+def _sums(
+    values: NDArray[Any], number: NDArray[np.int64], areas: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the sums of values of tiles over some areas."""
+    inside = number >= 0
+    total = np.bincount(number[inside], values[inside], minlength=int(areas.max()) + 1)
+    return total[areas].astype(np.int64)
+
+
+def _write(
+    job: Job,
+    request: AreasRequest,
+    found: tuple[Tiles, pd.DataFrame, list[Any]],
+    name: str,
+) -> tuple[Path, ...]:
+    """Write CSV, GeoParquet and figure, and return their paths."""
+    tiles, table, shapes = found
+    quantity = quantity_of(job.request.target)
+    stem = f"areas_{request.by if request.by in {BY_COUNTY, BY_URBAN} else name}"
+    paths = tuple(request.run / f"{stem}.{end}" for end in ("csv", "parquet", "png"))
+    write_bytes(paths[0], table.to_csv(index=False).encode())
+    stream = io.BytesIO()
+    gpd.GeoDataFrame(table, geometry=shapes, crs=4326).to_parquet(stream, index=False)
+    write_bytes(paths[1], stream.getvalue())
+    kind = "level_mean" if request.question == "level" else "tile_mean"
+    of = "level" if request.question == "level" else f"tile averages of {job.question.tests} tests"
+    picture = choropleth(
+        job.region,
+        tiles,
+        shapes,
+        table[f"{kind}_{quantity.suffix}"].to_numpy(),
+        2 * _REACH * table[f"{kind}_sd_log10"].to_numpy(),
+        unit=quantity.unit,
+        title=f"Geometric mean of {quantity.subject} by area",
+        subtitle=f"{job.region.name}, {job.question.label()}; {of}",
+    )
+    write_bytes(paths[2], picture)
+    return paths
+
+
+def described_table(result: AreasResult) -> dict[str, Any]:
+    """Return a result as JSON can hold it, the areas as a list of rows."""
+    rows = result.table.to_dict(orient="records")
+    return {
+        **result.described,
+        "files": [str(path) for path in result.files],
+        "areas": rows,
+    }
