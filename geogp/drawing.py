@@ -15,6 +15,7 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.thresholds import Threshold
 from geogp.job import Question
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import build_grid, distance_to_nearest_km, quantity_of
@@ -111,6 +112,7 @@ def make_drawing(
     zoom: int,
     far_km: float,
     settings: dict[str, str | int | float],
+    thresholds: tuple[Threshold, ...] = (),
 ) -> Drawing:
     """Predict a region's tiles and lay them out.
 
@@ -132,6 +134,8 @@ def make_drawing(
         Tiles farther than this from any measured tile are marked.
     settings
         Attributes of the grid.
+    thresholds
+        Their probabilities of being met are mapped.
 
     Raises
     ------
@@ -160,6 +164,7 @@ def make_drawing(
         measured=tests_on(tiles, observations),
         stratum=region.stratum(longitude, latitude),
         settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
+        thresholds=thresholds,
     )
     places = _reference_places(measured, tiles, distance)
     slices = _slices(model, make_inputs, inputs, quarter, places)

@@ -378,6 +378,7 @@ def identity_of(job: Job) -> dict[str, Any]:
         "drawing": {
             "zoom": request.zoom,
             "far_km": request.far_km,
+            "thresholds": [threshold.value for threshold in request.thresholds],
             **job.question.described(),
         },
         "inputs": [asdict(file) for file in (*job.boundaries.files, *job.ingested.files)],

@@ -162,6 +162,7 @@ def _complete(
                 "weights": json.dumps(chosen),
                 "attribution": job.ingested.attribution,
             },
+            thresholds=job.request.thresholds,
         )
     for text in drawing.warnings:
         job.warn(text)

@@ -84,6 +84,13 @@ def map_command(
     at: Annotated[
         str | None, typer.Option(help="Quarter of the map. Default: the latest with data.")
     ] = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Map the probability of at least so many Mbps (latency: at most so many ms); "
+            "repeatable. Default: 5, 7, 35; upload 1, 3; latency 50, 100."
+        ),
+    ] = None,
     out: Out = None,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -117,6 +124,7 @@ def map_command(
         question=question,
         tests=tests,
         at=at,
+        threshold=tuple(threshold) if threshold else None,
     )
     _map(request, as_json=as_json)
 

@@ -22,7 +22,7 @@ COLOURS = {"all": "#4d4d4d", "urban": "#0072B2", "rural": "#D55E00"}
 _DASHES = {"all": "-", "urban": "-", "rural": "--"}
 _MARKERS = {"all": "o", "urban": "o", "rural": "s"}
 _MOST_POINTS = 2000
-_STYLE: Any = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "geogp",
     "font.family": "sans-serif",
@@ -81,7 +81,7 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> li
 
 def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
     """Draw observed against nominal coverage with binomial bands."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _axes()
         axes.plot([0, 100], [0, 100], color="#333333", linewidth=0.8, linestyle=":")
         for name, group in groups.items():
@@ -102,7 +102,7 @@ def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
             )
         axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="stated level (%)", ylabel="observed (%)")
         axes.legend(frameon=False, loc="upper left")
-        source = _source(figure)
+        source = source_of(figure)
     held = "; ".join(
         f"{name}: {percent(group.scores['coverage_95'])} inside the 95 % intervals"
         for name, group in groups.items()
@@ -119,7 +119,7 @@ def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
 def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
     """Draw the histogram of probability integral transforms, relative to a level one."""
     heights = {}
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _axes()
         axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
         for name, group in groups.items():
@@ -138,7 +138,7 @@ def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
         axes.set(xlim=(0, 1), ylim=(0, top), xlabel="P(Y ≤ y) of the prediction")
         axes.set_ylabel("share of rows / level share")
         axes.legend(frameon=False, loc="upper left", ncols=len(groups))
-        source = _source(figure)
+        source = source_of(figure)
     spans = "; ".join(
         f"{name}: bins from {number(float(height.min()), 2)} to {number(float(height.max()), 2)}"
         for name, height in heights.items()
@@ -154,7 +154,7 @@ def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
 
 def width_figure(width: dict[str, Floats], unit: str) -> Drawing:
     """Draw violins of the widths of the 95 % intervals, with medians and quartiles."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = _axes()
         for place, (name, values) in enumerate(width.items()):
             _violin(axes, place, values, COLOURS[name])
@@ -162,7 +162,7 @@ def width_figure(width: dict[str, Floats], unit: str) -> Drawing:
         axes.set(xlim=(-0.6, len(width) - 0.4), ylabel=f"width ({unit})")
         axes.set_ylim(bottom=0)
         axes.grid(visible=False, axis="x")
-        source = _source(figure)
+        source = source_of(figure)
     medians = "; ".join(
         f"{name}: median {number(float(np.median(values)))} {unit}"
         for name, values in width.items()
@@ -200,7 +200,8 @@ def _axes() -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _source(figure: Figure) -> str:
+def source_of(figure: Figure) -> str:
+    """Return a figure as a ``data:`` address that holds its SVG."""
     stream = io.BytesIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
