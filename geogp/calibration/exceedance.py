@@ -216,7 +216,7 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
         1 where the threshold was met, else 0, (n,).
     """
     # Rows of one probability are one point of the regression.
-    values, where = np.unique(p, return_inverse=True)
+    where = np.unique(p, return_inverse=True)[1]
     size = np.bincount(where)
     share = np.bincount(where, met) / size
     fitted = optimize.isotonic_regression(share, weights=size).x[where]
@@ -299,7 +299,7 @@ def _differences(
             sizes.append(np.bincount(own[chosen], minlength=number))
             sums.append(np.bincount(own[chosen], error[chosen], minlength=number))
             spread.append(variance[chosen].sum() / chosen.sum() ** 2)
-    n, total = np.stack(sizes, 1), np.stack(sums, 1)
+    n, total = np.stack(sizes, 1), np.stack(sums, 1).astype(np.float64)
     value = total.sum(0) / n.sum(0)
     judged = (n > 0).sum(0) >= FEW_BLOCKS
     half = np.full(len(value), np.nan)
@@ -323,7 +323,8 @@ def _half_widths(
     away = np.abs(np.where(drawn > 0, weights @ total / np.maximum(drawn, 1) - value, 0.0))
     sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
     scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
-    return max(float(np.quantile(scaled.max(1), 0.95)), _TWO_SIDED) * sd
+    most: float = max(float(np.quantile(scaled.max(1), 0.95)), _TWO_SIDED)
+    return np.asarray(most * sd, np.float64)
 
 
 def _difference(value: float, half: float) -> Difference:
