@@ -12,28 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
-from geogp.calibration.splits import random_split
 from geogp.drawing import tests_on
-from geogp.errors import DataError, RequestError
+from geogp.errors import RequestError
 from geogp.files import write_bytes
-from geogp.geodata.layers import PolygonLayer, read_layer
 from geogp.geodata.region import Tiles
-from geogp.job import Job, prepare
+from geogp.job import Job
 from geogp.maps.choropleth import choropleth
 from geogp.maps.grid import Quantity, quantity_of
-from geogp.models.field import FieldGP
-from geogp.models.joint_level import JointLevel, joint_level, median_sds
-from geogp.models.lowrank import LowRankGP
-from geogp.models.storage import load_model
-from geogp.models.training import Data
-from geogp.runs import MODEL_FILE, read_run
-from geogp.settings import MapRequest
+from geogp.models.joint_level import JointLevel, median_sds
+from geogp.reopened import BY_COUNTY, BY_URBAN, layer_by, reopen
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
-
-BY_COUNTY, BY_URBAN = "county", "urban"
-"""Layers that come with the boundaries."""
 
 AREA_QUESTIONS = ("level", "tile-mean")
 """Values of ``--for``: what the figure and the printed table show."""
@@ -137,20 +127,17 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
     """
     watcher = watcher or Watcher()
     started = monotonic()
-    run, _ = read_run(request.run)
-    model, _ = load_model(request.run / MODEL_FILE)
-    job = _prepared(request, run, watcher)
-    layer = _layer(job, request.by)
-    tiles = job.region.tiles(int(run["map"]["zoom"]))
-    quarter = job.question.quarter
+    run = reopen(
+        request.run, device=request.device, tests=request.tests, at=request.at, watcher=watcher
+    )
+    job, layer = run.job, layer_by(run.job, request.by)
+    tiles = run.tiles
     longitude, latitude = tiles.centres
     number = layer.index(longitude, latitude)
     if not (number >= 0).any():
         raise RequestError(f"no tile of {job.region.name} lies in an area of {request.by}.")
     watcher.stage(f"the level of {len(tiles):,} tiles together")
-    inputs = job.scale.inputs(longitude, latitude, np.full(len(tiles), quarter))
-    model = model.to(job.device)
-    level = joint_level(model, _rows(job, run, model), inputs, seed=request.seed)
+    level = run.level(seed=request.seed)
     measured = level.measured(float(job.question.tests or 1))
     watcher.stage(f"{request.draws} draws for medians and arithmetic means")
     quantity = quantity_of(job.request.target)
@@ -252,71 +239,6 @@ def _drawn(
         median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas], 1))
         mean.append(np.stack([values[:, tiles].mean(1) for tiles in areas], 1))
     return {"level_median": np.concatenate(median), "level_arithmetic": np.concatenate(mean)}
-
-
-def _prepared(request: AreasRequest, run: dict[str, Any], watcher: Watcher) -> Job:
-    """Read again what the run was made from, and refuse other files."""
-    settings = run["settings"]
-    asked = MapRequest(
-        region=run["region"],
-        source=settings["source"],
-        boundaries=settings["boundaries"],
-        service=run["service"],
-        target=run["target"],
-        quarters=",".join(run["quarters"]),
-        model=run["model"],
-        preset=run["preset"],
-        inputs=settings["inputs"],
-        device=request.device,
-        seed=run["seed"],
-        noise=settings["noise"],
-        tests=request.tests,
-        at=request.at or run["map"]["at"],
-        out=request.run,
-    )
-    job = prepare(asked, watcher)
-    used = {file["name"]: file["sha256"] for file in run["inputs"]}
-    changed = [
-        file.name
-        for file in (*job.boundaries.files, *job.ingested.files)
-        if used.get(file.name, file.sha256) != file.sha256
-    ]
-    if changed:
-        raise DataError(
-            f"{', '.join(changed)} changed since {request.run} was made. Make the run again with "
-            "--fresh, or bring the files back."
-        )
-    return job
-
-
-def _layer(job: Job, by: str) -> PolygonLayer:
-    held = {BY_COUNTY: job.boundaries.counties, BY_URBAN: job.boundaries.urban_areas}
-    if by not in held:
-        return read_layer(by)
-    layer = held[by]
-    if layer is None:
-        raise RequestError(
-            f"the boundaries in {job.request.boundaries} hold no {by} areas of {job.region.name}; "
-            "give polygons of your own with --by FILE:COLUMN."
-        )
-    return layer
-
-
-def _rows(job: Job, run: dict[str, Any], model: LowRankGP) -> Data | None:
-    """Return the rows that the map's model was fitted to; None where the model holds them."""
-    if isinstance(model, FieldGP):
-        return None
-    seen, settings = job.observations, run["settings"]
-    parts = random_split(seen.quadkey, seen.quarter, run["seed"])
-    refitted = settings["refit"] or "random" not in settings["splits"]
-    rows = job.data(parts != "validation" if refitted else parts == "train")
-    if not np.allclose(
-        [rows.y.mean(), rows.y.std()], [float(model.y_mean), float(model.y_sd)], rtol=1e-9
-    ):
-        raise DataError(
-            f"the rows that {run['model']} was fitted to cannot be told from the run's settings."
-        )
-    return rows
 
 
 def _sums(

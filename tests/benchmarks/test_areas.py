@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+
+from geogp.errors import NumericalError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "areas.py"
 
-REPLICATES = 200
+REPLICATES = 2000
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +36,17 @@ def test_areas_cover_the_square(bench):
 
 def test_intervals_hold_the_truth_as_often_as_they_say(bench, errors):
     found = bench.coverage(errors["joint"])
-    # A count of hits outside this would be of probability 1e-4, for each of nine areas.
-    low = stats.binom.ppf(5e-5, REPLICATES, 0.94) / REPLICATES
-    high = stats.binom.ppf(1 - 5e-5, REPLICATES, 0.955) / REPLICATES
-    assert all(low <= share <= high for share in found["by_area"])
-    assert abs(found["mean"] - 0.95) < 0.025
+    # Of 2,000 a share of 95 % has a standard error of half a per cent.
+    assert all(abs(share - 0.95) < 0.02 for share in found["by_area"])
+    assert abs(found["mean"] - 0.95) < 0.01
+    assert np.abs(errors["joint"].mean(0)).max() < 4 / np.sqrt(REPLICATES)
+
+
+def test_a_wrong_posterior_is_noticed(bench, monkeypatch):
+    true = bench.gain
+    monkeypatch.setattr(bench, "gain", lambda *given: 1.01 * true(*given))
+    with pytest.raises(NumericalError, match="means differ from those of the model"):
+        bench.standard_errors(bench.make_world(6, 40, 2, seed=1), 3, seed=1)
 
 
 def test_independent_tiles_promise_too_much(bench, errors):

@@ -1,0 +1,247 @@
+"""Levels of areas from a finished run: figures, files, and what is refused."""
+
+import json
+import shutil
+import sys
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from shapely.geometry import box
+
+from geogp.areas import AreasRequest, described_table, make_areas
+from geogp.errors import DataError, RequestError
+from geogp.models.catalogue import build
+from geogp.models.lowrank import Architecture
+from geogp.models.storage import load_model, save_model
+from geogp.workflow import RunResult, make_map
+from geogp_cli.main import run as command
+
+
+@pytest.fixture(scope="module")
+def copy(finished, tmp_path_factory) -> RunResult:
+    """The finished run, where files may be added."""
+    folder = tmp_path_factory.mktemp("areas") / "run"
+    shutil.copytree(finished.path, folder)
+    return RunResult(folder, finished.run)
+
+
+@pytest.fixture(scope="module")
+def halves(copy, small, tmp_path_factory):
+    """A file with the west and the east of the region, and a place far from it."""
+    tiles = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
+    west, south, east, north = tiles.total_bounds
+    middle = west + 0.4 * (east - west)
+    shapes = [
+        box(west - 1, south - 1, middle, north + 1),
+        box(middle, south - 1, east + 1, north + 1),
+        box(10, 10, 11, 11),
+    ]
+    path = tmp_path_factory.mktemp("layer") / "halves.parquet"
+    gpd.GeoDataFrame({"side": ["west", "east", "far"]}, geometry=shapes, crs=4326).to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def result(copy, halves):
+    return make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=1000))
+
+
+def test_a_row_for_each_area_with_tiles(result, copy):
+    table = result.table
+    assert set(table["area"]) == {"west", "east"}
+    assert table["tiles"].sum() == copy.run["map"]["tiles"] == result.described["tiles"]
+    assert result.described["tiles_elsewhere"] == 0
+    assert (table["measured_tiles"] > 0).all()
+    assert (table["measured_tiles"] < table["tiles"]).all()
+    grid_tests = 0
+    for path in sorted(copy.path.glob("test_predictions.parquet")):
+        grid_tests = pd.read_parquet(path)["tests"].sum()
+    assert table["tests"].sum() > grid_tests > 0
+
+
+def test_means_are_those_of_the_map(result, copy):
+    model, context = load_model(copy.path / "model.safetensors")
+    assert context["inputs"]["quarters"] is not None
+    total = np.average(result.table["level_mean_log10"], weights=result.table["tiles"])
+    import xarray as xr
+
+    with xr.open_dataset(copy.path / "grid.nc", engine="h5netcdf") as grid:
+        centre = np.nanmean(np.log10(grid["median_mbps"].to_numpy()))
+    # The map's tiles are averages of 3 tests: its medians lie a shift below the level.
+    assert abs(total - centre) < 0.2
+    assert model.name == "field"
+
+
+def test_intervals_are_joint(result):
+    table = result.table
+    assert (table["level_mean_sd_log10"] > 1.3 * table["independent_sd_log10"]).all()
+    for kind in ("level_mean", "tile_mean", "level_median", "level_arithmetic"):
+        low, middle, high = (table[f"{kind}{end}_mbps"] for end in ("_lower", "", "_upper"))
+        assert (low < middle).all()
+        assert (middle < high).all()
+    ratio = np.log10(table["level_mean_upper_mbps"] / table["level_mean_lower_mbps"])
+    np.testing.assert_allclose(ratio, 2 * 1.959964 * table["level_mean_sd_log10"], rtol=1e-6)
+    np.testing.assert_allclose(table["level_mean_mbps"], 10 ** table["level_mean_log10"])
+
+
+def test_noise_widens_and_an_arithmetic_mean_is_above_the_geometric(result):
+    table = result.table
+    assert (table["tile_mean_sd_log10"] > table["level_mean_sd_log10"]).all()
+    assert (table["level_arithmetic_mbps"] > table["level_mean_mbps"]).all()
+
+
+def test_draws_agree_with_the_exact_law(result):
+    table = result.table
+    # The median over tiles of a nearly symmetric field is near its mean.
+    gap = np.abs(np.log10(table["level_median_mbps"]) - table["level_mean_log10"])
+    assert (gap < 0.15).all()
+
+
+def test_the_files_hold_the_table(result, copy):
+    csv, parquet, png = result.files
+    assert [path.name for path in result.files] == [
+        f"areas_halves.{end}" for end in ("csv", "parquet", "png")
+    ]
+    pd.testing.assert_frame_equal(pd.read_csv(csv), result.table.reset_index(drop=True))
+    table = gpd.read_parquet(parquet)
+    assert table.crs.to_epsg() == 4326
+    assert table.geometry.area.min() > 0
+    assert list(table["area"]) == list(result.table["area"])
+    with Image.open(png) as image:
+        assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 20
+
+
+def test_the_run_stays_what_it_was(result, copy, small):
+    assert make_map(small.request(copy.path, split="both")).already_there
+
+
+def test_more_tests_vary_less(copy, halves, result):
+    more = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200, tests=50))
+    assert (more.table["tile_mean_sd_log10"] < result.table["tile_mean_sd_log10"]).all()
+    np.testing.assert_allclose(
+        more.table["level_mean_sd_log10"], result.table["level_mean_sd_log10"]
+    )
+    assert (more.described["tests_per_tile"], result.described["tests_per_tile"]) == (50, 3)
+
+
+def test_later_than_the_data_is_less_sure(copy, halves, result):
+    later = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200, at="2025Q4"))
+    assert (later.table["level_mean_sd_log10"] > 1.01 * result.table["level_mean_sd_log10"]).all()
+    assert later.described["at"] == "2025Q4"
+    assert any("the data end in 2023Q4" in text for text in later.described["warnings"])
+
+
+def test_urban_areas_leave_tiles_elsewhere(copy):
+    found = make_areas(AreasRequest(copy.path, by="urban", draws=200))
+    assert found.described["tiles_elsewhere"] > 0
+    assert found.files[0].name == "areas_urban.csv"
+
+
+def test_a_model_without_tiles(small, halves, tmp_path):
+    make_map(small.request(tmp_path / "run", model="dbk-silu"))
+    found = make_areas(AreasRequest(tmp_path / "run", by=f"{halves}:side", draws=200))
+    sds = found.described["function_sd"]
+    assert sds["stated"] != sds["closed_form"]
+    assert (found.table["tile_mean_sd_log10"] > found.table["level_mean_sd_log10"]).all()
+
+
+class TestCommand:
+    @pytest.fixture
+    def geogp(self, monkeypatch, capsys):
+        def call(*arguments):
+            monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
+            with pytest.raises(SystemExit) as stop:
+                command()
+            told = capsys.readouterr()
+            return stop.value.code or 0, told.out, told.err
+
+        return call
+
+    def test_it_prints_a_table(self, geogp, copy, halves):
+        code, out, _ = geogp(
+            "areas", copy.path, "--by", f"{halves}:side", "--for", "tile-mean", "--tests", 5
+        )
+        assert code == 0
+        assert "averages of 5 tests a tile, with noise" in out
+        assert "geometric" in out
+        assert "west" in out
+        assert "areas_halves.csv" in out
+
+    def test_json_is_all_there_is(self, geogp, copy, halves, result):
+        code, out, _ = geogp(
+            "areas", copy.path, "--by", f"{halves}:side", "--draws", 1000, "--json"
+        )
+        told = json.loads(out)
+        assert code == 0
+        expected = described_table(result)
+        assert told["areas"] == expected["areas"]
+        assert told["mean"] == "geometric: of log10, over tiles"
+
+    def test_no_run(self, geogp, tmp_path):
+        code, _, told = geogp("areas", tmp_path)
+        assert code == 2
+        assert "is not a finished run" in told
+
+
+class TestRefusals:
+    @pytest.fixture
+    def edited(self, copy, tmp_path):
+        """A copy of the run whose run.json is changed."""
+
+        def edit(change):
+            folder = shutil.copytree(copy.path, tmp_path / "edited")
+            held = json.loads((folder / "run.json").read_text())
+            change(held)
+            (folder / "run.json").write_text(json.dumps(held))
+            return folder
+
+        return edit
+
+    def test_changed_files(self, edited):
+        folder = edited(lambda run: run["inputs"][-1].update(sha256="0" * 64))
+        with pytest.raises(DataError, match=r"tiles\.parquet changed since .* was made"):
+            make_areas(AreasRequest(folder, by="urban"))
+
+    def test_counts(self, edited):
+        folder = edited(lambda run: run.update(model="cox-nb", target="tests"))
+        with pytest.raises(RequestError, match="maps numbers of tests"):
+            make_areas(AreasRequest(folder, by="urban"))
+
+    def test_rows_that_cannot_be_told(self, edited, halves):
+        folder = edited(lambda run: run.update(seed=5))
+        context = load_model(folder / "model.safetensors")[1]
+        sizes = Architecture(d=3, h=4, r=4, blocks=0, columns=("longitude", "latitude", "quarter"))
+        plain = build("dbk-silu", sizes, None)
+        save_model(plain, folder / "model.safetensors", context)
+        with pytest.raises(DataError, match="cannot be told from the run's settings"):
+            make_areas(AreasRequest(folder, by=f"{halves}:side"))
+
+    def test_no_such_layer(self, copy):
+        with pytest.raises(RequestError, match="hold no county areas"):
+            make_areas(AreasRequest(copy.path))
+        with pytest.raises(RequestError, match="no file nothing"):
+            make_areas(AreasRequest(copy.path, by="nothing.shp"))
+
+    def test_areas_without_tiles(self, copy, tmp_path):
+        path = tmp_path / "far.parquet"
+        gpd.GeoDataFrame({"NAME": ["far"]}, geometry=[box(10, 10, 11, 11)], crs=4326).to_parquet(
+            path
+        )
+        with pytest.raises(RequestError, match=r"no tile of .* lies in an area"):
+            make_areas(AreasRequest(copy.path, by=str(path)))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"question": "single"}, "unknown --for 'single'; choose one of level, tile-mean"),
+            ({"tests": 0}, "expected 1 test or more, found 0"),
+            ({"draws": 50}, "expected 200 draws or more, found 50"),
+            ({"seed": -1}, "expected a seed of 0 or more"),
+        ],
+    )
+    def test_requests_out_of_range(self, tmp_path, changes, message):
+        with pytest.raises(RequestError, match=message):
+            AreasRequest(tmp_path, **changes)
