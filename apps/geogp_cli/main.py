@@ -10,6 +10,7 @@ from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import console
 from geogp_cli.areas import areas
+from geogp_cli.exceedance import exceedance
 
 if TYPE_CHECKING:
     from geogp.settings import MapRequest
@@ -198,6 +199,7 @@ def models(as_json: Json = False) -> None:
 
 
 app.command()(areas)
+app.command()(exceedance)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

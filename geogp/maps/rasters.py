@@ -64,9 +64,20 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     paths = []
     for name in names:
         path = folder / f"{name}.tif"
-        write_bytes(path, _geotiff(grid, name))
+        write_geotiff(grid, name, path)
         paths.append(path)
     return paths
+
+
+def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
+    """Write one variable of a grid as `write_geotiffs` does.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    write_bytes(path, _geotiff(grid, name))
 
 
 def _geotiff(grid: xr.Dataset, name: str) -> bytes:
