@@ -79,17 +79,14 @@ def _marks(strata: list[StratumReport]) -> int:
 
 def markdown(found: dict[str, Any]) -> str:
     """Return the tables of one run."""
+    title = f"{found['model']} on {found['region']}, {found['target']}"
+    made = f"preset {found['preset']}, {found['epochs']} epochs, seed {found['seed']}"
     lines = [
-        (
-            f"# {found['model']} on {found['region']}, {found['target']}: before and after "
-            f"`--conformal {found['conformal']}`"
-        ),
+        f"# {title}: before and after `--conformal {found['conformal']}`",
         "",
-        (
-            f"Made by `benchmarks/conformal.py`; preset {found['preset']}, {found['epochs']} epochs, "
-            f"seed {found['seed']}. Coverages in percent, before / after; * marks those that are off "
-            "by more than 3 points and beyond chance, all strata and levels of a split together."
-        ),
+        f"Made by `benchmarks/conformal.py`; {made}.",
+        "Coverages in percent, before / after; * marks those that are off by more than 3 points",
+        "and beyond chance, all strata and levels of a split together.",
     ]
     for name, split in found["splits"].items():
         lines += ["", f"## Split {name}", "", split["check"]["statement"], ""]
@@ -114,10 +111,8 @@ def _cells(cells: list[dict[str, Any]]) -> list[str]:
             f"{'' if cell['inside'] else ' (outside)'} | {_percent(low)} to {_percent(high)} |"
         )
     return [
-        (
-            f"{len(cells) - outside} of {len(cells)} coverages lie in the beta-binomial band (Šidák "
-            "over all of them) after the repair."
-        ),
+        f"{len(cells) - outside} of {len(cells)} coverages lie in the beta-binomial band after the",
+        "repair; the bands hold together with 99 % (Šidák).",
         "",
         *lines,
     ]

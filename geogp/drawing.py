@@ -19,6 +19,7 @@ from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.thresholds import Threshold
 from geogp.job import LEVEL, Question
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
@@ -116,6 +117,7 @@ def make_drawing(
     far_km: float,
     settings: dict[str, str | int | float],
     repair: Repair,
+    thresholds: tuple[Threshold, ...] = (),
 ) -> Drawing:
     """Predict a region's tiles and lay them out.
 
@@ -139,6 +141,8 @@ def make_drawing(
         Attributes of the grid.
     repair
         Puts predictions of measurements right; the level, which none are of, stays.
+    thresholds
+        Their probabilities of being met are mapped.
 
     Raises
     ------
@@ -170,6 +174,7 @@ def make_drawing(
         measured=tests_on(tiles, observations),
         stratum=stratum,
         settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
+        thresholds=thresholds,
     )
     places = _reference_places(measured, tiles, distance)
     slices = _slices(model, make_inputs, inputs, quarter, places)

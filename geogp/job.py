@@ -395,6 +395,7 @@ def identity_of(job: Job) -> dict[str, Any]:
         "drawing": {
             "zoom": request.zoom,
             "far_km": request.far_km,
+            "thresholds": [threshold.value for threshold in request.thresholds],
             **job.question.described(),
         },
         "inputs": [

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from geogp.calibration.dealing import CALIBRATION, TRAIN, VALIDATION
 from geogp.calibration.splits import random_split
 from geogp.errors import DataError, RequestError
 from geogp.geodata.layers import PolygonLayer, read_layer
@@ -92,9 +93,11 @@ class Reopened:
         if isinstance(model, FieldGP):
             return None
         seen, settings = job.observations, run["settings"]
-        parts = random_split(seen.quadkey, seen.quarter, run["seed"])
+        calibrated = job.request.calibrated
+        parts = random_split(seen.quadkey, seen.quarter, run["seed"], calibrated=calibrated)
         refitted = settings["refit"] or "random" not in settings["splits"]
-        rows = job.data(parts != "validation" if refitted else parts == "train")
+        held_out = np.isin(parts, (VALIDATION, CALIBRATION))
+        rows = job.data(~held_out if refitted else parts == TRAIN)
         if not np.allclose(
             [rows.y.mean(), rows.y.std()], [float(model.y_mean), float(model.y_sd)], rtol=1e-9
         ):
@@ -168,8 +171,8 @@ def reopen(
     run, _ = read_run(path)
     if find_spec(run["model"]).counts:
         raise RequestError(
-            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with another "
-            "--target."
+            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
+            "another --target."
         )
     model, _ = load_model(path / MODEL_FILE)
     settings = run["settings"]
@@ -186,6 +189,7 @@ def reopen(
         device=device,
         seed=run["seed"],
         noise=settings["noise"],
+        conformal=settings["conformal"],
         tests=tests,
         at=at or run["map"]["at"],
         out=path,

@@ -12,6 +12,7 @@ from geogp.errors import RequestError
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
 from geogp.geodata.quarters import quarter_index
+from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue import CATALOGUE, find_spec, with_noise
 from geogp.models.noise import NOISES
 from geogp.models.objectives import Weights
@@ -283,6 +284,9 @@ class MapRequest:
         Tests of a tile mean; None takes the median of the region's rows.
     at
         The quarter that the map shows; None takes the latest with data.
+    threshold
+        Values, in the unit of the target, whose probabilities of being met are mapped; None
+        takes `geogp.geodata.thresholds.DEFAULTS`.
 
     Raises
     ------
@@ -318,6 +322,7 @@ class MapRequest:
     buffer_km: float = BUFFER_KM
     layers: tuple[str, ...] = ()
     conformal: str = CONFORMAL_CHOICES[0]
+    threshold: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         _one_of("service", self.service, SERVICES)
@@ -335,6 +340,7 @@ class MapRequest:
         _one_of("question", self.question, QUESTIONS)
         if self.at is not None:
             quarter_index(self.at)
+        thresholds_of(self.target, self.threshold)
         if self.tests is not None and self.tests < 1:
             raise RequestError(f"expected 1 test or more, found {self.tests}.")
         if self.tests is not None and self.question != "tile-mean":
@@ -397,6 +403,11 @@ class MapRequest:
                 "--target tests predicts how many tests are made; --for and --tests say what an "
                 "average of tests is of. Leave them out."
             )
+
+    @property
+    def thresholds(self) -> tuple[Threshold, ...]:
+        """The thresholds, smallest first; none where tests are counted."""
+        return thresholds_of(self.target, self.threshold)
 
     @property
     def splits(self) -> tuple[str, ...]:

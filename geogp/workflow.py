@@ -179,6 +179,7 @@ def _complete(
                 "attribution": job.ingested.attribution,
             },
             repair=repair,
+            thresholds=job.request.thresholds,
         )
     for text in drawing.warnings:
         job.warn(text)

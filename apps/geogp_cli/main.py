@@ -11,6 +11,7 @@ from geogp.errors import GeogpError
 from geogp_cli import console
 from geogp_cli.areas import areas
 from geogp_cli.compare import compare
+from geogp_cli.exceedance import exceedance
 from geogp_cli.next import next_command
 
 if TYPE_CHECKING:
@@ -103,6 +104,13 @@ def map_command(
     at: Annotated[
         str | None, typer.Option(help="Quarter of the map. Default: the latest with data.")
     ] = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Map the probability of at least so many Mbps (latency: at most so many ms); "
+            "repeatable. Default: 5, 7, 35; upload 1, 3; latency 50, 100."
+        ),
+    ] = None,
     out: Out = None,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -140,6 +148,7 @@ def map_command(
         question=question,
         tests=tests,
         at=at,
+        threshold=tuple(threshold) if threshold else None,
     )
     _map(request, as_json=as_json)
 
@@ -221,6 +230,7 @@ def models(as_json: Json = False) -> None:
 
 app.command()(areas)
 app.command(name="next")(next_command)
+app.command()(exceedance)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.thresholds import Threshold
 from geogp.maps.counts import count_variables
 from geogp.maps.frame import Frame
 from geogp.models.counts import CountPrediction
@@ -91,6 +92,7 @@ def build_grid(
     measured: NDArray[Any],
     stratum: NDArray[np.str_] | None = None,
     settings: Settings | None = None,
+    thresholds: tuple[Threshold, ...] = (),
 ) -> xr.Dataset:
     """Lay the predictions for tiles out as a raster in EPSG:3857, where tiles are square.
 
@@ -98,8 +100,9 @@ def build_grid(
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
     mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
     are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none. The
-    function variance includes that of single tiles, which is given apart too. Numbers of tests have
-    variables of their own; see `geogp.maps.counts.count_variables`.
+    function variance includes that of single tiles, which is given apart too. Each threshold adds
+    the probability that what is predicted meets it, such as p_at_least_7_mbps. Numbers of tests
+    have variables of their own; see `geogp.maps.counts.count_variables`.
 
     Parameters
     ----------
@@ -123,6 +126,8 @@ def build_grid(
         the variable ``urban`` out.
     settings
         Settings of the run, which become attributes.
+    thresholds
+        Those of the target.
 
     Returns
     -------
@@ -135,7 +140,8 @@ def build_grid(
     DataError
         An input has another length than `tiles`, a tile stands there twice, or there is none.
     RequestError
-        The target is unknown or not that of the prediction, or a setting cannot be an attribute.
+        The target is unknown or not that of the prediction or of a threshold, or a setting
+        cannot be an attribute.
     NumericalError
         A value overflows float32.
     """
@@ -149,6 +155,7 @@ def build_grid(
         if isinstance(prediction, CountPrediction)
         else _speed_variables(prediction, quantity)
     )
+    variables |= _probabilities(prediction, target, thresholds)
     variables["distance_km"] = (
         np.asarray(distance_km, np.float64),
         "distance to the nearest measured tile",
@@ -245,6 +252,21 @@ def _speed_variables(
                 "1",
             ),
         }
+
+
+def _probabilities(
+    prediction: Prediction, target: str, thresholds: tuple[Threshold, ...]
+) -> dict[str, tuple[NDArray[np.float64], str, str]]:
+    """Return values, long name and unit of the probabilities that thresholds are met."""
+    found = {}
+    for threshold in thresholds:
+        if threshold.target != target:
+            raise RequestError(f"{threshold.met} is no threshold of the target {target}.")
+        at = threshold.log10
+        p = prediction.cdf(at) if threshold.at_most else prediction.exceedance(at)
+        label = f"probability that {_SUBJECT[target]} is {threshold.met}"
+        found[threshold.variable] = (np.clip(p, 0, 1), label, "1")
+    return found
 
 
 def _mean(prediction: Prediction, subject: str) -> tuple[NDArray[np.float64], str]:

@@ -44,8 +44,9 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     Returns
     -------
     list of Path
-        The files: median, mean, lower and upper bound, width, function and noise sd; expected
-        number, bounds and probability of none where tests are counted.
+        The files: median, mean, lower and upper bound, width, function and noise sd, and the
+        probability of each threshold; expected number, bounds and probability of none where
+        tests are counted.
 
     Raises
     ------
@@ -58,13 +59,25 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     else:
         parts = [f"{part}_sd_log10" for part in ("function", "field", "tile", "noise")]
         values = [f"{value}_{end}" for value in ("median", "mean", "lower", "upper")]
-        names = [*values, "width_log10", *parts]
+        chances = [str(name) for name in grid.data_vars if str(name).startswith("p_at_")]
+        names = [*values, "width_log10", *parts, *chances]
     paths = []
     for name in names:
         path = folder / f"{name}.tif"
-        write_bytes(path, _geotiff(grid, name))
+        write_geotiff(grid, name, path)
         paths.append(path)
     return paths
+
+
+def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
+    """Write one variable of a grid as `write_geotiffs` does.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    write_bytes(path, _geotiff(grid, name))
 
 
 def _geotiff(grid: xr.Dataset, name: str) -> bytes:

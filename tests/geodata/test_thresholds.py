@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from geogp.errors import RequestError
+from geogp.geodata.thresholds import Threshold, thresholds_of
+
+
+def test_defaults_are_the_tiers_of_the_target():
+    values = {name: [one.value for one in thresholds_of(name)] for name in ("download", "upload")}
+    assert values == {"download": [5, 7, 35], "upload": [1, 3]}
+    assert [one.value for one in thresholds_of("latency")] == [50, 100]
+    assert thresholds_of("tests") == ()
+
+
+def test_names_and_words():
+    speed, latency = Threshold(1.5, "upload"), Threshold(50, "latency")
+    assert (speed.variable, speed.met, speed.missed) == (
+        "p_at_least_1_5_mbps",
+        "at least 1.5 Mbps",
+        "below 1.5 Mbps",
+    )
+    assert (latency.variable, latency.met, latency.missed) == (
+        "p_at_most_50_ms",
+        "at most 50 ms",
+        "above 50 ms",
+    )
+
+
+def test_equality_meets_a_threshold_whichever_side_is_good():
+    y = np.log10(np.array([6999, 7000, 7001]) / 1000)
+    assert Threshold(7, "download").holds(y).tolist() == [False, True, True]
+    y = np.log10(np.array([49.0, 50.0, 51.0]))
+    assert Threshold(50, "latency").holds(y).tolist() == [True, True, False]
+
+
+def test_thresholds_are_sorted():
+    assert [one.value for one in thresholds_of("download", (25, 3))] == [3, 25]
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "words"),
+    [
+        ("tests", (5,), "--target tests has none"),
+        ("download", (0,), "from 0.001 to 1e.06 Mbps, found 0"),
+        ("download", (-3,), "found -3"),
+        ("download", (float("nan"),), "found nan"),
+        ("latency", (float("inf"),), "ms, found inf"),
+        ("upload", (1, 3, 1), "each threshold once, found 1, 1, 3 Mbps"),
+        ("speed", (1,), "unknown target 'speed'"),
+    ],
+)
+def test_refusals(target, given, words):
+    with pytest.raises(RequestError, match=words):
+        thresholds_of(target, given)
