@@ -13,7 +13,7 @@ band by drawing blocks of tiles, not rows, that holds for all differences of a s
 in `geogp.calibration.classes`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,7 +146,7 @@ class _Part:
 
 def exceedance_reports(
     rows: pd.DataFrame,
-    prediction: Prediction,
+    probability: Callable[[Threshold], Floats],
     target: str,
     thresholds: Sequence[Threshold],
     *,
@@ -161,8 +161,8 @@ def exceedance_reports(
     ----------
     rows
         Rows of test_predictions.parquet of one split.
-    prediction
-        Theirs, repaired where the run repaired it.
+    probability
+        Returns the probability that each row meets a threshold, (n,); see `probability_of`.
     target
         Their target.
     thresholds
@@ -178,17 +178,14 @@ def exceedance_reports(
     Raises
     ------
     DataError
-        A threshold is another target's, there is no row, or the prediction has another length.
+        A threshold is another target's, there is no row, or a probability is missing.
     """
     foreign = [threshold.met for threshold in thresholds if threshold.target != target]
     if foreign:
         raise DataError(f"expected thresholds of {target}, found {', '.join(foreign)}.")
-    if not len(rows) or len(rows) != len(prediction):
-        raise DataError(
-            f"expected a prediction for each of 1 row or more, found {len(rows)} rows and "
-            f"{len(prediction)} predictions."
-        )
-    parts = [part for one in thresholds for part in _parts(rows, prediction, one)]
+    if not len(rows):
+        raise DataError("expected 1 test row or more, found none.")
+    parts = [part for one in thresholds for part in _parts(rows, probability(one), one)]
     if not parts:
         return []
     place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
@@ -235,8 +232,12 @@ def bins_of(p: Floats, bins: int = BINS) -> NDArray[np.int64]:
     return np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)[1]
 
 
-def _parts(rows: pd.DataFrame, prediction: Prediction, threshold: Threshold) -> list[_Part]:
-    p = np.clip(probability_of(prediction, threshold), 0, 1)
+def _parts(rows: pd.DataFrame, probability: Floats, threshold: Threshold) -> list[_Part]:
+    if len(probability) != len(rows):
+        raise DataError(
+            f"expected a probability for each of {len(rows)} rows, found {len(probability)}."
+        )
+    p = np.clip(probability, 0, 1)
     met = threshold.holds(rows["y"].to_numpy(np.float64)).astype(np.float64)
     return [
         _Part(threshold, name, chosen, p[chosen], met[chosen], bins_of(p[chosen]))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from geogp.calibration import figures, strata_words, words
+from geogp.calibration import exceedance_page, figures, strata_words, words
 from geogp.calibration.assessment import (
     TABLE_LEVELS,
     check_columns,
@@ -185,8 +185,13 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
             coverage_figure(split),
             *figures.split_figures(split, widths_by_group(rows), report.unit),
         ]
+    probabilities = {
+        name: exceedance_page.exceedance_figure(split.exceedances)
+        for name, split in report.splits.items()
+        if split.exceedances
+    }
     template = environment().get_template("report.html.j2")
-    return template.render(_context(report), figures=drawn)
+    return template.render(_context(report), figures=drawn, probabilities=probabilities)
 
 
 def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, SplitReport]:
@@ -235,4 +240,5 @@ def _context(report: Report) -> dict[str, Any]:
         "levels": TABLE_LEVELS,
         "words": words,
         "strata": strata_words,
+        **exceedance_page.CONTEXT,
     }

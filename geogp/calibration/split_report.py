@@ -3,14 +3,26 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from geogp.calibration.assessment import check_scores, counted, split_rows
+from geogp.calibration.assessment import (
+    SplitRows,
+    check_scores,
+    counted,
+    prediction_of,
+    split_rows,
+)
+from geogp.calibration.exceedance import ExceedanceReport, exceedance_reports, probability_of
 from geogp.calibration.folds import Spread, fold_spread
 from geogp.calibration.groups import GroupReport, group_reports
 from geogp.calibration.metrics import rows_by_group
 from geogp.calibration.splits import SPLITS
 from geogp.calibration.stratum_reports import StratumReport, stratum_reports
+from geogp.geodata.thresholds import Threshold, thresholds_of
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,11 @@ class SplitReport:
         Figures of strata of all kinds.
     spread
         Over the folds, by group and figure; empty where there is one fold.
+    exceedances
+        How right the probabilities of the map's thresholds are; none where it has none.
+    repair
+        What run.json says of the conformal repair of this split: `statement` and `folds` with
+        `n` and `cells`; empty where there was none.
     """
 
     name: str
@@ -44,6 +61,8 @@ class SplitReport:
     width_ratio: float | None
     strata: list[StratumReport]
     spread: dict[str, dict[str, Spread]]
+    exceedances: list[ExceedanceReport]
+    repair: dict[str, Any]
 
 
 def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitReport:
@@ -86,7 +105,29 @@ def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitRep
         _width_ratio(groups),
         stratum_reports(rows, scored, run["target"]),
         fold_spread(name, rows, scored, entries),
+        _exceedances(rows, scored, run),
+        dict(((run.get("calibration") or {}).get("splits") or {}).get(name) or {}),
     )
+
+
+def _exceedances(
+    rows: pd.DataFrame, scored: SplitRows, run: dict[str, Any]
+) -> list[ExceedanceReport]:
+    """Judge the probabilities of the map's thresholds, each row by its own fold's prediction."""
+    values = (run.get("drawing") or {}).get("thresholds") or ()
+    thresholds = thresholds_of(run["target"], values) if values else ()
+    if not thresholds:
+        return []
+    parts = [np.flatnonzero(scored.fold == fold) for fold in np.unique(scored.fold)]
+    predictions = [prediction_of(rows.iloc[part]) for part in parts]
+
+    def probability(threshold: Threshold) -> Floats:
+        found = np.empty(len(rows))
+        for part, prediction in zip(parts, predictions, strict=True):
+            found[part] = probability_of(prediction, threshold)
+        return found
+
+    return exceedance_reports(rows, probability, run["target"], thresholds)
 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:

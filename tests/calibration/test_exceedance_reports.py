@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from geogp.calibration.exceedance_page import (
     exceedance_figure,
     exceedance_finding,
 )
-from geogp.calibration.report import _environment
+from geogp.calibration.rendering import environment
 from geogp.errors import DataError
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.models.prediction import Prediction
@@ -46,14 +47,18 @@ def world(n=4000, seed=0, bias=0.0, block=0.0):
     return rows, Prediction(mean + bias, 0.4 * variance, 0.6 * variance)
 
 
+def reports(rows, prediction, *args, **kwargs):
+    return exceedance_reports(rows, partial(probability_of, prediction), *args, **kwargs)
+
+
 @pytest.fixture(scope="module")
 def right():
-    return exceedance_reports(*world(), "download", DOWNLOAD)
+    return reports(*world(), "download", DOWNLOAD)
 
 
 @pytest.fixture(scope="module")
 def biased():
-    return exceedance_reports(*world(bias=0.15), "download", DOWNLOAD)
+    return reports(*world(bias=0.15), "download", DOWNLOAD)
 
 
 def test_one_report_for_each_threshold_and_stratum(right):
@@ -139,8 +144,8 @@ def test_bins_hold_equal_probabilities_together():
 
 
 def test_rows_that_err_together_widen_the_band():
-    alone = exceedance_reports(*world(), "download", DOWNLOAD[1:2])[0].difference
-    together = exceedance_reports(*world(block=0.25), "download", DOWNLOAD[1:2])[0].difference
+    alone = reports(*world(), "download", DOWNLOAD[1:2])[0].difference
+    together = reports(*world(block=0.25), "download", DOWNLOAD[1:2])[0].difference
     assert together.upper - together.lower > 1.5 * (alone.upper - alone.lower)
 
 
@@ -148,9 +153,7 @@ def test_the_bands_hold_for_all_differences_together():
     """Of regions in which rows of a block err alike, 95 % have no band that leaves out 0."""
     left = 0
     for seed in range(40):
-        found = exceedance_reports(
-            *world(1500, seed + 10, block=0.12), "download", DOWNLOAD[:2], draws=200
-        )
+        found = reports(*world(1500, seed + 10, block=0.12), "download", DOWNLOAD[:2], draws=200)
         differences = [part.difference for one in found for part in one.bins]
         differences += [one.difference for one in found]
         left += any(not one.lower <= 0 <= one.upper for one in differences)
@@ -161,7 +164,7 @@ def test_small_latencies_are_the_good_ones():
     rows, prediction = world()
     rows["y"] += 1
     prediction = replace(prediction, mean=prediction.mean + 1)
-    fifty, hundred = exceedance_reports(rows, prediction, "latency", thresholds_of("latency"))[::3]
+    fifty, hundred = reports(rows, prediction, "latency", thresholds_of("latency"))[::3]
     assert fifty.meets == "at most 50 ms"
     assert fifty.observed == pytest.approx((rows["y"] <= np.log10(50)).mean())
     assert fifty.stated < hundred.stated
@@ -173,7 +176,7 @@ def test_small_latencies_are_the_good_ones():
 def test_few_blocks_are_not_judged():
     rows, prediction = world(200)
     rows["longitude"], rows["latitude"] = -66.05, 18.05
-    (one,) = exceedance_reports(rows, prediction, "download", DOWNLOAD[:1])[:1]
+    (one,) = reports(rows, prediction, "download", DOWNLOAD[:1])[:1]
     assert (one.difference.lower, one.difference.off) == (None, False)
     assert difference_band(one.difference) == "too few blocks to judge"
 
@@ -184,7 +187,7 @@ def test_small_strata_are_left_out_and_small_quarters_lean_on_all():
     rows.loc[:10, "stratum"] = "rural"
     rows["quarter"] = "2022Q1"
     rows.loc[:5, "quarter"] = "2022Q2"
-    found = exceedance_reports(rows, prediction, "download", DOWNLOAD[:1])
+    found = reports(rows, prediction, "download", DOWNLOAD[:1])
     assert [one.group for one in found] == ["all", "urban"]
     met = rows["y"] >= np.log10(5)
     share = np.where(rows["quarter"] == "2022Q2", met.mean(), met[6:].mean())
@@ -192,23 +195,21 @@ def test_small_strata_are_left_out_and_small_quarters_lean_on_all():
 
 
 def test_counts_have_no_thresholds():
-    assert exceedance_reports(*world(50), "tests", thresholds_of("tests")) == []
+    assert reports(*world(50), "tests", thresholds_of("tests")) == []
 
 
 def test_a_threshold_that_all_meet():
     rows, prediction = world(400)
-    (one, *_) = exceedance_reports(
-        rows, prediction, "download", thresholds_of("download", (0.001,))
-    )
+    (one, *_) = reports(rows, prediction, "download", thresholds_of("download", (0.001,)))
     assert (one.observed, one.uncertainty, one.reference, one.skill) == (1, 0, 0, None)
 
 
 def test_refusals():
     rows, prediction = world(50)
     with pytest.raises(DataError, match="expected thresholds of download, found at most 50 ms"):
-        exceedance_reports(rows, prediction, "download", thresholds_of("latency"))
-    with pytest.raises(DataError, match="49 rows and 50 predictions"):
-        exceedance_reports(rows[:49], prediction, "download", DOWNLOAD)
+        reports(rows, prediction, "download", thresholds_of("latency"))
+    with pytest.raises(DataError, match="expected a probability for each of 49 rows, found 50"):
+        reports(rows[:49], prediction, "download", DOWNLOAD)
 
 
 def test_figure_and_pages(right, biased):
@@ -217,8 +218,8 @@ def test_figure_and_pages(right, biased):
     assert "at least 7 Mbps: stated" in drawing.alt
     for reports in (right, biased):
         context = {"exceedances": reports, "drawing": drawing, "words": words, **CONTEXT}
-        page = _environment().get_template("exceedance.html.j2").render(context)
-        text = _environment().get_template("exceedance.md.j2").render(context)
+        page = environment().get_template("exceedance.html.j2").render(context)
+        text = environment().get_template("exceedance.md.j2").render(context)
         assert page.count("<tr>") == len(reports) + 1
         assert text.count("\n| at least") == len(reports)
         assert ("pt*" in page) == (reports is biased)

@@ -18,6 +18,7 @@ from geogp.exceedance import ExceedanceRequest, area_weights, excursions, make_e
 from geogp.geodata.quadkeys import tile_areas_km2
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.reopen import reopen
+from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map
 from geogp_cli.main import run as command
 
