@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from geogp.calibration.dealing import CALIBRATION, TRAIN, VALIDATION
+from geogp.calibration.dealing import CALIBRATION, TEST, TRAIN, VALIDATION
 from geogp.calibration.latex import report_latex
 from geogp.calibration.report import (
     Report,
@@ -23,6 +25,7 @@ from geogp.files import write_bytes, write_text
 from geogp.fitting import Fitted, fit_model, take_rank, weights_of
 from geogp.geodata.quarters import quarter_label
 from geogp.job import Job, flat_settings, identity_of, prepare, timed
+from geogp.models.joint_level import joint_level, median_sds
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.storage import load_model, save_model
@@ -47,6 +50,7 @@ _SCORES = (
     "baseline",
     "folds",
     "calibration",
+    "variance_check",
     "fit_warnings",
 )
 """Keys of run.json that another map of the same fit leaves as they are."""
@@ -123,6 +127,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         "calibration": {
             "splits": described_checks({name: one.repairs for name, one in outcomes.items()})
         },
+        "variance_check": _variance_check(job, final.model, plan),
         "fit_warnings": job.warnings[before:],
     }
     predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
@@ -246,8 +251,27 @@ def _map_model(job: Job, outcomes: dict[str, Outcome], plan: Plan, weights: Weig
     """
     if not job.refits:
         return outcomes[RANDOM.name].fitted
+    validation = plan.rows(RANDOM.name, 0, VALIDATION)
+    return fit_model(job, "map", _map_rows(job, plan), validation, weights)
+
+
+def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
+    """Return the rows that the map's model is fitted to, (n,)."""
+    if not job.refits:
+        return plan.rows(RANDOM.name, 0, TRAIN)
     validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
-    return fit_model(job, "map", ~(validation | kept), validation, weights)
+    return ~(validation | kept)
+
+
+def _variance_check(job: Job, model: LowRankGP, plan: Plan) -> dict[str, float] | None:
+    """Compare two accounts of the function's sd at test rows; None where they are one.
+
+    The function variance of PPGP and dPPGP carries noise; the closed form does not.
+    """
+    if not job.spec.step.spread_is_noise:
+        return None
+    test = plan.rows(job.request.splits[0], 0, TEST)
+    return median_sds(joint_level(model, job.data(_map_rows(job, plan)), job.inputs(test)))
 
 
 def _model_context(job: Job, final: Fitted) -> dict[str, Any]:

@@ -163,13 +163,7 @@ def repairs(run: dict[str, Any]) -> list[str]:
     DataError
         `calibration` or `variance_check` is not what the report reads.
     """
-    said: list[str] = []
     kind = (run.get("settings") or {}).get("conformal")
-    if kind not in {None, "none"}:
-        said.append(
-            f"The intervals are repaired by split conformal calibration "
-            f"({_REPAIRS.get(str(kind), str(kind))}); every figure here is of repaired intervals."
-        )
     held = run.get("calibration") or {}
     own = held.get("statements") or [] if isinstance(held, dict) else None
     if not isinstance(own, list) or not all(isinstance(text, str) for text in own):
@@ -177,7 +171,13 @@ def repairs(run: dict[str, Any]) -> list[str]:
             "expected a list of sentences under calibration, statements of run.json, found "
             "something else. Run `geogp map` again with --fresh."
         )
-    said += own
+    said: list[str] = []
+    if kind not in {None, "none"}:
+        said.append(
+            f"The intervals are repaired by split conformal calibration "
+            f"({_REPAIRS.get(str(kind), str(kind))}); every figure here is of repaired intervals."
+        )
+        said += own
     check = run.get("variance_check")
     return said if check is None else [*said, _variances(check)]
 
