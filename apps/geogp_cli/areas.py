@@ -63,10 +63,11 @@ def _show(result: "AreasResult") -> None:
         if level
         else f"averages of {told['tests_per_tile'] or 'the usual'} tests a tile, with noise"
     )
-    table = Table(title=f"{told['at']}, {what}; {told['unit']}", title_justify="left")
+    title = f"{told['at']}, {told['unit']}. mean: geometric mean of the tiles; {what}"
+    table = Table(title=title, title_justify="left")
     table.add_column("area")
-    headings = ("tiles", "measured", "tests", "geometric mean", "95 % interval")
-    for heading in (*headings, "median tile", "95 % interval"):
+    headings = ("tiles", "measured", "tests", "mean", "95 % interval")
+    for heading in (*headings, "median level", "95 % interval"):
         table.add_column(heading, justify="right")
     for row in result.table.to_dict(orient="records"):
         table.add_row(

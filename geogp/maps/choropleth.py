@@ -75,7 +75,7 @@ def choropleth(
     height = width / aspect
     left, below, step = 0.75, 0.3, height + 1.5
     outer = max(left + width + 0.35 if stacked else 2 * (left + width) + 0.35, 5.0)
-    canvas = Canvas.of_size(outer, below + step * (2 if stacked else 1) + 0.55)
+    canvas = Canvas.of_size(outer, below + step * stacked + height + 1.8)
     patches = _patches(region, shapes, 0.25 * tile_size_m(tiles.zoom))
     panels = (
         (values, speed_scale(values, label=unit, palette=SPEED_PALETTE), "mean level"),
