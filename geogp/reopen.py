@@ -168,8 +168,8 @@ def reopen(
     run, _ = read_run(path)
     if find_spec(run["model"]).counts:
         raise RequestError(
-            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with another "
-            "--target."
+            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
+            "another --target."
         )
     model, _ = load_model(path / MODEL_FILE)
     settings = run["settings"]
