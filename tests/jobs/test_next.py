@@ -81,7 +81,8 @@ def test_the_files_hold_the_table(result, copy):
     told = json.loads(described.read_text())
     assert len(told["chosen"]) == 12
     with Image.open(png) as image:
-        assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 20
+        small = np.asarray(image.convert("RGB").resize((80, 80))).reshape(-1, 3)
+        assert len(np.unique(small, axis=0)) > 20
 
 
 def test_the_run_stays_what_it_was(result, copy, small):
