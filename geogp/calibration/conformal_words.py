@@ -72,7 +72,6 @@ def statements(method: str, n: int, cells: list[tuple[str, int]]) -> list[str]:
     """
     if method == "none":
         return ["Intervals and probabilities are those of the model; they were not repaired."]
-    named = "; ".join(f"{name} ({rows:,} rows)" for name, rows in cells)
     first = (
         f"Intervals and probabilities were repaired by split conformal prediction on {n:,} "
         "calibration rows that were used for nothing else. The median is the model's."
@@ -99,7 +98,8 @@ def _guarantee(cells: list[tuple[str, int]]) -> list[str]:
     )
     scatter = (
         "This probability is an average over draws of the calibration rows. Given those at hand, "
-        f"the share held by 95 % intervals is, in 95 of 100 draws, {low:.1%} to {high:.1%} in the "
+        f"the share held by 95 % intervals is, in 95 of 100 draws, {100 * low:.1f} to "
+        f"{100 * high:.1f} % in the "
         f"smallest cell ({name}, {m:,} rows)."
     )
     return [each, scatter]
