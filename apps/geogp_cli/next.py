@@ -93,8 +93,8 @@ def _show(result: "NextResult") -> None:
     out.print(table)
     out.print(
         f"All {len(chosen)} take {told['removed']:.2%} of the variance of the level of "
-        f"{told['counted']} ({told['counted_tiles']:,}); as many of the widest intervals would "
-        f"take {told['removed_by_widest']:.2%}.",
+        f"{told['counted']} ({told['counted_tiles']:,}); the widest interval left, as often, "
+        f"would take {told['removed_by_widest']:.2%}.",
         markup=False,
     )
     for path in result.files:
