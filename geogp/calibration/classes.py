@@ -4,30 +4,37 @@ With many strata some miss their level by chance. Each coverage therefore has a 
 of a split hold together with 95 %. Blocks of tiles, not rows, are taken to be independent, as rows
 of one place err alike. The 5 % are shared out by number between two sorts of strata.
 
-Strata in `FEW_BLOCKS` blocks or more have a bootstrap band. With p_k the observed coverage of check
-k and p*_k that of a sample of blocks, s_k = sd(p*_k), and q a quantile of max_k |p*_k - p_k| / s_k,
+Few large blocks among many small ones say less than their number, so blocks count as the effective
+number B = (sum m_b)² / sum m_b², m_b the rows of block b (Kish 1965), as in
+`geogp.calibration.paired`; that of a stratum is at most that of its split.
+
+Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. With p_k the observed
+coverage of check k and p*_k that of a sample of blocks, s_k = sd(p*_k), and q a quantile of
+max_k |p*_k - p_k| / s_k,
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-q is moved from the normal to Student's t with one degree of freedom fewer than the split has
-blocks. s_k is never below the deviation by the design effect (below), so that a stratum without a
-miss has a band too; it is taken over the samples that hold the stratum.
+q is moved from the normal to Student's t with B - 1 degrees of freedom, B that of the stratum, and
+multiplied by sqrt(B / (B - 1)). s_k is never below the deviation by the design effect (below), so
+that a stratum without a miss has a band too; it is taken over the samples that hold the stratum.
 
-Strata in fewer blocks (many counties) say little of how rows of a block err alike. That is taken
+Strata in fewer (many counties) say little of how rows of a block err alike. That is taken
 from the whole split, as the correlation r of hits within its blocks. A stratum with n rows, m_b of
 them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
-1965), with which its band is the exact binomial one (Korn and Graubard 1998), at a level shared
-between all such checks (Bonferroni). Below `LEAST_BLOCKS` blocks or `LEAST_ROWS` rows a stratum is
-not judged, nor is any where the whole split lies in fewer than `LEAST_SPLIT_BLOCKS` blocks.
+1965), with which its band is the exact binomial one (Korn and Graubard 1998) of the split's B, at a
+level shared between all such checks (Bonferroni). Below `LEAST_BLOCKS` blocks, however uneven, or
+`LEAST_ROWS` rows a stratum is not judged, nor is any where the whole split lies in fewer than
+`LEAST_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from geogp.calibration.paired import effective_blocks, student_quantile
 from geogp.calibration.splits import cell_indices
 from geogp.calibration.strata import LEAST_ROWS
 from geogp.errors import DataError
@@ -39,13 +46,13 @@ CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""
 
 FEW_BLOCKS = 20
-"""Strata in fewer blocks take the correlation within blocks from the whole split."""
+"""Strata in fewer effective blocks take the correlation within blocks from the whole split."""
 
 LEAST_BLOCKS = 3
-"""Strata in fewer blocks are not judged."""
+"""Strata in fewer blocks, counted one by one, are not judged."""
 
-LEAST_SPLIT_BLOCKS = 10
-"""Splits in fewer blocks say too little of the correlation within them: none is judged."""
+LEAST_SPLIT_BLOCKS = 5
+"""Splits in fewer effective blocks say too little of how rows of a block err alike: not judged."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
@@ -126,12 +133,20 @@ class _Counts:
         Stated levels, (levels,).
     correlation
         Of hits within blocks, (levels,).
+    split_blocks
+        Effective number of blocks of the whole split.
     """
 
     sizes: Floats
     inside: Floats
     level: Floats
     correlation: Floats
+    split_blocks: float
+
+    @property
+    def effective(self) -> Floats:
+        """Effective number of blocks, at most that of the split, (strata,)."""
+        return np.minimum(effective_blocks(self.sizes), self.split_blocks)
 
     @property
     def observed(self) -> Floats:
@@ -153,7 +168,7 @@ class _Counts:
         return found
 
     def __getitem__(self, strata: Rows) -> "_Counts":
-        return _Counts(self.sizes[:, strata], self.inside[:, strata], self.level, self.correlation)
+        return replace(self, sizes=self.sizes[:, strata], inside=self.inside[:, strata])
 
 
 def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
@@ -232,14 +247,15 @@ def _counts(
         sizes[:, k] = np.bincount(where, minlength=number)
         for j in range(len(level)):
             inside[:, k, j] = np.bincount(where, held[:, j], minlength=number)
-    return _Counts(sizes, inside, level, _correlation(hits, blocks, number))
+    size = np.bincount(blocks, minlength=number).astype(np.float64)
+    correlation = _correlation(hits, blocks, size)
+    return _Counts(sizes, inside, level, correlation, float(effective_blocks(size)))
 
 
-def _correlation(hits: Floats, blocks: NDArray[np.int64], number: int) -> Floats:
+def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
     """Return the mean correlation of hits of two rows of one block, at least 0, (levels,)."""
     away = hits - hits.mean(0)
-    size = np.bincount(blocks, minlength=number).astype(np.float64)
-    total = np.stack([np.bincount(blocks, one, minlength=number) for one in away.T], axis=1)
+    total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
     squares = np.square(away).sum(0)
     pairs = max(float((size * (size - 1)).sum()), 1.0)
     variance = np.maximum(squares / len(hits), 1e-12)
@@ -252,17 +268,15 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
 
     NaN for strata that are not judged.
     """
-    number, shape = len(counts.sizes), counts.observed.shape
-    lower, upper, error = (np.full(shape, np.nan) for _ in range(3))
+    lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
-    judged = (
-        (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least) & (number >= LEAST_SPLIT_BLOCKS)
-    )
-    many = judged & (within >= FEW_BLOCKS)
+    judged = (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least)
+    judged &= counts.split_blocks >= LEAST_SPLIT_BLOCKS
+    many = judged & (counts.effective >= FEW_BLOCKS)
     few = judged & ~many
     if many.any():
-        q, sd = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws, seed)
-        observed, half, error[many] = counts.observed[many], q * sd, sd
+        half, error[many] = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws, seed)
+        observed = counts.observed[many]
         lower[many], upper[many] = np.maximum(observed - half, 0), np.minimum(observed + half, 1)
     if few.any():
         risk = _RISK * few.sum() / judged.sum()
@@ -271,8 +285,8 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     return lower, upper, error
 
 
-def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[float, Floats]:
-    """Return q, and s_k of every stratum and level, (strata, levels)."""
+def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
+    """Return half the width of each band, and s_k, each (strata, levels)."""
     number, observed = len(counts.sizes), counts.observed
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
     drawing = weights.astype(np.float64)
@@ -283,7 +297,7 @@ def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[flo
     sd: Floats = np.maximum(drawn_sd, counts.binomial_sd)
     # Where no sample differs from the whole there is still the binomial deviation.
     q = max(float(np.quantile((away / sd).max((1, 2)), 1 - risk)), _TWO_SIDED)
-    return _of_student(q, number), sd
+    return student_quantile(q, counts.effective)[:, None] * sd, sd
 
 
 def _exact_bands(counts: _Counts, risk: float) -> tuple[Floats, Floats]:
@@ -291,18 +305,13 @@ def _exact_bands(counts: _Counts, risk: float) -> tuple[Floats, Floats]:
     observed = counts.observed
     tail = risk / observed.size / 2
     normal = float(stats.norm.isf(tail))
-    shrunk = (normal / _of_student(normal, len(counts.sizes))) ** 2
+    shrunk = (normal / student_quantile(normal, counts.split_blocks)) ** 2
     n = counts.sizes.sum(0)[:, None] / counts.design_effect * shrunk
     hits = observed * n
     lower = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1e-9), n - hits + 1, tail), 0.0)
     missed = np.maximum(n - hits, 1e-9)
     upper = np.where(observed < 1, special.betaincinv(hits + 1, missed, 1 - tail), 1.0)
     return lower, upper
-
-
-def _of_student(normal: float, number: int) -> float:
-    """Return the quantile of Student's t that stands for one of the normal."""
-    return float(stats.t.isf(stats.norm.sf(normal), number - 1))
 
 
 def _check(level: float, observed: float, lower: float, upper: float, error: float) -> Check:

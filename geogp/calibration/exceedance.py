@@ -9,8 +9,10 @@ that met it; then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
 B the Brier score of each: small reliability is good, large resolution is good.
 
 What is judged are the differences mean o - mean p over all rows and within bins of p. Each has a
-band by drawing blocks of tiles, not rows, that holds for all differences of a split together, as
-in `geogp.calibration.classes`.
+band by drawing blocks of tiles, not rows, that holds for all differences of a split together: the
+bootstrap bands of `geogp.calibration.classes`, each of the freedom that the effective number of
+blocks of its own rows leaves. Differences of rows in fewer than `LEAST_EFFECTIVE` effective blocks
+are not judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +23,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize
 
-from geogp.calibration.classes import DRAWS, FEW_BLOCKS, TOLERANCE, blocks_of
+from geogp.calibration.classes import DRAWS, TOLERANCE, blocks_of
 from geogp.calibration.metrics import binomial_interval, rows_by_group
+from geogp.calibration.paired import effective_blocks, student_quantile
 from geogp.calibration.strata import LEAST_ROWS
 from geogp.errors import DataError
 from geogp.geodata.thresholds import Threshold
@@ -33,6 +36,9 @@ Booleans = NDArray[np.bool_]
 
 BINS = 10
 """Bins of equally many rows; fewer where many rows have one probability."""
+
+LEAST_EFFECTIVE = 10
+"""Differences of rows in fewer effective blocks are not judged."""
 
 _TWO_SIDED = 1.96
 
@@ -54,7 +60,7 @@ class Difference:
         The difference.
     lower, upper
         Band that holds for all differences of a split together with 95 %; None where the rows
-        lie in fewer than 20 blocks.
+        lie in fewer than `LEAST_EFFECTIVE` effective blocks.
     off
         Whether the band leaves out 0 and the difference is more than 3 points.
     """
@@ -63,6 +69,11 @@ class Difference:
     lower: float | None
     upper: float | None
     off: bool
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has a band."""
+        return self.lower is not None
 
 
 @dataclass(frozen=True)
@@ -173,7 +184,7 @@ def exceedance_reports(
     Returns
     -------
     list of ExceedanceReport
-        By threshold: all rows, then urban and rural ones where there are at least 30.
+        By threshold: all rows, then urban and rural ones where there are `LEAST_ROWS` or more.
 
     Raises
     ------
@@ -301,9 +312,9 @@ def _differences(
             sizes.append(np.bincount(own[chosen], minlength=number))
             sums.append(np.bincount(own[chosen], error[chosen], minlength=number))
             spread.append(variance[chosen].sum() / chosen.sum() ** 2)
-    n, total = np.stack(sizes, 1), np.stack(sums, 1).astype(np.float64)
+    n, total = np.stack(sizes, 1).astype(np.float64), np.stack(sums, 1)
     value = total.sum(0) / n.sum(0)
-    judged = (n > 0).sum(0) >= FEW_BLOCKS
+    judged = effective_blocks(n) >= LEAST_EFFECTIVE
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
@@ -311,12 +322,11 @@ def _differences(
     return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]
 
 
-def _half_widths(
-    n: NDArray[np.int64], total: Floats, floor: Floats, draws: int, seed: int
-) -> Floats:
+def _half_widths(n: Floats, total: Floats, floor: Floats, draws: int, seed: int) -> Floats:
     """Return half the width of each band: the 95 % quantile of the studentised maximum, times sd.
 
-    No sd is below that of independent rows whose probabilities are right (`floor`).
+    The quantile is moved to Student's t. No sd is below that of independent rows whose
+    probabilities are right (`floor`).
     """
     number = len(n)
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
@@ -326,7 +336,7 @@ def _half_widths(
     sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
     scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
     most: float = max(float(np.quantile(scaled.max(1), 0.95)), _TWO_SIDED)
-    return np.asarray(most * sd, np.float64)
+    return student_quantile(most, effective_blocks(n)) * sd
 
 
 def _difference(value: float, half: float) -> Difference:

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from geogp.calibration.exceedance import REFERENCE, Difference, ExceedanceReport
+from geogp.calibration.exceedance import LEAST_EFFECTIVE, REFERENCE, Difference, ExceedanceReport
 from geogp.calibration.figures import STYLE, Drawing, source_of
 from geogp.calibration.words import count, percent, points
 
@@ -71,18 +71,30 @@ def _draw(axes: Axes, place: int, report: ExceedanceReport) -> None:
 def exceedance_finding(reports: list[ExceedanceReport]) -> str:
     """Say in a sentence or two whether the probabilities of a split are right."""
     wrong = [one for one in reports if one.difference.off]
-    bins = sum(len(one.bins) for one in reports)
-    missed = sum(part.difference.off for one in reports for part in one.bins)
-    if wrong:
+    means = [one.difference for one in reports if one.difference.judged]
+    parts = [part.difference for one in reports for part in one.bins]
+    bins = [one for one in parts if one.judged]
+    missed = sum(one.off for one in bins)
+    unjudged = len(reports) + len(parts) - len(means) - len(bins)
+    left = (
+        f" {unjudged} of {len(reports) + len(parts)} means and bins lie in fewer than "
+        f"{LEAST_EFFECTIVE} effective blocks and are not judged."
+        if unjudged
+        else ""
+    )
+    if not means:
+        first = "Mean probabilities are not judged: their rows lie in too few effective blocks."
+    elif wrong:
         worst = max(wrong, key=lambda one: abs(one.difference.value))
         first = (
-            f"Off beyond chance: {len(wrong)} of {len(reports)} mean probabilities, most "
+            f"Off beyond chance: {len(wrong)} of {len(means)} mean probabilities, most "
             f"{worst.meets} ({worst.group}): stated {percent(worst.stated)}, observed "
             f"{percent(worst.observed)} of {count(worst.n)} rows."
         )
     else:
         first = "Mean probabilities are right to within 3 points or chance for every threshold."
-    return f"{first} Of {bins} bins of alike probabilities {missed or 'none'} are off."
+    second = f" Of {len(bins)} bins of alike probabilities {missed or 'none'} are off."
+    return f"{first}{second if bins else ''}{left}"
 
 
 def difference_band(difference: Difference) -> str:

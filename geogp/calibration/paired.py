@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
 
 from geogp.errors import DataError
 
@@ -90,12 +90,12 @@ def paired_estimates(
     finite = np.isfinite(np.abs(differences).max(0))
     sizes, sums = _by_block(np.where(finite, differences, 0.0), blocks)
     value = sums.sum(0) / sizes.sum()
-    number = float(sizes.sum() ** 2 / np.square(sizes).sum())
+    number = float(effective_blocks(sizes))
     if number < FEW_BLOCKS:
         found = [Estimate(float(one)) for one in value]
     else:
         spread = _ratios(sizes, sums, draws, seed).std(0, ddof=1)
-        error = spread * np.sqrt(number / (number - 1))
+        error = spread * widening(number)
         pairs = zip(value, error, strict=True)
         found = [_estimate(float(one), float(sure), number - 1) for one, sure in pairs]
     return [one if told else Estimate(None) for one, told in zip(found, finite, strict=True)]
@@ -116,6 +116,46 @@ def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
         if (family[place].p or 0.0) > share / (len(members) - taken):
             break
         found[place] = replace(family[place], marked=True)
+    return found
+
+
+def effective_blocks(sizes: Floats) -> Floats:
+    """Return Kish's effective number of blocks, (sum n_b)² / sum n_b², over the first axis.
+
+    Parameters
+    ----------
+    sizes
+        Rows of each block, (blocks, ...), at least one in all.
+    """
+    found: Floats = np.square(sizes.sum(0)) / np.square(sizes).sum(0)
+    return found
+
+
+def widening(blocks: ArrayLike) -> Floats:
+    """Return sqrt(B / (B - 1)) of an effective number of blocks B above 1."""
+    number = np.asarray(blocks, np.float64)
+    found: Floats = np.sqrt(number / (number - 1))
+    return found
+
+
+def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
+    """Return what stands for a normal quantile where the deviation comes from few blocks.
+
+    Parameters
+    ----------
+    normal
+        Quantiles of the standard normal, as many deviations as a band is wide to each side.
+    blocks
+        Effective number of blocks B above 1.
+
+    Returns
+    -------
+    array
+        The quantile of Student's t with B - 1 degrees of freedom of the same probability, times
+        sqrt(B / (B - 1)).
+    """
+    freedom = np.asarray(blocks, np.float64) - 1
+    found: Floats = stats.t.isf(stats.norm.sf(normal), freedom) * widening(blocks)
     return found
 
 

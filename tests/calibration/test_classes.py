@@ -127,6 +127,38 @@ def test_splits_in_few_blocks_are_not_judged():
     assert enough[0].checks[0].lower is not None
 
 
+def test_splits_whose_rows_lie_nearly_all_in_few_blocks_are_not_judged():
+    """Of 40 blocks one has 60 % of the rows: (sum m)² / sum m² is below 3."""
+    pit = np.random.default_rng(0).uniform(0, 1, 10_000)
+    blocks = np.where(np.arange(10_000) < 6000, 0, np.arange(10_000) % 40)
+    found = class_reports(pit, {"k": {"all": np.ones(10_000, bool)}}, blocks)[0]
+    assert found.blocks == 40
+    assert all(check.lower is None and not check.off for check in found.checks)
+
+
+def test_uneven_blocks_are_seldom_marked():
+    """Of worlds with 200 blocks of Pareto sizes 5 % have a mark; bands of 199 freedom: 36 %."""
+    marked, judged = 0, 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        size = 1 + random.pareto(1.0, 200)
+        size = np.maximum(1, np.round(6000 * size / size.sum())).astype(int)
+        block = np.repeat(np.arange(200), size)
+        own = random.standard_normal(len(block))
+        pit = stats.norm.cdf(np.sqrt(0.3) * random.standard_normal(200)[block] + np.sqrt(0.7) * own)
+        county = (block // 5).astype(str)
+        kinds = {
+            "all": {"all": np.ones(len(block), bool)},
+            "county": value_groups(county),
+            "tests": value_groups(random.integers(0, 4, len(block)).astype(str)),
+        }
+        found = class_reports(pit, kinds, block, draws=100, seed=seed)
+        judged += found[0].checks[0].lower is not None
+        marked += any(check.off for one in found for check in one.checks)
+    assert judged > 70
+    assert marked <= 100 * (0.05 + 3 * np.sqrt(0.05 * 0.95 / 100))
+
+
 def test_few_blocks_of_independent_rows_have_the_exact_binomial_band():
     """Without correlation the band is Clopper and Pearson's, its risk shared by number."""
     n, few, levels = 40_000, 400, (0.95,)
