@@ -11,6 +11,7 @@ oracle that also knows the effects of tiles, and of each quarter's share. Writes
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ def compare(
                 "expected the oracle's test rows; run geogp demo with its seed, 0, and this region."
             )
         prediction = prediction_of(joined)
-        reports = exceedance_reports(joined, prediction, thresholds[0].target, thresholds)
+        reports = exceedance_reports(
+            joined, partial(probability_of, prediction), thresholds[0].target, thresholds
+        )
         for threshold in thresholds:
             (report,) = (
                 one for one in reports if (one.threshold, one.group) == (threshold.value, "all")

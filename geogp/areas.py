@@ -134,6 +134,11 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
     number = layer.index(longitude, latitude)
     if not (number >= 0).any():
         raise RequestError(f"no tile of {job.region.name} lies in an area of {request.by}.")
+    if job.request.calibrated:
+        job.warn(
+            "the conformal repair of this run is of single measurements: means over areas are "
+            "those of the model, with and without noise."
+        )
     watcher.stage(f"the level of {len(tiles):,} tiles together")
     level = opened.level(seed=request.seed)
     measured = level.measured(float(job.question.tests or 1))

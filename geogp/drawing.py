@@ -190,7 +190,7 @@ def make_drawing(
             "the log scale, with tails too heavy for one. The median is mapped; the mean holds no "
             "data."
         )
-    elif repair.n and question.name != LEVEL:
+    elif not isinstance(prediction, CountPrediction):
         told += _missing_means(grid, quantity_of(observations.target))
     if repair.n and question.name == LEVEL:
         told.append(LEVEL_NOTE)
@@ -207,13 +207,13 @@ def make_drawing(
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Say where a repaired distribution has no mean."""
+    """Say where tails are too heavy for a mean."""
     shown = np.isfinite(grid[f"median_{quantity.suffix}"].to_numpy())
     absent = int((shown & ~np.isfinite(grid[f"mean_{quantity.suffix}"].to_numpy())).sum())
     if not absent:
         return []
     text = (
-        f"at {absent:,} tiles the repaired distribution has tails too heavy for a mean "
+        f"at {absent:,} tiles the predictive distribution has tails too heavy for a mean "
         f"{quantity.subject}; the mean holds no data there."
     )
     return [text]

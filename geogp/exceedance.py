@@ -160,7 +160,7 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     watcher = watcher or Watcher()
     started = monotonic()
     run = reopen(request.run, watcher, device=request.device, at=request.at)
-    given = request.threshold or run.run["drawing"].get("thresholds")
+    given = request.threshold or (run.run.get("drawing") or {}).get("thresholds")
     thresholds = thresholds_of(run.job.request.target, given)
     areas, weights = area_weights(run, request.by)
     if not run.job.spec.has_tiles:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import geogp
+from geogp.calibration.conformal import BY_STRATA
 from geogp.calibration.splits import BUFFER
 from geogp.errors import DataError, RequestError
 from geogp.geodata.census import Boundaries, read_region
@@ -105,7 +106,7 @@ class Question:
         Indices of the quarter shown and of the latest one with data.
     tests
         Tests that the predicted value averages; None for the level, and for models whose noise
-        does not depend on them.
+        does not depend on them, unless a repair by number of tests makes it.
     """
 
     name: str
@@ -227,7 +228,7 @@ class Job:
             return Question(COUNT, quarter, latest, None)
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
-        known = spec.has_tiles and request.question != LEVEL
+        known = (spec.has_tiles or request.conformal == BY_STRATA) and request.question != LEVEL
         return Question(request.question, quarter, latest, tests if known else None)
 
     @property
@@ -322,7 +323,8 @@ def _check_question(job: Job) -> None:
                 else "only the model field says how sure it is there."
             )
         )
-    if not spec.has_tiles and (job.request.question == "single-test" or job.request.tests):
+    asked = job.request.question == "single-test" or job.request.tests
+    if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
         job.warn(
             f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
             "measurement as the data hold them."

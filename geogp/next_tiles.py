@@ -83,6 +83,8 @@ class NextRequest:
             raise RequestError(
                 f"unknown --among {self.among!r}; choose one of {', '.join(STRATA)}."
             )
+        if self.by != BY_COUNTY and self.within is None:
+            raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
         if self.tests is not None and self.tests < 1:
             raise RequestError(f"expected 1 test or more, found {self.tests}.")
         if self.candidates < 2 * self.tiles:

@@ -25,6 +25,9 @@ from geogp.watcher import Watcher
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers that come with the boundaries."""
 
+_SETTINGS = ("source", "boundaries", "inputs", "noise", "refit", "splits", "conformal")
+"""What a run is opened again by."""
+
 RUNS = Path("runs")
 """Where runs are made unless another folder is asked for."""
 
@@ -174,8 +177,14 @@ def reopen(
             f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
             "another --target."
         )
-    model, _ = load_model(path / MODEL_FILE)
     settings = run["settings"]
+    absent = [name for name in _SETTINGS if name not in settings]
+    if absent:
+        raise DataError(
+            f"{path} was made by another version: its settings lack {', '.join(absent)}. Make the "
+            "run again with --fresh."
+        )
+    model, _ = load_model(path / MODEL_FILE)
     asked = MapRequest(
         region=run["region"],
         source=settings["source"],

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geogp.calibration.conformal import NO_REPAIR, Repair, fit_repair
+from geogp.calibration.conformal import LOCAL, NO_REPAIR, Repair, fit_repair
 from geogp.calibration.conformal_cells import Places
-from geogp.calibration.conformal_words import EXCHANGEABLE
+from geogp.calibration.conformal_words import APPROXIMATE, EXCHANGEABLE
 from geogp.calibration.coverage_bands import check_coverage
 from geogp.geodata.observations import Observations
 from geogp.job import Job
@@ -87,17 +87,19 @@ def check_repair(
     )
 
 
-def described_checks(checks: dict[str, list[RepairCheck | None]]) -> dict[str, Any]:
+def described_checks(method: str, checks: dict[str, list[RepairCheck | None]]) -> dict[str, Any]:
     """Return what run.json says of the repairs of each fold, by split.
 
     Parameters
     ----------
+    method
+        Of the repair.
     checks
         Of each fold, by split.
     """
     return {
         name: {
-            "statement": EXCHANGEABLE[name],
+            "statement": APPROXIMATE if method == LOCAL else EXCHANGEABLE[name],
             "folds": [asdict(check) for check in folds if check is not None],
         }
         for name, folds in checks.items()

@@ -16,6 +16,9 @@ RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
 MODEL_FILE = "model.safetensors"
 
+LATER_FILES = ("report.tex", "areas_*", "exceedance_*", "excursion_*", "next_tiles.*")
+"""What commands write into a finished run; another map or fit makes it out of date."""
+
 IDENTITY_KEYS = (
     "geogp",
     "versions",
@@ -153,7 +156,8 @@ class RunFolder:
             write(staged)
             run["files"] = sorted(file.name for file in staged.iterdir())
             held = [Path(name).name for name in self._held().get("files", [])]
-            stale = sorted(set(held) - set(run["files"]))
+            later = [file.name for name in LATER_FILES for file in self.path.glob(name)]
+            stale = sorted({*held, *later} - set(run["files"]))
             write_text(self._stale, json.dumps(stale))
             write_text(staged / RUN_FILE, json.dumps(run, indent=1, allow_nan=False) + "\n")
         except BaseException as error:

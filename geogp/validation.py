@@ -8,9 +8,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.calibration.baseline import Baseline, count_baseline, quarter_baseline
+from geogp.calibration.conformal import check_rows
 from geogp.calibration.dealing import CALIBRATION, LEFT_OUT, PARTS, TEST, TRAIN, VALIDATION
 from geogp.calibration.metrics import Scores, pooled, score_by_stratum
 from geogp.calibration.splits import COUNTY, LATEST, RANDOM, SplitRows, split_parts
+from geogp.errors import RequestError
 from geogp.fitting import Fitted, fit_model
 from geogp.geodata.distances import nearest_km
 from geogp.geodata.quadkeys import format_quadkeys
@@ -58,14 +60,17 @@ def make_plan(job: Job) -> Plan:
     Raises
     ------
     RequestError, DataError
-        As `geogp.calibration.splits.split_parts` says.
+        As `geogp.calibration.splits.split_parts` says, or too few rows are kept for calibration.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
     known = _known(job)
-    found = {one: _codes(job, known, *one) for one in [*asked, (RANDOM.name, 0)]}
+    plan = Plan({one: _codes(job, known, *one) for one in [*asked, (RANDOM.name, 0)]})
+    if job.request.calibrated:
+        for name, fold in plan.codes:
+            check_rows(job.request.conformal, int(plan.rows(name, fold, CALIBRATION).sum()))
     _warn_of(job)
-    return Plan(found)
+    return plan
 
 
 def map_calibration_rows(job: Job) -> Rows:
@@ -124,16 +129,28 @@ def _warn_of(job: Job) -> None:
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
     """Return the rows that train and validate where alpha and beta are chosen, each (n,).
 
-    Those of the first split's first fold, without what the first fold of any split tests or
-    keeps for calibration. With several folds, the later ones test some of these rows.
+    Those of the first split's first fold, without what the first fold of any split tests, and
+    without what any fold, or the map, keeps for calibration. With several folds, the later ones
+    test some of these rows.
+
+    Raises
+    ------
+    RequestError
+        The folds keep so many rows for calibration that none are left to choose by.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
-        for part in (TEST, CALIBRATION):
-            open_rows &= ~plan.rows(name, 0, part)
+        open_rows &= ~plan.rows(name, 0, TEST)
+    for split, fold in plan.codes:
+        open_rows &= ~plan.rows(split, fold, CALIBRATION)
     first = job.request.splits[0]
-    train, validation = (plan.rows(first, 0, part) for part in (TRAIN, VALIDATION))
-    return train & open_rows, validation & open_rows
+    train, validation = (plan.rows(first, 0, part) & open_rows for part in (TRAIN, VALIDATION))
+    if job.request.tune_weights and not (train.any() and validation.any()):
+        raise RequestError(
+            f"--tune-weights has no rows left to choose by: {job.request.folds} folds keep them "
+            "all for tests and calibration. Ask for fewer folds or splits."
+        )
+    return train, validation
 
 
 @dataclass(frozen=True)

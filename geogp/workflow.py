@@ -125,7 +125,9 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
         "folds": {name: outcome.folds for name, outcome in outcomes.items()},
         "calibration": {
-            "splits": described_checks({name: one.repairs for name, one in outcomes.items()})
+            "splits": described_checks(
+                request.conformal, {name: one.repairs for name, one in outcomes.items()}
+            )
         },
         "variance_check": _variance_check(job, final.model, plan),
         "fit_warnings": job.warnings[before:],

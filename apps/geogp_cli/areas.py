@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from geogp_cli import console
@@ -71,7 +72,7 @@ def _show(result: "AreasResult") -> None:
         table.add_column(heading, justify="right")
     for row in result.table.to_dict(orient="records"):
         table.add_row(
-            str(row["area"]),
+            escape(str(row["area"])),
             *(f"{row[name]:,}" for name in ("tiles", "measured_tiles", "tests")),
             *_interval(row, kind, end),
             *_interval(row, "level_median", end),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from geogp_cli import console
@@ -68,7 +69,7 @@ def _show(result: "ExceedanceResult") -> None:
             table.add_column(heading, justify="right")
         for row in told["share_falling_short"]:
             table.add_row(
-                str(row["area"]),
+                escape(str(row["area"])),
                 f"{row['tiles']:,}",
                 f"{row['area_km2']:,.0f}",
                 f"{100 * row['mean']:.1f} %",

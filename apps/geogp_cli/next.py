@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from geogp_cli import console
@@ -84,7 +85,7 @@ def _show(result: "NextResult") -> None:
             str(row["rank"]),
             f"{row['longitude']:.4f}",
             f"{row['latitude']:.4f}",
-            *(str(row[name]) for name in places),
+            *(escape(str(row[name])) for name in places),
             f"{row['tests']:,}",
             f"{row['sd_before_log10']:.3f}",
             f"{row['sd_after_log10']:.3f}",

@@ -10,17 +10,15 @@ see `geogp.models.warped_shapes` for what lies between and beyond.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.calibration.conformal_cells import EVERYWHERE, LEAST_ROWS, Cell, Places, partition
 from geogp.calibration.conformal_words import statements
-from geogp.calibration.nearby import MOST_SCORE, NearbyScores
+from geogp.calibration.nearby import LEAST_NEAREST, MOST_SCORE, NearbyScores
 from geogp.errors import DataError, RequestError
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
@@ -127,49 +125,6 @@ class Repair:
             ),
         }
 
-    def table(self) -> pd.DataFrame:
-        """Return the calibration rows of a local repair, which its description does not hold."""
-        if self.nearby is None:
-            return pd.DataFrame({"longitude": [], "latitude": [], "score": []}, dtype=np.float64)
-        held = self.nearby
-        return pd.DataFrame(
-            {"longitude": held.longitude, "latitude": held.latitude, "score": held.scores}
-        )
-
-    @classmethod
-    def from_described(
-        cls, described: Mapping[str, Any], table: pd.DataFrame | None = None
-    ) -> "Repair":
-        """Return the repair of a run.json, with the `table` of a local one.
-
-        Raises
-        ------
-        DataError
-            The table of a local repair is missing or has another number of rows.
-        RequestError
-            The method has another name.
-        """
-        method, n = check_method(described["method"]), int(described["n"])
-        if method == LOCAL:
-            if table is None or len(table) != n:
-                raise DataError(
-                    f"expected the {n} calibration rows of the local repair, found "
-                    f"{'none' if table is None else len(table)}. Run `geogp map` with --fresh."
-                )
-            names = ("longitude", "latitude", "score")
-            return cls(method, n, nearby=NearbyScores(*(table[name].to_numpy() for name in names)))
-        cells = tuple(
-            Cell(
-                cell["stratum"],
-                cell["tests"][0],
-                cell["tests"][1],
-                cell["n"],
-                tuple(math.nan if knot is None else knot for knot in cell["knots"]),
-            )
-            for cell in described["cells"]
-        )
-        return cls(method, n, cells)
-
     def _holds(self, level: float) -> bool:
         """Tell whether every cell has a knot at a level; a local repair has as its rows allow."""
         place = LADDER.index(level)
@@ -193,6 +148,23 @@ def check_method(method: str) -> str:
             f"expected a conformal repair of {', '.join(METHODS)}, found {method!r}."
         )
     return method
+
+
+def check_rows(method: str, m: int) -> None:
+    """Refuse too few calibration rows for a method.
+
+    Raises
+    ------
+    DataError
+        Says how many there are, and how many it needs.
+    """
+    least = LEAST_NEAREST if method == LOCAL else LEAST_IN_ALL
+    if m < least:
+        raise DataError(
+            f"expected at least {least} calibration rows for the repair {method}, without which "
+            f"there is no 95 % interval, found {m}. Ask for more quarters or a larger region"
+            f"{', or choose marginal.' if method == LOCAL else '.'}"
+        )
 
 
 def fit_repair(
@@ -229,11 +201,7 @@ def fit_repair(
     m = len(scores)
     if m != len(places):
         raise DataError(f"expected a place for each of {m} calibration rows, found {len(places)}.")
-    if m < LEAST_IN_ALL:
-        raise DataError(
-            f"expected at least {LEAST_IN_ALL} calibration rows, without which there is no 95 % "
-            f"interval, found {m}. Ask for more quarters or a larger region."
-        )
+    check_rows(method, m)
     if method == LOCAL:
         return Repair(LOCAL, m, nearby=NearbyScores(places.longitude, places.latitude, scores))
     if method == MARGINAL:

@@ -52,6 +52,17 @@ LEVEL_NOTE = (
     "noise included, and says nothing of the level: this map is not repaired."
 )
 
+APPROXIMATE = (
+    "Each test row has a repair of its own, from the calibration rows near it: nothing is "
+    "guaranteed for finite numbers of rows, under any split."
+)
+"""What a local repair promises for test rows."""
+
+SIDES = (
+    "The repair is of central intervals. It moves both ends alike in probability: one end by "
+    "itself, and the probability of passing a threshold, have no guarantee."
+)
+
 WHERE = (
     "Tiles that were measured are not drawn at random from all tiles. For tiles that nobody "
     "measures, as for any single place, nothing is guaranteed."
@@ -73,8 +84,9 @@ def statements(method: str, n: int, cells: list[tuple[str, int]]) -> list[str]:
     if method == "none":
         return ["Intervals and probabilities are those of the model; they were not repaired."]
     first = (
-        f"Intervals and probabilities were repaired by split conformal prediction on {n:,} "
-        "calibration rows that were used for nothing else. The median is the model's."
+        f"The map was repaired by split conformal prediction on {n:,} calibration rows that were "
+        "used for nothing else; the test rows of each split by calibration rows of its own, drawn "
+        "alike. The median is the model's. What follows is of the map."
     )
     ladder = (
         "Between the levels of the ladder intervals are interpolated; beyond the last one the "
@@ -82,7 +94,7 @@ def statements(method: str, n: int, cells: list[tuple[str, int]]) -> list[str]:
     )
     named = "; ".join(f"{name} ({rows:,} rows)" for name, rows in cells)
     guarantee = _guarantee(cells) if cells else []
-    return [first, _METHODS[method].format(cells=named), *guarantee, ladder, WHERE]
+    return [first, _METHODS[method].format(cells=named), *guarantee, ladder, SIDES, WHERE]
 
 
 def _guarantee(cells: list[tuple[str, int]]) -> list[str]:

@@ -15,7 +15,6 @@ from geogp.maps.counts import count_variables
 from geogp.maps.frame import Frame
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
-from geogp.models.warped_shapes import WarpedShape
 
 Settings = dict[str, str | int | float]
 
@@ -161,8 +160,7 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    mean_may_lack = isinstance(prediction.shape, WarpedShape) or not prediction.shape.has_power_mean
-    absent = {f"mean_{quantity.suffix}"} if mean_may_lack else set()
+    absent = {f"mean_{quantity.suffix}"}  # where tails are too heavy for one
     data = {
         name: (
             ("y", "x"),
@@ -274,9 +272,7 @@ def _mean(prediction: Prediction, subject: str) -> tuple[NDArray[np.float64], st
     label = f"mean of the predicted {subject}"
     if prediction.shape.has_power_mean:
         found = prediction.power_mean(10.0)
-        if isinstance(prediction.shape, WarpedShape):
-            # A stretched tail may leave no mean at some tiles.
-            found = np.where(np.isinf(found), np.nan, found)
+        found = np.where(np.isinf(found), np.nan, found)
         return found, label
     return np.full(len(prediction), np.nan), f"{label} (does not exist: the tails are too heavy)"
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import special
 
-from geogp.errors import NumericalError, RequestError
+from geogp.errors import RequestError
 
 Floats = NDArray[np.float64]
 RowChoice = NDArray[np.bool_] | NDArray[np.intp] | slice
@@ -252,10 +252,7 @@ class SinhArcsinh(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)] over 9 standard deviations of Z on both sides.
 
-        Raises
-        ------
-        NumericalError
-            The integrand has not vanished there.
+        Infinity where the integrand has not vanished there: t is too large for the tails.
         """
         nodes, weights = _grid()
         values = self._standardised(nodes)
@@ -265,14 +262,13 @@ class SinhArcsinh(Shape):
         # The logarithm is smooth in t: a grid of 2,001 values serves a whole map.
         terms = coarse[:, None] * values + np.log(weights)
         top = terms.max(1)
-        if (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any():
-            raise NumericalError(
-                "the mean of a power does not exist within 9 standard deviations: the predictive "
-                "distribution is too wide for its tails."
-            )
+        cut = (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any(1)
         logs = top + np.log(np.exp(terms - top[:, None]).sum(1))
-        found: Floats = np.exp(np.interp(distinct, coarse, logs)[inverse])
-        return found.reshape(np.shape(t))
+        # An end of infinity makes all of its interval infinite.
+        place = np.minimum(np.searchsorted(coarse, distinct), len(coarse) - 1)
+        ends = cut[place] | ((coarse[place] > distinct) & cut[np.maximum(place - 1, 0)])
+        found = np.exp(np.interp(distinct, coarse, logs))
+        return np.where(ends, np.inf, found)[inverse].reshape(np.shape(t))
 
     def _raw(self, x: Floats) -> Floats:
         return self._mean + self._sd * x

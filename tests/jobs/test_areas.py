@@ -170,6 +170,14 @@ class TestCommand:
         assert "west" in out
         assert "areas_halves.csv" in out
 
+    def test_names_are_no_markup(self, geogp, copy, halves, tmp_path):
+        odd = gpd.read_parquet(halves).assign(side=["Ward [/3]", "[bold]east", "far"])
+        odd.to_parquet(tmp_path / "odd.parquet")
+        code, out, _ = geogp("areas", copy.path, "--by", f"{tmp_path / 'odd.parquet'}:side")
+        assert code == 0
+        assert "Ward [/3]" in out
+        assert "[bold]east" in out
+
     def test_json_is_all_there_is(self, geogp, copy, halves, result):
         code, out, _ = geogp(
             "areas", copy.path, "--by", f"{halves}:side", "--draws", 1000, "--json"
@@ -203,6 +211,11 @@ class TestRefusals:
     def test_changed_files(self, edited):
         folder = edited(lambda run: run["inputs"][-1].update(sha256="0" * 64))
         with pytest.raises(DataError, match=r"tiles\.parquet changed since .* was made"):
+            make_areas(AreasRequest(folder, by="urban"))
+
+    def test_a_run_of_another_version(self, edited):
+        folder = edited(lambda run: run["settings"].pop("conformal"))
+        with pytest.raises(DataError, match="settings lack conformal"):
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_counts(self, edited):

@@ -25,6 +25,18 @@ def test_files_move_into_place_together(tmp_path):
     assert sorted(path.name for path in folder.path.iterdir()) == ["map.html", "run.json"]
 
 
+def test_what_was_written_later_goes_with_the_run_that_it_was_made_from(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    for attempt in range(2):
+        folder.begin(IDENTITY)
+        folder.complete(lambda staged: write_text(staged / "map.html", "map"), {"n": attempt})
+        later = ("report.tex", "areas_county.csv", "excursion_7_mbps.tif", "next_tiles.json")
+        left = sorted(path.name for path in folder.path.iterdir())
+        assert left == ["map.html", "run.json"]
+        for name in later:
+            write_text(folder.path / name, "later")
+
+
 def test_a_failure_leaves_no_file_but_what_continues_the_run(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.begin(IDENTITY)

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
-from conftest import Small
+from jobs_worlds import Small
 from shapely.geometry import box
 
 from geogp import validation, workflow
 from geogp.calibration.assessment import prediction_of
 from geogp.calibration.conformal import Repair
 from geogp.calibration.metrics import score
-from geogp.errors import RequestError
+from geogp.errors import DataError, RequestError
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.simulate import simple_region, simulate
 from geogp.geodata.simulation_files import write_simulation
@@ -138,22 +138,44 @@ def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_
     np.testing.assert_array_equal(
         validation.map_calibration_rows(job), plan.rows("random", 0, "calibration")
     )
-    refitted = make_map(request_of(wide, tmp_path / "run", conformal="local", split="latest"))
+    refitted = make_map(request_of(wide, tmp_path / "run", conformal="marginal", split="latest"))
     kept = ~(plan.rows("random", 0, "validation") | plan.rows("random", 0, "calibration"))
     model, _ = load_model(refitted.path / "model.safetensors")
     assert float(model.y_mean) == pytest.approx(job.observations.y[kept].mean(), abs=1e-12)
 
 
-def test_rows_that_choose_the_weights_are_neither_tested_nor_kept(wide, tmp_path):
-    request = request_of(wide, tmp_path / "run", split="all", conformal="strata", folds=2)
+@pytest.mark.parametrize("split", ["blocks", "random,blocks"])
+def test_rows_that_choose_the_weights_are_neither_tested_nor_kept(wide, tmp_path, split):
+    request = request_of(wide, tmp_path / "run", split=split, conformal="strata", folds=2)
     job = workflow.prepare(request, Watcher())
     plan = validation.make_plan(job)
     train, check = validation.tuning_rows(job, plan)
     assert min(train.sum(), check.sum()) > 20
-    for name in SPLITS:
-        for part in ("test", "calibration"):
-            assert not (plan.rows(name, 0, part) & (train | check)).any()
+    for name in request.splits:
+        assert not (plan.rows(name, 0, "test") & (train | check)).any()
+        assert not (plan.rows(name, 1, "calibration") & (train | check)).any()
+    assert not (plan.rows("random", 0, "calibration") & (train | check)).any()
     assert not (train & check).any()
+
+
+def test_weights_that_no_row_is_left_to_choose_are_refused(wide, tmp_path):
+    request = request_of(
+        wide, tmp_path / "run", split="all", conformal="strata", folds=2, tune_weights=True
+    )
+    job = workflow.prepare(request, Watcher())
+    plan = validation.make_plan(job)
+    everything = {one: np.full_like(codes, 2) for one, codes in plan.codes.items()}
+    with pytest.raises(RequestError, match="no rows left to choose by"):
+        validation.tuning_rows(job, validation.Plan(everything))
+
+
+def test_too_few_rows_to_calibrate_are_refused_before_any_fit(small, tmp_path):
+    request = small.request(
+        tmp_path / "run", quarters="2023Q4", conformal="local", model="dbk-silu", epochs=1, zoom=12
+    )
+    with pytest.raises(DataError, match=r"at least 157 calibration rows .* choose marginal"):
+        make_map(request)
+    assert not list((tmp_path / "run").glob("**/*.safetensors"))
 
 
 def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path):
@@ -173,7 +195,7 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, 
             if len(fits) == 2:
                 raise KeyboardInterrupt
 
-    request = request_of(wide, tmp_path / "run", folds=2, conformal="local")
+    request = request_of(wide, tmp_path / "run", folds=2, conformal="marginal")
     with pytest.raises(KeyboardInterrupt):
         make_map(request, Stopper())
     done = make_map(request, Stopper())
@@ -270,7 +292,8 @@ def test_a_repaired_run_says_so_everywhere(wide, tmp_path, method):
     assert held["method"] == method
     assert held["n"] == run["n"]["random"]["calibration"]
     said = held["splits"]["random"]
-    assert "drawn alike" in said["statement"]
+    promise = "nothing is guaranteed" if method == "local" else "drawn alike"
+    assert promise in said["statement"]
     assert (said["folds"][0]["cells"] == []) == (method == "local")
     inside = (table["lower_95"] <= table["y"]) & (table["y"] <= table["upper_95"])
     assert run["metrics"]["random"]["all"]["coverage_95"] == pytest.approx(inside.mean())

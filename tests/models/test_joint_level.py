@@ -186,7 +186,8 @@ class TestCalibration:
     @pytest.fixture
     def model(self) -> FieldGP:
         model = make_field(8, 120, seed=4)
-        law = ShapeLaw(np.array([[0.1, 0.02], [0.3, -0.02], [0.0, 0.0], [0.0, 0.0]]), 0.0, 3.0)
+        coefficients = np.array([[0.1, 0.02, 0.0], [0.3, -0.02, 0.0], [0.0] * 3, [0.0] * 3])
+        law = ShapeLaw(coefficients, np.array([[0.0, 3.0], [0.0, 0.0]]))
         model._set_shape(law)
         return model
 
