@@ -90,12 +90,6 @@ class PolygonLayer:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def touching(self, boundary: BaseGeometry) -> "PolygonLayer":
-        """Return the polygons that overlap a boundary in degrees."""
-        rows = [k for k, shape in enumerate(self.shapes) if shape.intersection(boundary).area > 0]
-        labels = tuple(self.labels[k] for k in rows)
-        return replace(self, labels=labels, shapes=tuple(self.shapes[k] for k in rows))
-
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the polygon that holds each point (n,); -1 where none does.
 

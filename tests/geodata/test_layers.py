@@ -46,11 +46,6 @@ def test_a_coast_drawn_otherwise_snaps_to_the_nearest_within_reach():
     assert layer.label([-67.01, -64.99, -64.9], [18.5] * 3).tolist() == ["A", "B", ELSEWHERE]
 
 
-def test_touching_leaves_neighbours_that_only_share_an_edge_out():
-    layer = PolygonLayer("county", ("A", "B"), (WEST, EAST))
-    assert layer.touching(box(-66.5, 18, -66, 19)).labels == ("A",)
-
-
 @pytest.mark.parametrize("end", ["parquet", "gpkg", "geojson"])
 def test_a_users_file_is_read_in_any_format(tmp_path, end):
     path = tmp_path / f"zones.{end}"
