@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import geopandas as gpd
+import numpy as np
 import pyarrow as pa
 import shapely
+from shapely.geometry import MultiPolygon
 
 from geogp.errors import DataError
+from geogp.geodata.region import polygonal_parts
 
 _DAMAGE = (
     ValueError,
@@ -21,7 +24,16 @@ _DAMAGE = (
 
 
 def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
-    """Read polygons and bring them to longitude and latitude on WGS 84."""
+    """Read polygons and bring them to longitude and latitude on WGS 84.
+
+    Those that are not valid (a ring that crosses itself) are made valid.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, holds other things than polygons with a CRS, or a polygon without
+        area.
+    """
     try:
         table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
     except _DAMAGE as error:
@@ -46,7 +58,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     if table.active_geometry_name != "geometry":
         table = table.rename_geometry("geometry")
     try:
-        return table.to_crs(4326)
+        return _valid(_valid(table, path).to_crs(4326), path)
     except _DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
@@ -55,6 +67,24 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
+
+
+def _valid(table: gpd.GeoDataFrame, path: Path) -> gpd.GeoDataFrame:
+    """Make polygons valid that are not."""
+    wrong = np.flatnonzero(~table.geometry.is_valid)
+    if not len(wrong):
+        return table
+    shapes = table.geometry.to_numpy().copy()
+    parts = {k: polygonal_parts(shapes[k]) for k in wrong}
+    lost = [str(table.index[k]) for k, held in parts.items() if not held]
+    if lost:
+        raise DataError(
+            f"found no area in {len(lost)} of {len(table)} polygons of {path}, first in row "
+            f"{lost[0]}. Mend or remove them."
+        )
+    for k, held in parts.items():
+        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+    return table.set_geometry(gpd.GeoSeries(shapes, index=table.index, crs=table.crs))
 
 
 def _line(error: Exception) -> str:

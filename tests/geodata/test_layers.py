@@ -3,7 +3,7 @@
 import geopandas as gpd
 import numpy as np
 import pytest
-from shapely.geometry import MultiPolygon, Point, box
+from shapely.geometry import MultiPolygon, Point, Polygon, box
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
@@ -70,6 +70,23 @@ def test_refusals(tmp_path):
     points = gpd.GeoDataFrame({"NAME": ["A"]}, geometry=[Point(0, 0)], crs=4326)
     points.to_parquet(path)
     with pytest.raises(DataError, match="must hold polygons"):
+        read_layer(str(path))
+
+
+def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
+    path = tmp_path / "zones.parquet"
+    bow_tie = Polygon([(0, 0), (2, 2), (2, 0), (0, 2)])
+    spike = Polygon([(5, 0), (6, 0), (6, 1), (6, 0), (7, 0), (7, -1), (5, -1)])
+    table = gpd.GeoDataFrame({"NAME": ["A", "A", "B"]}, geometry=[bow_tie, WEST, spike], crs=4326)
+    table.to_parquet(path)
+    layer = read_layer(str(path))
+    assert all(shape.is_valid for shape in layer.shapes)
+    assert [shape.area for shape in layer.shapes] == pytest.approx([3, 2])
+    found = layer.label([0.5, 1.5, 1.0, -66.5, 6.0, 6.0], [1.0, 1.0, 0.5, 18.5, -0.5, 0.5])
+    assert found.tolist() == ["A", "A", ELSEWHERE, "A", "B", ELSEWHERE]
+    flat = Polygon([(0, 0), (1, 1), (2, 2)])
+    table.set_geometry([bow_tie, flat, spike], crs=4326).to_parquet(path)
+    with pytest.raises(DataError, match="no area in 1 of 3 polygons .* first in row 1"):
         read_layer(str(path))
 
 
