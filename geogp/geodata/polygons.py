@@ -9,6 +9,7 @@ import shapely
 from shapely.geometry import MultiPolygon
 
 from geogp.errors import DataError
+from geogp.geodata.antimeridian import within_one_turn
 from geogp.geodata.region import polygonal_parts
 
 _DAMAGE = (
@@ -24,8 +25,9 @@ _DAMAGE = (
 
 
 def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
-    """Read polygons and bring them to longitude and latitude on WGS 84.
+    """Read polygons and bring them to longitude and latitude on WGS 84, from -180 to 180.
 
+    What crosses the antimeridian is cut there; see `within_one_turn`.
     Those that are not valid (a ring that crosses itself) are made valid.
 
     Raises
@@ -58,7 +60,12 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     if table.active_geometry_name != "geometry":
         table = table.rename_geometry("geometry")
     try:
-        return _valid(_valid(table, path).to_crs(4326), path)
+        table = _valid(table)
+        degrees = table.to_crs(4326)
+        turned = within_one_turn(table.geometry, degrees.geometry)
+        return _valid(degrees.set_geometry(turned))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
     except _DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
@@ -69,7 +76,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         ) from error
 
 
-def _valid(table: gpd.GeoDataFrame, path: Path) -> gpd.GeoDataFrame:
+def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
     """Make polygons valid that are not."""
     wrong = np.flatnonzero(~table.geometry.is_valid)
     if not len(wrong):
@@ -79,8 +86,8 @@ def _valid(table: gpd.GeoDataFrame, path: Path) -> gpd.GeoDataFrame:
     lost = [str(table.index[k]) for k, held in parts.items() if not held]
     if lost:
         raise DataError(
-            f"found no area in {len(lost)} of {len(table)} polygons of {path}, first in row "
-            f"{lost[0]}. Mend or remove them."
+            f"found no area in {len(lost)} of {len(table)} polygons, first in row {lost[0]}. "
+            "Mend or remove them."
         )
     for k, held in parts.items():
         shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
