@@ -71,6 +71,8 @@ class PolygonLayer:
         ------
         RequestError
             There is no such column, or none that could hold labels.
+        DataError
+            A polygon has no label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
@@ -80,6 +82,12 @@ class PolygonLayer:
                 f"found the columns {columns}. Name one, as FILE:COLUMN."
             )
         labels = table[found].astype(str)
+        unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
+        if unnamed:
+            raise DataError(
+                f"expected a name in {found} for each polygon of {name}, found none for {unnamed} "
+                f"of {len(table)}. Name or remove them, or take another column, as FILE:COLUMN."
+            )
         number = next((one for one in _NUMBERS if one in table), None)
         if column is None and number is not None:
             twice = labels.duplicated(keep=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 import geopandas as gpd
 import numpy as np
 import pyarrow as pa
+import pyogrio
 import shapely
 from shapely.geometry import MultiPolygon
 
@@ -33,11 +34,16 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     Raises
     ------
     DataError
-        The file is damaged, holds other things than polygons with a CRS, or a polygon without
-        area.
+        The file is damaged, has several layers, or holds other things than polygons with a CRS,
+        or a polygon without area.
     """
     try:
-        table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
+        if name.endswith(".parquet"):
+            table = gpd.read_parquet(path)
+        else:
+            table = gpd.read_file(path, layer=_only_layer(path))
+    except DataError:
+        raise
     except _DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
@@ -74,6 +80,21 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
+
+
+def _only_layer(path: Path) -> str:
+    """Return the name of the layer of a file with shapes; there must be one."""
+    layers = pyogrio.list_layers(path)
+    # A table without shapes has no type of geometry.
+    names = [str(name) for name, kind in layers if kind is not None]
+    if not names:
+        raise DataError(f"{path} holds no geometry. Expected polygons.")
+    if len(names) > 1:
+        raise DataError(
+            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the one "
+            "that is meant to a file of its own."
+        )
+    return names[0]
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:

@@ -2,6 +2,8 @@
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
+import pyogrio
 import pytest
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
@@ -87,6 +89,22 @@ def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
     flat = Polygon([(0, 0), (1, 1), (2, 2)])
     table.set_geometry([bow_tie, flat, spike], crs=4326).to_parquet(path)
     with pytest.raises(DataError, match=r"no area in 1 of 3 polygons, first in row 1"):
+        read_layer(str(path))
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, "", "  "])
+def test_polygons_without_a_name_are_refused(nothing):
+    with pytest.raises(DataError, match=r"a name in NAME .* of zone, found none for 1 of 2\. Name"):
+        PolygonLayer.of_table("zone", _table(NAME=["A", nothing]))
+
+
+def test_files_of_several_layers_are_refused(tmp_path):
+    path = tmp_path / "zones.gpkg"
+    _table(NAME=["A", "B"]).to_file(path, layer="districts")
+    pyogrio.write_dataframe(pd.DataFrame({"NAME": ["no shape"]}), path, layer="notes")
+    assert read_layer(str(path)).labels == ("A", "B")
+    _table(NAME=["C", "D"]).to_file(path, layer="wards")
+    with pytest.raises(DataError, match=r"expected one layer in .*, found 2: districts, wards\."):
         read_layer(str(path))
 
 
