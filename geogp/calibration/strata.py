@@ -208,6 +208,8 @@ def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = LEAST_ROW
     others = [names[k] for k in np.flatnonzero(small)]
     if others:
         name = others[0] if len(others) == 1 else f"others ({len(others)} {noun})"
+        while len(others) > 1 and name in names:  # a place of the user's is called so
+            name += " together"
         strata.append(Stratum(name, others, small[number]))
     return strata
 
