@@ -28,6 +28,9 @@ _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
 """Columns that tell polygons of equal names apart."""
 
+_BESIDE = (".dbf", ".prj", ".cpg", ".shx")
+"""What holds the labels, CRS, encoding and places of the polygons of a shapefile."""
+
 
 @dataclass(frozen=True)
 class PolygonLayer:
@@ -190,6 +193,12 @@ def _place_of(text: str) -> tuple[Path, str | None]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file with those that belong to it: a shapefile keeps its columns beside."""
-    beside = [path.with_suffix(".dbf")] if path.suffix.lower() == ".shp" else []
-    return [path, *(file for file in beside if file.is_file())]
+    """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
+    if path.suffix.lower() != ".shp":
+        return [path]
+    beside = [
+        file
+        for file in path.parent.iterdir()
+        if file.stem == path.stem and file.suffix.lower() in _BESIDE
+    ]
+    return [path, *sorted(beside)]

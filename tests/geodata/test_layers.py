@@ -115,12 +115,24 @@ def test_several_layers_have_names_of_their_own(tmp_path):
     layers, files = read_layers([f"{path}:zone", f"{other}:zone", f"{path}:kind"])
     assert [layer.name for layer in layers] == ["zones_zone", "more", "zones_kind"]
     assert [layer.labels for layer in layers] == [("A", "B"), ("C", "D"), ("x",)]
-    # A shapefile keeps its labels in a file beside it.
-    assert [file.name for file in files] == ["zones.parquet", "more.shp", "more.dbf"]
-    assert files[2].sha256 == sha256_of(tmp_path / "more.dbf")
+    # A shapefile keeps its labels and its CRS in files beside it.
+    parts = ["more.shp", "more.cpg", "more.dbf", "more.prj", "more.shx"]
+    assert [file.name for file in files] == ["zones.parquet", *parts]
+    assert [file.sha256 for file in files[1:]] == [sha256_of(tmp_path / name) for name in parts]
     with pytest.raises(RequestError, match="different names, found zones_kind more than once"):
         read_layers([f"{path}:kind", f"{path}:kind"])
     assert read_layers([]) == ((), ())
+
+
+def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):
+    path = tmp_path / "more.shp"
+    _table(zone=["C", "D"]).to_file(path)
+    (tmp_path / "more.dbf").rename(tmp_path / "more.DBF")
+    (tmp_path / "more.cpg").unlink()
+    for name in ("more.txt", "other.dbf"):
+        (tmp_path / name).write_text("no part of it")
+    _, files = read_layers([f"{path}:zone"])
+    assert [file.name for file in files] == ["more.shp", "more.DBF", "more.prj", "more.shx"]
 
 
 def test_counties_and_urban_areas_come_with_the_region(tmp_path):
