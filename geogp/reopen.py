@@ -204,11 +204,13 @@ def reopen(
         out=path,
     )
     job = prepare(asked, watcher)
-    used = {file["name"]: file["sha256"] for file in run["inputs"]}
+    # Pairs, as a layer of the user's may be called like a file of the boundaries.
+    used = {(file["name"], file["sha256"]) for file in run["inputs"]}
+    names = {name for name, _ in used}
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
-        if used.get(file.name, file.sha256) != file.sha256
+        if file.name in names and (file.name, file.sha256) not in used
     ]
     if changed:
         raise DataError(

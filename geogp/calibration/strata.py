@@ -108,7 +108,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     found["quarter"] = joined(value_groups(rows["quarter"].to_numpy(str)))
     places = [name for name in rows.columns if name == "county" or name.startswith(LAYER)]
     for name in places:
-        found[name] = pooled(value_groups(_places(rows[name])), _NOUNS.get(name, "areas"))
+        found[name] = pooled(_places(rows[name]), _NOUNS.get(name, "areas"))
     return found
 
 
@@ -186,27 +186,32 @@ def merged(groups: dict[str, Rows], least: int = LEAST_ROWS) -> dict[str, Rows]:
     return {stratum.name: stratum.rows for stratum in joined(groups, least)}
 
 
-def pooled(groups: dict[str, Rows], noun: str = "areas", least: int = LEAST_ROWS) -> list[Stratum]:
-    """Return groups with all those of fewer than `least` rows in one stratum of others, the last.
+def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = LEAST_ROWS) -> list[Stratum]:
+    """Return the rows of each value; those of fewer than `least` together, as the last.
+
+    There may be thousands of places: rows are counted first, and only strata get a mask of rows.
 
     Parameters
     ----------
-    groups
-        Rows (n,) by name; empty ones vanish.
+    values
+        The place of each row, (n,).
     noun
         What several of them are called.
     least
         Fewest rows of a stratum of its own. A single smaller one keeps its name.
     """
-    held = {name: rows for name, rows in groups.items() if rows.any()}
-    small = [name for name, rows in held.items() if rows.sum() < least]
-    found = [Stratum(name, [name], rows) for name, rows in held.items() if name not in small]
-    if len(small) == 1:
-        found.append(Stratum(small[0], small, held[small[0]]))
-    elif small:
-        rows = np.logical_or.reduce([held[name] for name in small])
-        found.append(Stratum(f"others ({len(small)} {noun})", small, rows))
-    return found
+    found, number = np.unique(values, return_inverse=True)
+    number = number.reshape(-1)
+    small = np.bincount(number, minlength=len(found)) < least
+    names = [str(name) for name in found]
+    strata = [Stratum(names[k], [names[k]], number == k) for k in np.flatnonzero(~small)]
+    others = [names[k] for k in np.flatnonzero(small)]
+    if others:
+        name = others[0] if len(others) == 1 else f"others ({len(others)} {noun})"
+        while len(others) > 1 and name in names:  # a place of the user's is called so
+            name += " together"
+        strata.append(Stratum(name, others, small[number]))
+    return strata
 
 
 def _joined(names: Sequence[str], rows: Rows) -> Stratum:

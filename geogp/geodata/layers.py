@@ -28,6 +28,9 @@ _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
 """Columns that tell polygons of equal names apart."""
 
+_BESIDE = (".dbf", ".prj", ".cpg", ".shx")
+"""What holds the labels, CRS, encoding and places of the polygons of a shapefile."""
+
 
 @dataclass(frozen=True)
 class PolygonLayer:
@@ -71,6 +74,8 @@ class PolygonLayer:
         ------
         RequestError
             There is no such column, or none that could hold labels.
+        DataError
+            A polygon has no label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
@@ -80,6 +85,12 @@ class PolygonLayer:
                 f"found the columns {columns}. Name one, as FILE:COLUMN."
             )
         labels = table[found].astype(str)
+        unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
+        if unnamed:
+            raise DataError(
+                f"expected a name in {found} for each polygon of {name}, found none for {unnamed} "
+                f"of {len(table)}. Name or remove them, or take another column, as FILE:COLUMN."
+            )
         number = next((one for one in _NUMBERS if one in table), None)
         if column is None and number is not None:
             twice = labels.duplicated(keep=False)
@@ -89,12 +100,6 @@ class PolygonLayer:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def touching(self, boundary: BaseGeometry) -> "PolygonLayer":
-        """Return the polygons that overlap a boundary in degrees."""
-        rows = [k for k, shape in enumerate(self.shapes) if shape.intersection(boundary).area > 0]
-        labels = tuple(self.labels[k] for k in rows)
-        return replace(self, labels=labels, shapes=tuple(self.shapes[k] for k in rows))
 
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the polygon that holds each point (n,); -1 where none does.
@@ -188,6 +193,12 @@ def _place_of(text: str) -> tuple[Path, str | None]:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file with those that belong to it: a shapefile keeps its columns beside."""
-    beside = [path.with_suffix(".dbf")] if path.suffix.lower() == ".shp" else []
-    return [path, *(file for file in beside if file.is_file())]
+    """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
+    if path.suffix.lower() != ".shp":
+        return [path]
+    beside = [
+        file
+        for file in path.parent.iterdir()
+        if file.stem == path.stem and file.suffix.lower() in _BESIDE
+    ]
+    return [path, *sorted(beside)]

@@ -3,10 +3,15 @@
 from pathlib import Path
 
 import geopandas as gpd
+import numpy as np
 import pyarrow as pa
+import pyogrio
 import shapely
+from shapely.geometry import MultiPolygon
 
 from geogp.errors import DataError
+from geogp.geodata.antimeridian import within_one_turn
+from geogp.geodata.region import polygonal_parts
 
 _DAMAGE = (
     ValueError,
@@ -21,9 +26,24 @@ _DAMAGE = (
 
 
 def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
-    """Read polygons and bring them to longitude and latitude on WGS 84."""
+    """Read polygons and bring them to longitude and latitude on WGS 84, from -180 to 180.
+
+    What crosses the antimeridian is cut there; see `within_one_turn`.
+    Those that are not valid (a ring that crosses itself) are made valid.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, has several layers, or holds other things than polygons with a CRS,
+        or a polygon without area.
+    """
     try:
-        table = gpd.read_parquet(path) if name.endswith(".parquet") else gpd.read_file(path)
+        if name.endswith(".parquet"):
+            table = gpd.read_parquet(path)
+        else:
+            table = gpd.read_file(path, layer=_only_layer(path))
+    except DataError:
+        raise
     except _DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
@@ -46,7 +66,12 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     if table.active_geometry_name != "geometry":
         table = table.rename_geometry("geometry")
     try:
-        return table.to_crs(4326)
+        table = _valid(table)
+        degrees = table.to_crs(4326)
+        turned = within_one_turn(table.geometry, degrees.geometry)
+        return _valid(degrees.set_geometry(turned))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
     except _DAMAGE as error:
         if "Missing geo metadata" in str(error):
             raise DataError(
@@ -55,6 +80,39 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
+
+
+def _only_layer(path: Path) -> str:
+    """Return the name of the layer of a file with shapes; there must be one."""
+    layers = pyogrio.list_layers(path)
+    # A table without shapes has no type of geometry.
+    names = [str(name) for name, kind in layers if kind is not None]
+    if not names:
+        raise DataError(f"{path} holds no geometry. Expected polygons.")
+    if len(names) > 1:
+        raise DataError(
+            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the one "
+            "that is meant to a file of its own."
+        )
+    return names[0]
+
+
+def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    """Make polygons valid that are not."""
+    wrong = np.flatnonzero(~table.geometry.is_valid)
+    if not len(wrong):
+        return table
+    shapes = table.geometry.to_numpy().copy()
+    parts = {k: polygonal_parts(shapes[k]) for k in wrong}
+    lost = [str(table.index[k]) for k, held in parts.items() if not held]
+    if lost:
+        raise DataError(
+            f"found no area in {len(lost)} of {len(table)} polygons, first in row {lost[0]}. "
+            "Mend or remove them."
+        )
+    for k, held in parts.items():
+        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+    return table.set_geometry(gpd.GeoSeries(shapes, index=table.index, crs=table.crs))
 
 
 def _line(error: Exception) -> str:

@@ -81,7 +81,7 @@ class Region:
         DataError
             `boundary` holds no area, or is not in degrees within the reach of the tiles.
         """
-        parts = _polygons(boundary)
+        parts = polygonal_parts(boundary)
         if not parts:
             raise DataError(f"the boundary of {name} holds no polygon; a region needs an area.")
         west, south, east, north = boundary.bounds
@@ -94,7 +94,7 @@ class Region:
         whole = MultiPolygon([_unwrapped(part, cut) for part in parts])
         if urban_areas is None:
             return cls(code, name, whole)
-        urban = MultiPolygon([_unwrapped(part, cut) for part in _polygons(urban_areas)])
+        urban = MultiPolygon([_unwrapped(part, cut) for part in polygonal_parts(urban_areas)])
         return cls(code, name, whole, urban, urban_vintage)
 
     @cached_property
@@ -208,14 +208,15 @@ def _point_test(geometry: MultiPolygon) -> _PointTest:
     return test
 
 
-def _polygons(geometry: BaseGeometry) -> list[Polygon]:
+def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
+    """Return the polygons of a geometry made valid; lines and points are left out."""
     parts = shapely.get_parts(shapely.make_valid(geometry))
     polygons: list[Polygon] = []
     for part in parts:
         if isinstance(part, Polygon):
             polygons.append(part)
         elif hasattr(part, "geoms"):
-            polygons.extend(_polygons(part))
+            polygons.extend(polygonal_parts(part))
     return [part for part in polygons if part.area > 0]
 
 

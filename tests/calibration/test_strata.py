@@ -1,5 +1,7 @@
 """Strata: every row once in each kind, small ones put together by the rule."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -75,7 +77,7 @@ def test_small_classes_are_joined_to_the_next():
 
 def test_small_places_are_pooled_into_others():
     county = np.repeat(["a", "b", "c", "d"], [10, 50, 5, 40])
-    found = pooled(value_groups(county), "counties", least=30)
+    found = pooled(county, "counties", least=30)
     assert [(one.name, int(one.rows.sum())) for one in found] == [
         *(("b", 50), ("d", 40), ("others (2 counties)", 15))
     ]
@@ -84,8 +86,23 @@ def test_small_places_are_pooled_into_others():
 
 
 def test_a_single_small_place_keeps_its_name():
-    found = pooled(value_groups(np.repeat(["a", "b"], [10, 50])), least=30)
+    found = pooled(np.repeat(["a", "b"], [10, 50]), least=30)
     assert [(one.name, one.members) for one in found] == [("b", ["b"]), ("a", ["a"])]
+
+
+def test_thousands_of_places_take_the_memory_of_their_strata_only():
+    n, places = 40_000, 4000
+    values = np.char.add("area ", (np.arange(n) % places).astype(str))
+    values[:300] = "area 0"
+    tracemalloc.start()
+    found = pooled(values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [one.name for one in found] == ["area 0", "others (3999 areas)"]
+    np.testing.assert_array_equal(found[0].rows, values == "area 0")
+    np.testing.assert_array_equal(found[1].rows, values != "area 0")
+    # A mask for each place would take n times places bytes.
+    assert peak < n * places / 10
 
 
 def test_the_least_rows_are_those_that_the_rule_says():

@@ -75,6 +75,20 @@ def test_pooled_places_that_remain_too_few_are_shown_and_not_judged(wide):
     assert found["Ay"].judged
 
 
+def test_a_place_may_be_called_as_those_that_are_pooled(wide):
+    rows = wide.assign(county=wide["county"].replace("Ay", "others (2 counties)"))
+    counties = [
+        one
+        for one in stratum_reports(rows, split_rows("b", rows), "download")
+        if one.kind == "county"
+    ]
+    found = {one.name: (one.members, one.n) for one in counties}
+    assert found["others (2 counties) together"] == (["Tiny", "Wee"], 80)
+    named = int((wide["county"] == "Ay").sum())
+    assert found["others (2 counties)"] == (["others (2 counties)"], named)
+    assert len(found) == len(counties) == 6
+
+
 def test_right_predictions_are_seldom_marked():
     """In 200 worlds of 30 strata of three kinds, any mark at all comes in about 1 of 20.
 

@@ -2,8 +2,10 @@
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
+import pyogrio
 import pytest
-from shapely.geometry import MultiPolygon, Point, box
+from shapely.geometry import MultiPolygon, Point, Polygon, box
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
@@ -46,11 +48,6 @@ def test_a_coast_drawn_otherwise_snaps_to_the_nearest_within_reach():
     assert layer.label([-67.01, -64.99, -64.9], [18.5] * 3).tolist() == ["A", "B", ELSEWHERE]
 
 
-def test_touching_leaves_neighbours_that_only_share_an_edge_out():
-    layer = PolygonLayer("county", ("A", "B"), (WEST, EAST))
-    assert layer.touching(box(-66.5, 18, -66, 19)).labels == ("A",)
-
-
 @pytest.mark.parametrize("end", ["parquet", "gpkg", "geojson"])
 def test_a_users_file_is_read_in_any_format(tmp_path, end):
     path = tmp_path / f"zones.{end}"
@@ -78,6 +75,39 @@ def test_refusals(tmp_path):
         read_layer(str(path))
 
 
+def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
+    path = tmp_path / "zones.parquet"
+    bow_tie = Polygon([(0, 0), (2, 2), (2, 0), (0, 2)])
+    spike = Polygon([(5, 0), (6, 0), (6, 1), (6, 0), (7, 0), (7, -1), (5, -1)])
+    table = gpd.GeoDataFrame({"NAME": ["A", "A", "B"]}, geometry=[bow_tie, WEST, spike], crs=4326)
+    table.to_parquet(path)
+    layer = read_layer(str(path))
+    assert all(shape.is_valid for shape in layer.shapes)
+    assert [shape.area for shape in layer.shapes] == pytest.approx([3, 2])
+    found = layer.label([0.5, 1.5, 1.0, -66.5, 6.0, 6.0], [1.0, 1.0, 0.5, 18.5, -0.5, 0.5])
+    assert found.tolist() == ["A", "A", ELSEWHERE, "A", "B", ELSEWHERE]
+    flat = Polygon([(0, 0), (1, 1), (2, 2)])
+    table.set_geometry([bow_tie, flat, spike], crs=4326).to_parquet(path)
+    with pytest.raises(DataError, match=r"no area in 1 of 3 polygons, first in row 1"):
+        read_layer(str(path))
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, "", "  "])
+def test_polygons_without_a_name_are_refused(nothing):
+    with pytest.raises(DataError, match=r"a name in NAME .* of zone, found none for 1 of 2\. Name"):
+        PolygonLayer.of_table("zone", _table(NAME=["A", nothing]))
+
+
+def test_files_of_several_layers_are_refused(tmp_path):
+    path = tmp_path / "zones.gpkg"
+    _table(NAME=["A", "B"]).to_file(path, layer="districts")
+    pyogrio.write_dataframe(pd.DataFrame({"NAME": ["no shape"]}), path, layer="notes")
+    assert read_layer(str(path)).labels == ("A", "B")
+    _table(NAME=["C", "D"]).to_file(path, layer="wards")
+    with pytest.raises(DataError, match=r"expected one layer in .*, found 2: districts, wards\."):
+        read_layer(str(path))
+
+
 def test_several_layers_have_names_of_their_own(tmp_path):
     path, other = tmp_path / "zones.parquet", tmp_path / "more.shp"
     _table(zone=["A", "B"], kind=["x", "x"]).to_parquet(path)
@@ -85,12 +115,24 @@ def test_several_layers_have_names_of_their_own(tmp_path):
     layers, files = read_layers([f"{path}:zone", f"{other}:zone", f"{path}:kind"])
     assert [layer.name for layer in layers] == ["zones_zone", "more", "zones_kind"]
     assert [layer.labels for layer in layers] == [("A", "B"), ("C", "D"), ("x",)]
-    # A shapefile keeps its labels in a file beside it.
-    assert [file.name for file in files] == ["zones.parquet", "more.shp", "more.dbf"]
-    assert files[2].sha256 == sha256_of(tmp_path / "more.dbf")
+    # A shapefile keeps its labels and its CRS in files beside it.
+    parts = ["more.shp", "more.cpg", "more.dbf", "more.prj", "more.shx"]
+    assert [file.name for file in files] == ["zones.parquet", *parts]
+    assert [file.sha256 for file in files[1:]] == [sha256_of(tmp_path / name) for name in parts]
     with pytest.raises(RequestError, match="different names, found zones_kind more than once"):
         read_layers([f"{path}:kind", f"{path}:kind"])
     assert read_layers([]) == ((), ())
+
+
+def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):
+    path = tmp_path / "more.shp"
+    _table(zone=["C", "D"]).to_file(path)
+    (tmp_path / "more.dbf").rename(tmp_path / "more.DBF")
+    (tmp_path / "more.cpg").unlink()
+    for name in ("more.txt", "other.dbf"):
+        (tmp_path / name).write_text("no part of it")
+    _, files = read_layers([f"{path}:zone"])
+    assert [file.name for file in files] == ["more.shp", "more.DBF", "more.prj", "more.shx"]
 
 
 def test_counties_and_urban_areas_come_with_the_region(tmp_path):

@@ -218,6 +218,14 @@ class TestRefusals:
         with pytest.raises(DataError, match="settings lack conformal"):
             make_areas(AreasRequest(folder, by="urban"))
 
+    def test_a_layer_may_be_called_like_a_file_of_the_boundaries(self, edited):
+        def add_layer(run):
+            layer = dict(run["inputs"][0], sha256="0" * 64)
+            assert layer["name"] == "states.parquet"
+            run["inputs"].insert(1, layer)
+
+        assert len(make_areas(AreasRequest(edited(add_layer), by="urban")).table)
+
     def test_counts(self, edited):
         folder = edited(lambda run: run.update(model="cox-nb", target="tests"))
         with pytest.raises(RequestError, match="maps numbers of tests"):

@@ -100,10 +100,16 @@ def test_rows_keep_their_own_shapes():
     assert shape_of(np.zeros(3), np.ones(3)) is GAUSSIAN
 
 
-def test_the_mean_of_a_power_that_does_not_exist_is_refused():
+def test_the_mean_of_a_power_that_does_not_exist_is_infinite():
+    """Beside those that exist, and over so many values that they are interpolated."""
     wide = SinhArcsinh(1.5, 0.6)
-    with pytest.raises(NumericalError, match="the mean of a power does not exist"):
-        wide.exponential_mean(np.array([30.0]))
+    found = wide.exponential_mean(np.array([0.1, 30.0]))
+    assert np.isinf(found).tolist() == [False, True]
+    many = wide.exponential_mean(np.linspace(0.01, 30, 5000))
+    first = np.argmax(np.isinf(many))
+    assert np.isfinite(many[:first]).all()
+    assert np.isinf(many[first:]).all()
+    assert found[0] == pytest.approx(wide.exponential_mean(np.array([0.1]))[0])
 
 
 @pytest.mark.parametrize("pair", [(0.0, 0.1), (3.0, 1.0), (np.nan, 1.0), (0.0, 5.0)])
