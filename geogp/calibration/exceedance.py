@@ -312,7 +312,7 @@ def _differences(
             sizes.append(np.bincount(own[chosen], minlength=number))
             sums.append(np.bincount(own[chosen], error[chosen], minlength=number))
             spread.append(variance[chosen].sum() / chosen.sum() ** 2)
-    n, total = np.stack(sizes, 1).astype(np.float64), np.stack(sums, 1)
+    n, total = (np.stack(each, 1).astype(np.float64) for each in (sizes, sums))
     value = total.sum(0) / n.sum(0)
     judged = effective_blocks(n) >= LEAST_EFFECTIVE
     half = np.full(len(value), np.nan)
@@ -336,7 +336,7 @@ def _half_widths(n: Floats, total: Floats, floor: Floats, draws: int, seed: int)
     sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
     scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
     most: float = max(float(np.quantile(scaled.max(1), 0.95)), _TWO_SIDED)
-    return student_quantile(most, effective_blocks(n)) * sd
+    return np.asarray(student_quantile(most, effective_blocks(n)) * sd, np.float64)
 
 
 def _difference(value: float, half: float) -> Difference:

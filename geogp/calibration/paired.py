@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from geogp.errors import DataError
 
@@ -155,7 +155,8 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
         sqrt(B / (B - 1)).
     """
     freedom = np.asarray(blocks, np.float64) - 1
-    found: Floats = stats.t.isf(stats.norm.sf(normal), freedom) * widening(blocks)
+    tail = special.ndtr(-np.asarray(normal, np.float64))
+    found: Floats = -special.stdtrit(freedom, tail) * widening(blocks)
     return found
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 
 from geogp.calibration import words
@@ -186,30 +187,29 @@ def test_few_blocks_are_not_judged():
     )
 
 
-def test_uneven_blocks_are_seldom_marked():
-    """Of worlds with 200 blocks of Pareto sizes 5 % have a mark; without Student's t: 22 %."""
-    marked, judged = 0, 0
-    for seed in range(60):
+def test_bands_are_those_of_the_effective_number_of_blocks():
+    """One probability for all rows: a single difference, so a ratio's interval by Student's t."""
+    size = np.array([400] * 10 + [5] * 90)
+    effective = size.sum() ** 2 / np.square(size).sum()
+    block, ratios = np.repeat(np.arange(100), size), []
+    for seed in range(10):
+        rows, _ = world(len(block), seed)
+        rows["longitude"] = -66.95 + 0.1 * (block % 20)
+        rows["latitude"] = 18.05 + 0.1 * (block // 20)
+        rows["stratum"] = "urban"
         random = np.random.default_rng(seed)
-        size = 1 + random.pareto(1.0, 200)
-        size = np.maximum(1, np.round(4000 * size / size.sum())).astype(int)
-        block = np.repeat(np.arange(200), size)
-        n = len(block)
-        rows, prediction = world(n, seed)
-        shared = np.sqrt(0.3) * random.standard_normal(200)[block]
-        error = shared + np.sqrt(0.7) * random.standard_normal(n)
-        rows["y"] = prediction.mean + 0.3 * error
-        rows["longitude"], rows["latitude"] = (
-            -66.95 + 0.1 * (block % 20),
-            18.05 + 0.1 * (block // 20),
-        )
-        found = reports(rows, prediction, "download", DOWNLOAD[:2], draws=100)
-        differences = [part.difference for one in found for part in one.bins]
-        differences += [one.difference for one in found]
-        judged += any(one.judged for one in differences)
-        marked += any(one.off for one in differences)
-    assert judged > 40
-    assert marked <= 60 * (0.05 + 3 * np.sqrt(0.05 * 0.95 / 60))
+        error = 0.2 * random.standard_normal(100)[block] + 0.2 * random.standard_normal(len(block))
+        rows["y"] = np.log10(7) + error
+        same = np.full(len(block), np.log10(7))
+        prediction = Prediction(same, np.full(len(block), 0.04), np.full(len(block), 0.04))
+        one = reports(rows, prediction, "download", DOWNLOAD[1:2], draws=4000)[0].difference
+        away = (rows["y"] >= np.log10(7)) - 0.5 - one.value
+        sd = np.sqrt(np.square(np.bincount(block, away)).sum()) / len(block)
+        ratios.append((one.upper - one.value) / sd)
+    expected = stats.t.ppf(0.975, effective - 1) * np.sqrt(effective / (effective - 1))
+    assert effective < 13
+    # The bootstrap's own quantile differs a little from the normal one; 100 blocks would give 1.98.
+    assert np.mean(ratios) == pytest.approx(expected, rel=0.07)
 
 
 def test_small_strata_are_left_out_and_small_quarters_lean_on_all():
