@@ -20,6 +20,7 @@ from geogp.calibration.groups import GroupReport, group_reports
 from geogp.calibration.metrics import rows_by_group
 from geogp.calibration.splits import SPLITS
 from geogp.calibration.stratum_reports import StratumReport, stratum_reports
+from geogp.errors import DataError
 from geogp.geodata.thresholds import Threshold, thresholds_of
 
 Floats = NDArray[np.float64]
@@ -106,8 +107,26 @@ def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitRep
         stratum_reports(rows, scored, run["target"]),
         fold_spread(name, rows, scored, entries),
         _exceedances(rows, scored, run),
-        dict(((run.get("calibration") or {}).get("splits") or {}).get(name) or {}),
+        _repair(name, run),
     )
+
+
+def _repair(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    """Return what run.json says of the repair of a split's test rows.
+
+    Raises
+    ------
+    DataError
+        It is of another form.
+    """
+    held = run.get("calibration") or {}
+    found = (held.get("splits") or {}).get(name) or {} if isinstance(held, dict) else None
+    if not isinstance(found, dict) or (found and not {"statement", "folds"} <= set(found)):
+        raise DataError(
+            "expected a list of sentences and, by split, a statement and folds under calibration "
+            "of run.json, found something else. Run `geogp map` again with --fresh."
+        )
+    return found
 
 
 def _exceedances(

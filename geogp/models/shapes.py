@@ -267,7 +267,8 @@ class SinhArcsinh(Shape):
         # An end of infinity makes all of its interval infinite.
         place = np.minimum(np.searchsorted(coarse, distinct), len(coarse) - 1)
         ends = cut[place] | ((coarse[place] > distinct) & cut[np.maximum(place - 1, 0)])
-        found = np.exp(np.interp(distinct, coarse, logs))
+        with np.errstate(over="ignore"):
+            found = np.exp(np.interp(distinct, coarse, logs))
         return np.where(ends, np.inf, found)[inverse].reshape(np.shape(t))
 
     def _raw(self, x: Floats) -> Floats:

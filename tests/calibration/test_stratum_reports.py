@@ -150,7 +150,6 @@ def test_distances_out_of_range_are_refused(wide, run_of):
     ("entry", "said"),
     [
         ({"settings": {"conformal": "marginal"}}, "repaired by split conformal calibration"),
-        ({"calibration": {"statements": ["Ninety of 100."]}}, "Ninety of 100."),
         ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "0.200 as stated and 0.100"),
     ],
 )
@@ -164,6 +163,18 @@ def test_repairs_stand_near_the_top(both, run_of, entry, said):
     assert said in report_markdown(report)
     none = build_report(run | {"settings": {"conformal": "none"}}, both)
     assert none.repairs == []
+
+
+def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
+    entry = {
+        "settings": {"conformal": "marginal"},
+        "calibration": {"statements": ["Ninety of 100."]},
+    }
+    both = both[both["split"] == "blocks"]
+    report = build_report(run_of(both) | entry, both)
+    html = report_html(report, both)
+    assert html.index('<table class="answer">') < html.index("Ninety of 100.")
+    assert "Ninety of 100." in report_markdown(report)
 
 
 @pytest.mark.parametrize(
