@@ -262,7 +262,11 @@ def _write(
     """Write CSV, GeoParquet and figure, and return their paths."""
     tiles, table, shapes = found
     quantity = quantity_of(job.request.target)
-    stem = f"areas_{request.by if request.by in {BY_COUNTY, BY_URBAN} else name}"
+    own = request.by in {BY_COUNTY, BY_URBAN}
+    # A user's file may be called like a layer of the boundaries.
+    taken = name in {BY_COUNTY, BY_URBAN}
+    stem = f"areas_{request.by if own else f'{name}_file' if taken else name}"
+    table = table.assign(quarter=job.question.described()["at"], tests_per_tile=job.question.tests)
     paths = tuple(request.run / f"{stem}.{end}" for end in ("csv", "parquet", "png"))
     write_bytes(paths[0], table.to_csv(index=False).encode())
     stream = io.BytesIO()

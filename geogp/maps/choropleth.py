@@ -78,7 +78,7 @@ def choropleth(
     canvas = Canvas.of_size(outer, below + step * stacked + height + 1.8)
     patches = _patches(region, shapes, 0.25 * tile_size_m(tiles.zoom))
     panels = (
-        (values, speed_scale(values, label=unit, palette=SPEED_PALETTE), "mean level"),
+        (values, speed_scale(values, label=unit, palette=SPEED_PALETTE), "mean"),
         (
             widths,
             linear_scale(

@@ -309,7 +309,8 @@ def median_sds(level: JointLevel) -> dict[str, float]:
     """Return the median standard deviation of the function at the tiles by two accounts.
 
     ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
-    prediction. They differ for PPGP and dPPGP, whose function variance also carries noise.
+    prediction. They differ for PPGP and dPPGP, whose function variance also carries noise, and for
+    models whose diagonal adds variance in single rows, which no joint law has.
     """
     stated: Prediction = level.model.predict(level.x, level=True)
     return {

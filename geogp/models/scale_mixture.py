@@ -13,6 +13,7 @@ two agree to 1e-3. Single bad rows it does not bear any better.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -121,7 +122,7 @@ class ScaleLaw(Protocol):
         """Distribution of a predicted value, in standard form."""
 
 
-class ScaleMixture(LowRankGP):
+class ScaleMixture(LowRankGP, ABC):
     """A low-rank process with a random scale s², whose distribution needs n and e'A^(-1)e.
 
     A new value has the location of the Gaussian process, its variance times E[s²], and the shape
@@ -144,9 +145,9 @@ class ScaleMixture(LowRankGP):
         self.mean_constant.requires_grad = False
 
     @property
+    @abstractmethod
     def scale_posterior(self) -> ScaleLaw:
         """The distribution of s² given the training rows; the prior before there are any."""
-        raise NotImplementedError
 
     def set_prior(self, prior: InverseGamma | Burr) -> None:
         """Replace the prior of the scale, for a kernel that is known.
