@@ -146,7 +146,8 @@ def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> NextRe
     level = opened.level(seed=request.seed)
     noise = level.measured(float(opened.job.question.tests or 1)).noise_variance
     watcher.stage(f"choosing {request.tiles} tiles")
-    covariance, weights = covariance_of(level), counted.astype(np.float64)
+    covariance = covariance_of(level, request.tiles)
+    weights = counted.astype(np.float64)
 
     def heard(done: int) -> None:
         watcher.progress("choosing tiles", done, request.tiles, "")

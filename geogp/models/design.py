@@ -97,18 +97,25 @@ class LevelCovariance:
         return found
 
 
-def covariance_of(level: JointLevel) -> LevelCovariance:
+def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     """Return the covariance of a level; P is held whole, in float64.
+
+    Parameters
+    ----------
+    level
+        The level.
+    chosen
+        Tiles that will be chosen: each takes a column more.
 
     Raises
     ------
     RequestError
-        P and what its making takes do not fit into memory.
+        P, what its making takes and the columns of the chosen tiles do not fit into memory.
     """
     rank = level.L.shape[1]
     rows = 0 if level.tiles is None else level.tiles.A.shape[1]
     # P, three more of its size while it is solved for, or the columns held at once.
-    needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE) + rows * rank)
+    needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
     free = available_bytes(torch.device("cpu"))
     if needed > free:
         raise RequestError(

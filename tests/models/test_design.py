@@ -257,3 +257,7 @@ class TestRefusals:
         monkeypatch.setattr(design, "available_bytes", lambda _: 1000)
         with pytest.raises(RequestError, match=r"among 25 tiles at rank 5 needs about .* GB"):
             covariance_of(level)
+        monkeypatch.setattr(design, "available_bytes", lambda _: 200_000)
+        covariance_of(level)
+        with pytest.raises(RequestError, match="among 25 tiles"):
+            covariance_of(level, 1000)
