@@ -158,7 +158,7 @@ def main() -> int:
             found = result_of(folder)
             name = f"{found['region']}-{found['target']}-{found['model']}"
             options.table.mkdir(parents=True, exist_ok=True)
-            write_text(options.table / f"{name}.json", json.dumps(found, indent=1) + "\n")
+            write_text(options.table / f"{name}.json", json.dumps(found) + "\n")
             write_text(options.table / f"{name}.md", markdown(found))
     except GeogpError as error:
         print(f"error: {error}", file=sys.stderr)
