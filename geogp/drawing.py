@@ -160,7 +160,7 @@ def make_drawing(
     inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
     prediction = model.predict(inputs, question.tests, level=question.name == LEVEL)
     stratum = region.stratum(longitude, latitude)
-    if question.name != LEVEL:
+    if repair.n and question.name != LEVEL:
         prediction = repair.apply(prediction, _map_places(tiles, question, stratum, observations))
     if isinstance(prediction, CountPrediction):
         prediction = prediction.pooled(4 ** (ZOOM - used))

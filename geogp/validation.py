@@ -228,9 +228,11 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
             job.inputs(test), observations.tests[test].astype(np.float64)
         )
         repair = repair_of(job, fitted.model, plan.rows(name, fold, CALIBRATION))
-        places = places_of(observations, test)
-        check = check_repair(repair, prediction, observations.y[test], places)
-        prediction = repair.apply(prediction, places)
+        check = None
+        if repair.n:
+            places = places_of(observations, test)
+            check = check_repair(repair, prediction, observations.y[test], places)
+            prediction = repair.apply(prediction, places)
     reference = _baseline(job, train, test)
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"

@@ -255,7 +255,7 @@ def test_every_prediction_passes_through_the_repair(wide, tmp_path, monkeypatch)
 
     def shifted(_job, _model, rows):
         seen.append(int(rows.sum()))
-        return Shift("marginal")
+        return Shift("local", 1)
 
     plain = make_map(request_of(wide, tmp_path / "plain", conformal="marginal"))
     monkeypatch.setattr(validation, "repair_of", shifted)

@@ -66,9 +66,9 @@ def test_files_of_the_mean(world, grid, tmp_path):
     assert "Median download speed" in page
 
 
-def test_a_mean_that_exists_but_overflows_is_still_refused(world):
+def test_values_that_overflow_are_still_refused(world):
     p = smooth_prediction(world.tiles)
     n = len(p.mean)
     wide = NormalMixture(np.array([0.5, 0.5]), np.tile([1.0, 2.0], (n, 1)))
-    with pytest.raises(NumericalError, match="mean_mbps is not finite"):
+    with pytest.raises(NumericalError, match="upper_mbps is not finite"):
         grid_of(world, replace(p, noise_variance=np.full(n, 900.0), shape=wide))
