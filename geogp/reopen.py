@@ -206,16 +206,15 @@ def reopen(
     job = prepare(asked, watcher)
     # Pairs, as a layer of the user's may be called like a file of the boundaries.
     used = {(file["name"], file["sha256"]) for file in run["inputs"]}
-    names = {name for name, _ in used}
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
-        if file.name in names and (file.name, file.sha256) not in used
+        if (file.name, file.sha256) not in used
     ]
     if changed:
         raise DataError(
-            f"{', '.join(changed)} changed since {path} was made. Make the run again with "
-            "--fresh, or bring the files back."
+            f"{', '.join(changed)} changed since {path} was made, or is new. Make the run again "
+            "with --fresh, or bring the files back."
         )
     tiles = job.region.tiles(int(run["map"]["zoom"]))
     return Reopened(path, run, job, model.to(job.device), tiles)

@@ -213,7 +213,7 @@ class TestRefusals:
 
     def test_changed_files(self, edited):
         folder = edited(lambda run: run["inputs"][-1].update(sha256="0" * 64))
-        with pytest.raises(DataError, match=r"tiles\.parquet changed since .* was made"):
+        with pytest.raises(DataError, match=r"tiles\.parquet changed since .* was made, or is new"):
             make_areas(AreasRequest(folder, by="urban"))
 
     def test_a_run_of_another_version(self, edited):
