@@ -163,13 +163,14 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     given = request.threshold or (run.run.get("drawing") or {}).get("thresholds")
     thresholds = thresholds_of(run.job.request.target, given)
     areas, weights = area_weights(run, request.by)
-    if not run.job.spec.has_tiles:
-        run.job.warn(
-            f"{run.job.spec.name} has no process of single tiles: its level is a smooth field, and "
-            "shares of tiles and joint regions are surer than they should be."
-        )
     watcher.stage(f"the level of {len(run.tiles):,} tiles together")
     level = run.level(seed=request.seed)
+    if not run.job.spec.has_tiles:
+        own = ", with a variance of its own in each tile" if level.own.any() else ""
+        run.job.warn(
+            f"{run.job.spec.name} has no process of single tiles: its level is a smooth field{own}, "
+            "and shares of tiles and joint regions are surer than they should be."
+        )
     watcher.stage(f"{request.draws} draws of all tiles")
     found = excursions(level, thresholds, areas, weights, draws=request.draws, seed=request.seed)
     watcher.stage("writing shares and joint regions")

@@ -44,7 +44,7 @@ PROBES = 64
 
 @dataclass(frozen=True)
 class LevelCovariance:
-    """The covariance C = P P' + K of the level at n tiles, as products with vectors.
+    """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
 
     Attributes
     ----------
@@ -54,23 +54,27 @@ class LevelCovariance:
         What is taken for the diagonal of C before a column of it is worked out, (n,).
     local
         Returns K x for x (n, k); None where K = 0.
+    own
+        Variance that a tile shares with no other, (n,), or 0; 0 where there is a K.
     """
 
     low: Floats
     variance: Floats
     local: Callable[[Floats], Floats] | None = None
+    own: Floats | float = 0.0
 
     def __len__(self) -> int:
         return len(self.low)
 
     def times(self, x: Floats) -> Floats:
         """Return C x for x (n, k)."""
-        found: Floats = self.low @ (self.low.T @ x)
+        found: Floats = self.low @ (self.low.T @ x) + np.reshape(self.own, (-1, 1)) * x
         return found if self.local is None else found + self.local(x)
 
     def columns(self, tiles: Indices) -> Floats:
         """Return columns of C, (n, k)."""
         found: Floats = self.low @ self.low[tiles].T
+        found[tiles, np.arange(len(tiles))] += np.broadcast_to(self.own, len(self))[tiles]
         if self.local is None:
             return found
         unit = np.zeros((len(self), len(tiles)))
@@ -78,13 +82,14 @@ class LevelCovariance:
         return found + self.local(unit)
 
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
-        """Return Σ_j a_j C_ij² for all i, (n,), exact but for Σ_j a_j K_ij².
+        """Return Σ_j a_j C_ij² for all i, (n,), exact but for Σ_j a_j K_ij² where there is a K.
 
         That is the mean of (K diag(a)^(1/2) e)_i² over random signs e (Hutchinson 1990), with a
         relative standard error of at most sqrt(2 / `PROBES`), 18 %.
         """
         weighted = weights[:, None] * self.low
         found: Floats = np.einsum("ir,ir->i", self.low @ (self.low.T @ weighted), self.low)
+        found += weights * self.own * (2 * np.square(self.low).sum(1) + self.own)
         if self.local is None:
             return found
         random, root = np.random.default_rng([seed, 3]), np.sqrt(weights)[:, None]
@@ -123,7 +128,7 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
             f"of memory, and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
         )
     local = None if level.tiles is None else level.local_times
-    return LevelCovariance(level.low_rank(), level.single_variances(), local)
+    return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)
 
 
 @dataclass(frozen=True)

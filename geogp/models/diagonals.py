@@ -1,7 +1,11 @@
 """What is added to the prior variance at single points beyond ||phi(x)||².
 
 Each law returns a variance of shape (b,) that belongs to the function at a point and is shared
-with no other point.
+with no other point: f(x) = m0 + <w, phi(x)> + r(x), r independent between points (the reading of
+FITC, Quiñonero-Candela and Rasmussen 2005, section 6). It is therefore part of the level of a
+single tile and of every sum over tiles, and of what a measured row varies by around <w, phi>. What
+a row at x tells of r(x) itself is not used, as the models' predictions do not use it. Inducing
+points miss variance that near tiles share; sums that take it for independent are then too sure.
 """
 
 from collections.abc import Iterable

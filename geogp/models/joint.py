@@ -18,7 +18,8 @@ class JointPosterior:
     """p(w | y) = N(m, L L') under a fitted basis and its noise law, and so of f everywhere.
 
     f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. What a
-    catalogue row adds to the variance at single points is no part of it.
+    catalogue row adds to the variance at single points is no part of it; `geogp.models.joint_level`
+    has both.
 
     Attributes
     ----------

@@ -3,7 +3,9 @@
 A sum over tiles, such as the mean of a county, varies by the covariances of the tiles and not by
 their variances alone. What is joint here follows from p(w | y) in closed form under the fitted
 basis and noise law (`geogp.models.joint`), never from the L L' of an objective, and, for models
-with a process of single tiles, from its law at all tiles (`geogp.models.tile_sequence`).
+with a process of single tiles, from its law at all tiles (`geogp.models.tile_sequence`). What a
+model's diagonal adds to the function in single tiles (`geogp.models.diagonals`) is independent
+between them.
 """
 
 from collections.abc import Iterator
@@ -43,7 +45,7 @@ class JointLevel:
 
     Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared,
 
-    for models without a tile process ||L' Phi' a||².
+    for models without a tile process, with o of `own_variance`, ||L' Phi' a||² + Σ o a².
 
     Attributes
     ----------
@@ -60,6 +62,9 @@ class JointLevel:
     noise_variance
         Variance of a measurement around the level of each tile, independent between tiles, (n,);
         0 unless `measured` has set it.
+    own_variance
+        Variance of the level of each tile that no other tile shares and the tile process does not
+        hold, (n,): what the model's diagonal adds.
     shared
         Variance, common to all tiles, of the drift beyond the times of the rows.
     calibrated
@@ -74,6 +79,7 @@ class JointLevel:
     mean: Floats
     factor: Floats
     noise_variance: Floats
+    own_variance: Floats
     shared: float = 0.0
     calibrated: bool = False
 
@@ -118,7 +124,7 @@ class JointLevel:
         return total
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + K.
+        """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + diag(own) + K.
 
         P is what the weights of the field add, and the drift that is common to all tiles; K, of
         the tile process given the weights, is applied by `local_times`.
@@ -163,7 +169,7 @@ class JointLevel:
         noise = asked.noise_variance
         if not isinstance(model, FieldGP) or self.tiles is None:
             if spec_of(model).step.spread_is_noise:
-                noise = noise + asked.function_variance
+                noise = noise + (asked.function_variance - self.own_variance).clip(min=0)
             return replace(self, noise_variance=noise)
         if self.calibrated:
             factor = np.sqrt(asked.function_variance / self._alone)
@@ -187,7 +193,12 @@ class JointLevel:
         if self.tiles is not None:
             return self._alone * self.factor**2
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
-        return torch.cat(parts).numpy() * self.factor**2
+        return torch.cat(parts).numpy() * self.factor**2 + self.own
+
+    @property
+    def own(self) -> Floats:
+        """Variance of the level of each tile that no other tile shares, (n,); see `low_rank`."""
+        return self.own_variance * self.factor**2
 
     @property
     def _alone(self) -> Floats:
@@ -210,7 +221,10 @@ class JointLevel:
         a = weights.toarray() * self.factor[:, None]
         left = self._gathered(self._tile_features(), a)
         if self.tiles is None:
-            return [(self.L.T @ left).cpu()]
+            return [
+                (self.L.T @ left).cpu(),
+                torch.from_numpy(np.sqrt(self.own_variance)[:, None] * a),
+            ]
         sd = float(self.model.y_sd)
         g = self.tiles.back(a)
         left = left - self._gathered(self._row_features(), self.tiles.A.T @ g)
@@ -228,6 +242,8 @@ class JointLevel:
             seen = self.tiles.A @ _spread(self._row_features(), change)
             found += self.tiles.forward(fresh - seen)
             found += np.sqrt(self.shared) * rng.standard_normal(paths)
+        elif self.own_variance.any():
+            found += np.sqrt(self.own_variance)[:, None] * rng.standard_normal((len(self), paths))
         drawn: Floats = self.mean + (self.factor[:, None] * found).T
         return drawn
 
@@ -301,16 +317,16 @@ def joint_level(
         raise RequestError(f"{model.name} holds no rows: give those it was fitted to.")
     posterior = joint_posterior(model, train)
     ones, zeros = np.ones(len(x)), np.zeros(len(x))
-    mean = posterior.mean(x)
-    return JointLevel(model, x, posterior.m, posterior.L, None, mean, ones, zeros)
+    mean, own = posterior.mean(x), model.added_variance(x)
+    return JointLevel(model, x, posterior.m, posterior.L, None, mean, ones, zeros, own)
 
 
 def median_sds(level: JointLevel) -> dict[str, float]:
     """Return the median standard deviation of the function at the tiles by two accounts.
 
     ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
-    prediction. They differ for PPGP and dPPGP, whose function variance also carries noise, and for
-    models whose diagonal adds variance in single rows, which no joint law has.
+    prediction. They differ most for PPGP and dPPGP, whose function variance also carries noise,
+    and less where a posterior was learned by steps.
     """
     stated: Prediction = level.model.predict(level.x, level=True)
     return {
@@ -331,7 +347,8 @@ def _with_tiles(
         tiles = tile_sequence(model, scaled, L, earlier=earlier, seed=seed)
         shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
     n = len(x)
-    raw = JointLevel(model, x, m, L, tiles, np.zeros(n), np.ones(n), np.zeros(n), shared)
+    zeros = np.zeros(n)
+    raw = JointLevel(model, x, m, L, tiles, zeros, np.ones(n), zeros, zeros, shared)
     if not calibrated:
         return replace(raw, mean=closed_form_mean(model, raw))
     stated = model.predict(x, level=True)

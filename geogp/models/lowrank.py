@@ -368,6 +368,18 @@ class LowRankGP(nn.Module):
                 phi = self.basis(part).phi.double() * self.y_sd
             yield phi
 
+    def added_variance(self, x: Floats) -> Floats:
+        """Return what the diagonal adds to the function variance of single points, (n,).
+
+        In the target's squared unit; part of `predict(x).function_variance`.
+        """
+        if type(self.diagonal) is Diagonal:
+            return np.zeros(len(x))
+        with torch.no_grad():
+            parts = [self.diagonal(self.basis(part)) for part in self.scaled(x).split(CHUNK)]
+            found: Floats = (torch.cat(parts).double() * self.y_sd.square()).cpu().numpy()
+        return found
+
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
 

@@ -24,7 +24,7 @@ from geogp.errors import RequestError
 from geogp.models.bases import Features
 from geogp.models.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.models.heavy_shapes import StudentT
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import Architecture, Floats, LowRankGP, Rows
 from geogp.models.objectives import BatchTerms, Statistics, Weights, quadratic_form
 from geogp.models.prediction import Prediction
 from geogp.models.shapes import Shape
@@ -191,6 +191,10 @@ class ScaleMixture(LowRankGP, ABC):
         m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
         return m, L * math.sqrt(self.scale_posterior.mean)
 
+    def added_variance(self, x: Floats) -> Floats:
+        """Return what the diagonal adds at single points, with the mean of s² in it, (n,)."""
+        return self.scale_posterior.mean * super().added_variance(x)
+
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
@@ -299,6 +303,10 @@ class VariationalStudentProcess(LowRankGP):
         """Return mean and factor of the weights; their covariance has the mean of s² in it."""
         m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
         return m, L * math.sqrt(self._scale().mean)
+
+    def added_variance(self, x: Floats) -> Floats:
+        """Return what the diagonal adds at single points, with the mean of s² in it, (n,)."""
+        return self._scale().mean * super().added_variance(x)
 
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False

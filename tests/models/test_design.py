@@ -215,16 +215,21 @@ class TestField:
         assert gains[0] < gains[1] < gains[2]
 
 
-@pytest.mark.parametrize("name", ["dbk-silu", "sv-rbf"])
+@pytest.mark.parametrize("name", ["dbk-silu", "sv-rbf", "dbk-exact"])
 def test_without_tiles_it_is_the_closed_form(name, train, validation, make_model):
     model = make_model(name, dtype="float64")
     fit(model, train, validation, FitSettings(epochs=2, batch=64, learning_rate=2e-2))
     x = np.random.default_rng(3).uniform(-1, 1, (40, 2))
     level = joint_level(model, train, x).measured(1)
     C = level.sum_covariance(np.eye(40))
-    found = choose(covariance_of(level), np.ones(40), level.noise_variance, 5)
-    expected = brute(C, np.ones(40), level.noise_variance, 5)
+    weights = np.linspace(1, 2, 40)
+    found = choose(covariance_of(level), weights, level.noise_variance, 5)
+    expected = brute(C, weights, level.noise_variance, 5)
+    assert found.tiles.tolist() == expected[0]
     np.testing.assert_allclose(found.gains, expected[1], rtol=1e-8)
+    squares = covariance_of(level).about_squares(weights, seed=0)
+    np.testing.assert_allclose(squares, C**2 @ weights, rtol=1e-8)
+    np.testing.assert_allclose(covariance_of(level).times(np.eye(40)), C, atol=1e-10)
 
 
 class TestRefusals:

@@ -12,6 +12,7 @@ from geogp.models.field import FieldGP
 from geogp.models.joint import joint_posterior
 from geogp.models.joint_level import JointLevel, joint_level, median_sds
 from geogp.models.lowrank import Architecture, Rows
+from geogp.models.posteriors import VariationalPosterior
 from geogp.models.schedule import FitSettings
 from geogp.models.shape_laws import ShapeLaw
 from geogp.models.tile_sequence import earlier_tiles
@@ -248,7 +249,7 @@ class TestWithoutTiles:
 
         return make
 
-    @pytest.mark.parametrize("name", ["dbk-silu", "sv-rbf", "dnn"])
+    @pytest.mark.parametrize("name", ["dbk-silu", "vbll", "dnn"])
     def test_it_is_the_closed_form(self, name, fitted, train):
         model, x = fitted(name), np.random.default_rng(3).uniform(-1, 1, (40, 2))
         level, posterior = joint_level(model, train, x), joint_posterior(model, train)
@@ -260,6 +261,60 @@ class TestWithoutTiles:
         paths = np.concatenate(list(level.paths(4000))) @ weights
         variance = level.sum_variances(weights)[0]
         assert abs(paths.var() / variance - 1) < 4 * np.sqrt(2 / 4000)
+
+    def test_what_the_diagonal_adds_is_independent_between_tiles(self, own, train):
+        model, x = own, np.random.default_rng(3).uniform(-1, 1, (40, 2))
+        level, posterior = joint_level(model, train, x), joint_posterior(model, train)
+        stated = model.predict(x, level=True).function_variance
+        covariance = posterior.covariance(x, x)
+        added = stated - np.diag(covariance)
+        assert added.max() > 1e-3 * stated.max()
+        np.testing.assert_allclose(level.own, added, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(level.single_variances(), stated, rtol=1e-8)
+        whole = covariance + np.diag(added)
+        every = sparse.identity(40, format="csc")
+        np.testing.assert_allclose(level.sum_covariance(every), whole, atol=1e-9)
+        weights = np.column_stack([np.full(40, 1 / 40), np.arange(40) < 5])
+        found = level.sum_variances(weights)
+        np.testing.assert_allclose(found, np.diag(weights.T @ whole @ weights), rtol=1e-6)
+        assert (found > np.diag(weights.T @ covariance @ weights)).all()
+        low = level.low_rank()
+        products = low @ low.T + np.diag(level.own) + level.local_times(np.eye(40))
+        np.testing.assert_allclose(products, whole, atol=1e-9)
+
+    def test_paths_have_what_the_diagonal_adds(self, own, train):
+        x = np.random.default_rng(3).uniform(-1, 1, (40, 2))
+        level = joint_level(own, train, x)
+        paths = np.concatenate(list(level.paths(4000)))
+        ratio = paths.var(0) / level.single_variances()
+        assert np.abs(ratio - 1).max() < 5 * np.sqrt(2 / 4000)
+        weights = np.full((40, 1), 1 / 40)
+        assert abs((paths @ weights).var() / level.sum_variances(weights)[0] - 1) < 0.1
+
+    @pytest.fixture(
+        params=[
+            "dbk-exact",
+            "dbk-exact-rbf",
+            "nystrom-mixed-fitc",
+            "sv-rbf",
+            "sv-dbk",
+            "sv-t-process",
+        ]
+    )
+    def own(self, request, fitted, train):
+        """A model whose diagonal adds something; a learned posterior gets the closed form."""
+        model = fitted(request.param)
+        if isinstance(model.posterior, VariationalPosterior):
+            posterior = joint_posterior(model, train)
+            L = posterior.L
+            if request.param == "sv-t-process":
+                L = L / np.sqrt(model._scale().mean)
+            factor = torch.linalg.cholesky(L @ L.T)
+            with torch.no_grad():
+                model.posterior.m.copy_(posterior.m)
+                model.posterior.lower.copy_(factor.tril(-1))
+                model.posterior.log_diagonal.copy_(factor.diagonal().log())
+        return model
 
     def test_two_accounts_of_the_function(self, fitted, train):
         model, x = fitted("dbk-silu"), train.x[:50]
@@ -273,10 +328,11 @@ class TestWithoutTiles:
         self, fitted, train
     ):
         x = train.x[:50]
-        for name, carried in (("dbk-silu", True), ("sv-rbf", False)):
+        for name, carried in (("dbk-silu", True), ("pp-dkl", True), ("sv-rbf", False)):
             model = fitted(name)
             stated = model.predict(x)
-            expected = stated.noise_variance + carried * stated.function_variance
+            spread = stated.function_variance - model.added_variance(x)
+            expected = stated.noise_variance + carried * spread
             found = joint_level(model, train, x).measured(5).noise_variance
             np.testing.assert_allclose(found, expected)
 
