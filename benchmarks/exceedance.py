@@ -11,7 +11,7 @@ oracle that also knows the effects of tiles, and of each quarter's share. Writes
 
 import argparse
 import json
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from geogp.calibration.assessment import prediction_of
-from geogp.calibration.exceedance import exceedance_reports, probability_of
+from geogp.calibration.exceedance import exceedance_reports
 from geogp.demo import demo_folder
 from geogp.errors import DataError
 from geogp.files import write_text
@@ -63,13 +63,16 @@ def compare(
             )
         prediction = prediction_of(joined)
         reports = exceedance_reports(
-            joined, partial(probability_of, prediction), thresholds[0].target, thresholds
+            joined,
+            methodcaller("probability", prediction),
+            thresholds[0].target,
+            thresholds,
         )
         for threshold in thresholds:
             (report,) = (
                 one for one in reports if (one.threshold, one.group) == (threshold.value, "all")
             )
-            p = probability_of(prediction, threshold)
+            p = threshold.probability(prediction)
             best = oracle_probability(joined, "predictive", threshold)
             met = threshold.holds(joined["y"].to_numpy(np.float64))
             known = oracle_probability(joined, "known", threshold)

@@ -168,8 +168,8 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     if not run.job.spec.has_tiles:
         own = ", with a variance of its own in each tile" if level.own.any() else ""
         run.job.warn(
-            f"{run.job.spec.name} has no process of single tiles: its level is a smooth field{own}, "
-            "and shares of tiles and joint regions are surer than they should be."
+            f"{run.job.spec.name} has no process of single tiles: its level is a smooth "
+            f"field{own}, and shares of tiles and joint regions are surer than they should be."
         )
     watcher.stage(f"{request.draws} draws of all tiles")
     found = excursions(level, thresholds, areas, weights, draws=request.draws, seed=request.seed)

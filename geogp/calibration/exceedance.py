@@ -29,7 +29,6 @@ from geogp.calibration.paired import effective_blocks, student_quantile
 from geogp.calibration.strata import LEAST_ROWS
 from geogp.errors import DataError
 from geogp.geodata.thresholds import Threshold
-from geogp.models.prediction import Prediction
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -173,7 +172,8 @@ def exceedance_reports(
     rows
         Rows of test_predictions.parquet of one split.
     probability
-        Returns the probability that each row meets a threshold, (n,); see `probability_of`.
+        Returns the probability that each row meets a threshold, (n,), from 0 to 1; see
+        `Threshold.probability`.
     target
         Their target.
     thresholds
@@ -206,12 +206,6 @@ def exceedance_reports(
         _report(part, quarter[part.rows], [next(differences) for _ in range(part.bin.max() + 2)])
         for part in parts
     ]
-
-
-def probability_of(prediction: Prediction, threshold: Threshold) -> Floats:
-    """Return the probability that each measurement meets a threshold, (n,)."""
-    at = threshold.log10
-    return prediction.cdf(at) if threshold.at_most else prediction.exceedance(at)
 
 
 def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
@@ -248,10 +242,16 @@ def _parts(rows: pd.DataFrame, probability: Floats, threshold: Threshold) -> lis
         raise DataError(
             f"expected a probability for each of {len(rows)} rows, found {len(probability)}."
         )
-    p = np.clip(probability, 0, 1)
     met = threshold.holds(rows["y"].to_numpy(np.float64)).astype(np.float64)
     return [
-        _Part(threshold, name, chosen, p[chosen], met[chosen], bins_of(p[chosen]))
+        _Part(
+            threshold,
+            name,
+            chosen,
+            probability[chosen],
+            met[chosen],
+            bins_of(probability[chosen]),
+        )
         for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
         if name == "all" or chosen.sum() >= LEAST_ROWS
     ]

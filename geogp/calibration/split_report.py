@@ -14,7 +14,7 @@ from geogp.calibration.assessment import (
     prediction_of,
     split_rows,
 )
-from geogp.calibration.exceedance import ExceedanceReport, exceedance_reports, probability_of
+from geogp.calibration.exceedance import ExceedanceReport, exceedance_reports
 from geogp.calibration.folds import Spread, fold_spread
 from geogp.calibration.groups import GroupReport, group_reports
 from geogp.calibration.metrics import rows_by_group
@@ -143,7 +143,7 @@ def _exceedances(
     def probability(threshold: Threshold) -> Floats:
         found = np.empty(len(rows))
         for part, prediction in zip(parts, predictions, strict=True):
-            found[part] = probability_of(prediction, threshold)
+            found[part] = threshold.probability(prediction)
         return found
 
     return exceedance_reports(rows, probability, run["target"], thresholds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,16 @@ it.
 """
 
 _LEAST, _MOST = 1e-3, 1e6
+
+
+class Distributions(Protocol):
+    """What a threshold asks of predictions of log10."""
+
+    def cdf(self, value: float, /) -> NDArray[np.float64]:
+        """Return P(y <= value), (n,)."""
+
+    def exceedance(self, threshold: float, /) -> NDArray[np.float64]:
+        """Return P(y > threshold), (n,)."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,11 @@ class Threshold:
     def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Tell which values of log10 meet the threshold, equality included."""
         return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may round
+
+    def probability(self, prediction: Distributions) -> NDArray[np.float64]:
+        """Return the probability that what each distribution predicts meets it, (n,)."""
+        verb = prediction.cdf if self.at_most else prediction.exceedance
+        return np.clip(verb(self.log10), 0, 1)
 
 
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:

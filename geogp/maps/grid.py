@@ -260,10 +260,8 @@ def _probabilities(
     for threshold in thresholds:
         if threshold.target != target:
             raise RequestError(f"{threshold.met} is no threshold of the target {target}.")
-        at = threshold.log10
-        p = prediction.cdf(at) if threshold.at_most else prediction.exceedance(at)
         label = f"probability that {_SUBJECT[target]} is {threshold.met}"
-        found[threshold.variable] = (np.clip(p, 0, 1), label, "1")
+        found[threshold.variable] = (threshold.probability(prediction), label, "1")
     return found
 
 

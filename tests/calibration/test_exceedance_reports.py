@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
-from functools import partial
+from operator import methodcaller
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 
 from geogp.calibration import words
-from geogp.calibration.exceedance import bins_of, brier_parts, exceedance_reports, probability_of
+from geogp.calibration.exceedance import bins_of, brier_parts, exceedance_reports
 from geogp.calibration.exceedance_page import (
     CONTEXT,
     difference_band,
@@ -49,7 +49,7 @@ def world(n=4000, seed=0, bias=0.0, block=0.0):
 
 
 def reports(rows, prediction, *args, **kwargs):
-    return exceedance_reports(rows, partial(probability_of, prediction), *args, **kwargs)
+    return exceedance_reports(rows, methodcaller("probability", prediction), *args, **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_small_latencies_are_the_good_ones():
     assert fifty.observed == pytest.approx((rows["y"] <= np.log10(50)).mean())
     assert fifty.stated < hundred.stated
     assert not fifty.difference.off
-    p = probability_of(prediction, Threshold(50, "latency"))
+    p = Threshold(50, "latency").probability(prediction)
     np.testing.assert_allclose(p, prediction.cdf(np.log10(50)))
 
 
