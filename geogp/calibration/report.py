@@ -22,6 +22,7 @@ from geogp.calibration.metrics import GROUPS
 from geogp.calibration.rendering import environment
 from geogp.calibration.split_report import SplitReport, split_report
 from geogp.calibration.splits import BLOCKS, SPLITS
+from geogp.calibration.variance_words import variances
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label
 
@@ -142,7 +143,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         findings=[words.finding(split) for split in splits.values()],
         marks={name: strata_words.marks(split) for name, split in splits.items()},
         rules=[strata_words.POOLING, strata_words.MARKING],
-        repairs=words.repairs(run),
+        repairs=words.repairs(run) + variances(run),
         statements=words.statements(splits, counts=counted(predictions)),
         splits=splits,
     )

@@ -1,7 +1,6 @@
 """What a report says in sentences, and how it writes numbers."""
 
 import json
-import math
 from typing import Any
 
 from geogp.calibration.groups import GroupReport
@@ -156,12 +155,12 @@ def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[
 
 
 def repairs(run: dict[str, Any]) -> list[str]:
-    """Return what run.json says of a repair of the intervals, and of two variances.
+    """Return what run.json says of a repair of the intervals.
 
     Raises
     ------
     DataError
-        `calibration` or `variance_check` is not what the report reads.
+        `calibration` is not what the report reads.
     """
     kind = (run.get("settings") or {}).get("conformal")
     held = run.get("calibration") or {}
@@ -178,27 +177,7 @@ def repairs(run: dict[str, Any]) -> list[str]:
             f"({_REPAIRS.get(str(kind), str(kind))}); every figure here is of repaired intervals."
         )
         said += own
-    check = run.get("variance_check")
-    return said if check is None else [*said, _variances(check)]
-
-
-def _variances(check: Any) -> str:
-    names = ("closed_form", "stated")
-    held = [check.get(name) for name in names] if isinstance(check, dict) else []
-    values = [float(v) for v in held if isinstance(v, int | float) and math.isfinite(v) and v > 0]
-    if len(values) != len(names):
-        raise DataError(
-            "expected two standard deviations above 0 under variance_check of run.json, "
-            f"closed_form and stated, found {check}. Run `geogp map` again with --fresh."
-        )
-    closed, stated = values
-    return (
-        "The model states another variance of the level than the closed form of its posterior: "
-        f"the median standard deviation over the test rows is {number(stated)} as stated and "
-        f"{number(closed)} in closed form ({number(stated / closed, 2)} times as much). Intervals "
-        "of single rows are the stated ones; whatever is joint (areas, several tiles) uses the "
-        "closed form."
-    )
+    return said
 
 
 def number(value: float | None, digits: int = 3) -> str:

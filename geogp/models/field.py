@@ -9,6 +9,7 @@ q(w) = N(m, L L') the evidence lower bound is that of a linear regression on W P
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import cast
 
 import numpy as np
@@ -337,6 +338,15 @@ class FieldGP(LowRankGP):
             with torch.no_grad():
                 phi = self.basis(self._within_data(part)).phi.double() * self.y_sd
             yield phi
+
+    def function_variance(self, x: Floats, L: Tensor) -> Floats:
+        """Return the variance of field and tile process at points were that of the weights L L'.
+
+        (n,), in the target's squared unit; see `LowRankGP`. Whatever else `predict` has stays.
+        """
+        other = deepcopy(self)
+        cast("VariationalPosterior", other.posterior).take_covariance(L)
+        return other.predict(x, np.inf).function_variance
 
     def field_mean(self, x: Floats) -> Floats:
         """Return the mean of field and shift at infinitely many tests, in the target's unit, (n,).

@@ -103,16 +103,40 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
     DataError
         The rows have another dimension than the model.
     """
-    y = (torch.from_numpy(train.y).to(model.device) - model.y_mean) / model.y_sd
-    step = spec_of(model).step
     with torch.no_grad():
         rows = Rows(
             model.scaled(train.x),
-            y.to(model.architecture.torch_dtype),
+            model.standardised(train.y),
             torch.from_numpy(train.tests).to(model.device),
         )
-        m, L = model.conditioned(rows, spread_is_noise=step.spread_is_noise)
+        m, L = model.conditioned(rows, spread_is_noise=spec_of(model).step.spread_is_noise)
     return JointPosterior(model, m, L)
+
+
+def two_variances(model: LowRankGP, train: Data, x: Floats) -> dict[str, float]:
+    """Return the median standard deviation of the function at points by two accounts.
+
+    Parameters
+    ----------
+    model, train
+        A fitted model, and the rows it was fitted to.
+    x
+        Inputs (n, d).
+
+    Returns
+    -------
+    dict
+        ``stated``: of the model's own prediction. ``closed_form``: with the covariance of
+        `joint_posterior` in place of its posterior's.
+    """
+    L = joint_posterior(model, train).L
+    # Of averages of endless tests: the level, whose own variance may be 0.
+    stated = model.predict(x, np.inf).function_variance
+    closed = model.function_variance(x, L)
+    return {
+        "closed_form": float(np.median(np.sqrt(closed))),
+        "stated": float(np.median(np.sqrt(stated))),
+    }
 
 
 def effective_rank(model: LowRankGP, x: Floats) -> float:

@@ -380,6 +380,23 @@ class LowRankGP(nn.Module):
             found: Floats = (torch.cat(parts).double() * self.y_sd.square()).cpu().numpy()
         return found
 
+    def function_variance(self, x: Floats, L: Tensor) -> Floats:
+        """Return the variance of the function at points were that of the weights L L', (n,).
+
+        In the target's squared unit, with what the diagonal adds: `predict(x).function_variance`
+        has the L of the model's posterior.
+
+        Parameters
+        ----------
+        x
+            Inputs (n, d).
+        L
+            A factor of the covariance of the weights of `feature_chunks`, (r, r), float64.
+        """
+        parts = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
+        found: Floats = torch.cat(parts).numpy() + self.added_variance(x)
+        return found
+
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
 

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,12 @@ class WeightedRows(NamedTuple):
 
 
 class Posterior(nn.Module, ABC):
-    """What the model asks of a posterior; `settle` learns from the rows outside the gradient."""
+    """What the model asks of a posterior; `settle` learns from the rows outside the gradient.
+
+    `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise.
+    """
+
+    in_closed_form: ClassVar[bool] = False
 
     @abstractmethod
     def moments(self, phi: Tensor) -> Moments:
@@ -70,6 +75,14 @@ class VariationalPosterior(Posterior):
     def cholesky(self) -> Tensor:
         """Return L, shape (r, r)."""
         return self.lower.tril(-1) + torch.diag(self.log_diagonal.exp())
+
+    def take_covariance(self, L: Tensor) -> None:
+        """Take L L' as the covariance, for any factor L (r, r) of full rank."""
+        with torch.no_grad():
+            R = torch.linalg.qr(L.double().T, mode="r").R
+            lower = R.T * torch.where(R.diagonal() < 0, -1.0, 1.0)
+            self.lower.copy_(lower.tril(-1))
+            self.log_diagonal.copy_(lower.diagonal().log())
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r)."""
@@ -118,6 +131,7 @@ class ClosedFormPosterior(Posterior):
         Number of weights.
     """
 
+    in_closed_form = True
     m: Tensor
     L: Tensor
 

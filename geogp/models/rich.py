@@ -235,6 +235,7 @@ class LastLayerPosterior(PointPosterior):
         Of m.
     """
 
+    in_closed_form = True
     L: Tensor
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:

@@ -150,7 +150,20 @@ def test_distances_out_of_range_are_refused(wide, run_of):
     ("entry", "said"),
     [
         ({"settings": {"conformal": "marginal"}}, "repaired by split conformal calibration"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "function variance carry noise"),
         ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "0.200 as stated and 0.100"),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},
+            "weights was learned by steps",
+        ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "field"}},
+            "scaled so that each tile by itself has the stated one",
+        ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0, "differ_by": "point"}},
+            "states no variance of its function",
+        ),
     ],
 )
 def test_repairs_stand_near_the_top(both, run_of, entry, said):
@@ -184,6 +197,11 @@ def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
         ({"calibration": [1]}, "expected a list of sentences"),
         ({"variance_check": {"closed_form": 0.1}}, "expected two standard deviations"),
         ({"variance_check": {"closed_form": 0.1, "stated": -1}}, "expected two standard"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0}}, "expected two standard"),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "x"}},
+            "and why they differ, found",
+        ),
         ({"variance_check": 3}, "expected two standard deviations"),
     ],
 )

@@ -13,7 +13,7 @@ from geogp.models import vecchia
 from geogp.models.blocksteps import PerPlace
 from geogp.models.catalogue import build, find_spec
 from geogp.models.field import FieldGP
-from geogp.models.joint import joint_posterior
+from geogp.models.joint import joint_posterior, two_variances
 from geogp.models.lowrank import Architecture, Rows
 from geogp.models.objectives import Weights, whitened_elbo
 from geogp.models.schedule import FitSettings
@@ -163,6 +163,20 @@ class TestAgainstDense:
         base = float(model.mean_constant.detach()) + _shift(model, rows)
         m = S @ phi.T @ weight @ (rows.y.numpy() - base)
         np.testing.assert_allclose(found.m.numpy(), m, rtol=1e-7, atol=1e-9)
+
+
+def test_the_two_variances_are_one_at_the_optimal_q(world):
+    model, rows = world
+    rows = model.hold(rows, 0)
+    data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
+    x = data.x[:20]
+    before, stated = two_variances(model, data, x), model.predict(x, level=True)
+    assert before["stated"] == pytest.approx(np.median(np.sqrt(stated.function_variance)))
+    assert abs(before["stated"] / before["closed_form"] - 1) > 1e-3
+    model.posterior.take_covariance(joint_posterior(model, data).L)
+    after = two_variances(model, data, x)
+    assert after["closed_form"] == pytest.approx(before["closed_form"], rel=1e-9)
+    assert after["stated"] == pytest.approx(after["closed_form"], rel=1e-9)
 
 
 def test_the_optimal_q_raises_the_bound_to_the_evidence(world, exact):

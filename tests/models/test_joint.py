@@ -11,7 +11,12 @@ from scipy.special import expit
 from geogp.errors import DataError, RequestError
 from geogp.models import lowrank
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.joint import JointPosterior, effective_rank, joint_posterior
+from geogp.models.joint import (
+    JointPosterior,
+    effective_rank,
+    joint_posterior,
+    two_variances,
+)
 from geogp.models.lowrank import Architecture, LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.posteriors import condition
@@ -49,6 +54,32 @@ def make_fitted(train, validation, make_model) -> Callable[[str], LowRankGP]:
 @pytest.fixture
 def joint(make_fitted, train) -> JointPosterior:
     return joint_posterior(make_fitted("dbk-silu"), train)
+
+
+class TestTwoVariances:
+    @pytest.mark.parametrize(
+        "name", ["vbll", "sv-rbf", "dbk-silu", "pp-dkl", "dnn", "sv-t-process"]
+    )
+    def test_they_are_those_of_prediction_and_closed_form(self, name, make_fitted, train, x):
+        model = make_fitted(name)
+        found = two_variances(model, train, x)
+        stated = model.predict(x).function_variance
+        closed = joint_posterior(model, train).variance(x) + model.added_variance(x)
+        assert found["stated"] == pytest.approx(np.median(np.sqrt(stated)))
+        assert found["closed_form"] == pytest.approx(np.median(np.sqrt(closed)))
+        assert found["closed_form"] > 0
+        assert abs(found["stated"] / found["closed_form"] - 1) > 1e-3
+
+    @pytest.mark.parametrize("name", [row for row in CATALOGUE if not CATALOGUE[row].counts])
+    def test_they_are_one_where_the_posterior_is_said_to_be_in_closed_form(
+        self, name, make_fitted, train, x
+    ):
+        if name == "field":
+            pytest.skip("needs coordinates; see test_field.py")
+        model = make_fitted(name)
+        found = two_variances(model, train, x)
+        same = found["stated"] == pytest.approx(found["closed_form"], rel=1e-5)
+        assert same == model.posterior.in_closed_form
 
 
 class TestMoments:

@@ -309,11 +309,7 @@ class TestWithoutTiles:
             L = posterior.L
             if request.param == "sv-t-process":
                 L = L / np.sqrt(model._scale().mean)
-            factor = torch.linalg.cholesky(L @ L.T)
-            with torch.no_grad():
-                model.posterior.m.copy_(posterior.m)
-                model.posterior.lower.copy_(factor.tril(-1))
-                model.posterior.log_diagonal.copy_(factor.diagonal().log())
+            model.posterior.take_covariance(L)
         return model
 
     def test_two_accounts_of_the_function(self, fitted, train):
@@ -323,6 +319,11 @@ class TestWithoutTiles:
         assert found["closed_form"] == pytest.approx(np.median(np.sqrt(posterior.variance(x))))
         assert found["stated"] == pytest.approx(np.median(np.sqrt(stated.function_variance)))
         assert found["stated"] > 1.2 * found["closed_form"]
+
+    def test_a_network_states_no_variance_of_its_function(self, fitted, train):
+        found = median_sds(joint_level(fitted("dnn"), train, train.x[:50]))
+        assert found["stated"] == 0
+        assert found["closed_form"] > 0
 
     def test_noise_of_measurements_takes_what_the_objective_put_into_the_function(
         self, fitted, train
