@@ -32,7 +32,10 @@ Weights = Any
 """Weights of tiles in some sums, (n, k): an array, or a sparse array of SciPy."""
 
 AT_ONCE = 32
-"""Sums, or paths, that are held at once: memory is this times the tiles and rows."""
+"""Sums that are solved for, or paths that are returned, at once."""
+
+HELD_BYTES = 2**29
+"""What is held of sums or paths that share one pass over the features, about."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,26 @@ class JointLevel:
             Weights of another number of tiles.
         """
         given = self._checked(weights)
+        group = _group(0 if self.tiles is None else self.tiles.A.shape[1])
         parts = [
-            sum(part.square().sum(0) for part in self._spreads(given[:, at : at + AT_ONCE]))
-            for at in range(0, given.shape[1], AT_ONCE)
+            self._variances(given[:, at : at + group]) for at in range(0, given.shape[1], group)
         ]
-        found: Floats = torch.cat([torch.as_tensor(part) for part in parts]).numpy()
-        return found + self._noise(given) if noise else found
+        found = np.concatenate(parts)
+        return found + self._independent(given, self.noise_variance) if noise else found
 
     def sum_covariance(self, weights: Weights) -> Floats:
         """Return the covariance (k, k) of sums over tiles with weights (n, k), without noise.
 
         Holds n times k values.
         """
-        parts = self._spreads(self._checked(weights))
-        total: Floats = sum(part.T @ part for part in parts).numpy()  # type: ignore[union-attr]
-        return total
+        given = self._checked(weights)
+        a = _rows_times(self.factor, given).toarray()
+        total: Floats = (given.T @ _rows_times(self.own, given)).toarray()
+        g = None if self.tiles is None else self.tiles.back(a)
+        parts = [self._field(given, None if g is None else self._seen(g))]
+        if g is not None:
+            parts += [self._fresh(g), np.sqrt(self.shared) * a.sum(0, keepdims=True)]
+        return total + sum(part.T @ part for part in parts)
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + diag(own) + K.
@@ -154,8 +162,10 @@ class JointLevel:
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
         rng = np.random.default_rng(seed)
-        for start in range(0, paths, AT_ONCE):
-            yield self._drawn(min(AT_ONCE, paths - start), rng)
+        rows = 0 if self.tiles is None else self.tiles.A.shape[1]
+        group = _group(2 * len(self) + rows)
+        for start in range(0, paths, group):
+            yield from self._drawn(min(group, paths - start), rng)
 
     def measured(self, tests: float) -> "JointLevel":
         """Return the law of the tiles' means of so many tests each: shift and noise are theirs.
@@ -211,40 +221,68 @@ class JointLevel:
             )
         return sparse.csc_array(weights)
 
-    def _noise(self, weights: Weights) -> Floats:
-        found: Floats = np.asarray(weights.multiply(weights).T @ self.noise_variance)
+    def _independent(self, weights: Weights, variance: Floats) -> Floats:
+        """Return the variances of sums of independent parts of tiles, (k,)."""
+        return np.asarray(weights.multiply(weights).T @ variance, np.float64)
+
+    def _variances(self, weights: Weights) -> Floats:
+        """Return variances of sums with sparse weights (n, k), in one pass over the features."""
+        found = self._independent(weights, self.own)
+        if self.tiles is None:
+            return found + np.square(self._field(weights, None)).sum(0)
+        seen = np.empty((self.tiles.A.shape[1], weights.shape[1]))
+        for start in range(0, weights.shape[1], AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            a = _rows_times(self.factor, weights[:, part]).toarray()
+            g = self.tiles.back(a)
+            seen[:, part] = self._seen(g)
+            found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
+        return found + np.square(self._field(weights, seen)).sum(0)
+
+    def _seen(self, g: Floats) -> Floats:
+        """Return A' g, the weights of the rows in sums, (rows, k)."""
+        assert self.tiles is not None
+        found: Floats = self.tiles.A.T @ g
         return found
 
-    def _spreads(self, weights: Weights) -> list[Tensor]:
-        """Return parts, each (., k), whose products sum up to the covariance of the sums."""
-        a = weights.toarray() * self.factor[:, None]
-        left = self._gathered(self._tile_features(), a)
-        if self.tiles is None:
-            return [
-                (self.L.T @ left).cpu(),
-                torch.from_numpy(np.sqrt(self.own_variance)[:, None] * a),
-            ]
-        sd = float(self.model.y_sd)
-        g = self.tiles.back(a)
-        left = left - self._gathered(self._row_features(), self.tiles.A.T @ g)
-        own = torch.from_numpy(sd * self.tiles.s[:, None] * g)
-        common = torch.from_numpy(np.sqrt(self.shared) * a.sum(0, keepdims=True))
-        return [(self.L.T @ left).cpu(), own, common]
+    def _fresh(self, g: Floats) -> Floats:
+        """Return what the tile process adds given rows and weights, (n, k)."""
+        assert self.tiles is not None
+        return float(self.model.y_sd) * self.tiles.s[:, None] * g
 
-    def _drawn(self, paths: int, rng: np.random.Generator) -> Floats:
-        white = torch.from_numpy(rng.standard_normal((self.L.shape[1], paths)))
-        change = self.L @ white.to(self.L.device)
-        found = _spread(self._tile_features(), change)
-        if self.tiles is not None:
-            sd = float(self.model.y_sd)
-            fresh = sd * self.tiles.s[:, None] * rng.standard_normal((len(self), paths))
-            seen = self.tiles.A @ _spread(self._row_features(), change)
-            found += self.tiles.forward(fresh - seen)
-            found += np.sqrt(self.shared) * rng.standard_normal(paths)
-        elif self.own_variance.any():
-            found += np.sqrt(self.own_variance)[:, None] * rng.standard_normal((len(self), paths))
-        drawn: Floats = self.mean + (self.factor[:, None] * found).T
-        return drawn
+    def _field(self, weights: Weights, seen: Floats | None) -> Floats:
+        """Return L'(Phi_tiles' a - Phi_rows' seen), (r, k), for sparse weights (n, k)."""
+        a = sparse.csr_array(_rows_times(self.factor, weights))
+        left = _gathered(self._tile_features(), a)
+        if seen is not None:
+            left = left - _gathered(self._row_features(), seen)
+        found: Floats = (self.L.T @ torch.from_numpy(left).to(self.L.device)).cpu().numpy()
+        return found
+
+    def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
+        """Yield paths, `AT_ONCE` at a time, in one pass over the features."""
+        sizes = [min(AT_ONCE, paths - start) for start in range(0, paths, AT_ONCE)]
+        drawn = [self._white(size, rng) for size in sizes]
+        change = self.L @ torch.from_numpy(np.hstack([each[0] for each in drawn])).to(self.L.device)
+        field = _spread(self._tile_features(), change)
+        seen = None if self.tiles is None else _spread(self._row_features(), change)
+        start = 0
+        for size, (_, own, common) in zip(sizes, drawn, strict=True):
+            part = slice(start, start + size)
+            start += size
+            found = field[:, part]
+            if self.tiles is None or seen is None:
+                found = found + np.sqrt(self.own_variance)[:, None] * own
+            else:
+                fresh = float(self.model.y_sd) * self.tiles.s[:, None] * own
+                found = found + self.tiles.forward(fresh - self.tiles.A @ seen[:, part])
+            yield self.mean + (self.factor[:, None] * (found + np.sqrt(self.shared) * common)).T
+
+    def _white(self, paths: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """Draw standard normals: for the weights (r, b), each tile (n, b), and all tiles (b,)."""
+        sizes = (self.L.shape[1], paths), (len(self), paths), (paths,)
+        weights, own, common = (rng.standard_normal(size) for size in sizes)
+        return weights, own, common
 
     def _tile_features(self) -> Iterator[Tensor]:
         return self.model.feature_chunks(self.x)
@@ -252,16 +290,6 @@ class JointLevel:
     def _row_features(self) -> Iterator[Tensor]:
         assert isinstance(self.model, FieldGP)
         return _row_features(self.model)
-
-    def _gathered(self, features: Iterator[Tensor], weights: Floats) -> Tensor:
-        """Return Phi' a for weights (n, k), (r, k)."""
-        total = torch.zeros(len(self.m), weights.shape[1], dtype=torch.float64).to(self.L.device)
-        start = 0
-        for phi in features:
-            part = torch.from_numpy(weights[start : start + len(phi)]).to(phi.device)
-            total += phi.T @ part
-            start += len(phi)
-        return total
 
 
 def joint_level(
@@ -377,6 +405,31 @@ def _row_features(model: FieldGP) -> Iterator[Tensor]:
     for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
         with torch.no_grad():
             yield model.row_terms(x, tests).phi.double() * model.y_sd
+
+
+def _group(held: int) -> int:
+    """Return how many sums or paths, of so many numbers each, share a pass: whole batches."""
+    return AT_ONCE * max(1, HELD_BYTES // (8 * AT_ONCE * max(held, 1)))
+
+
+def _rows_times(factor: Floats, weights: Weights) -> Weights:
+    """Return sparse weights (n, k) with each row multiplied by a factor of it."""
+    return sparse.csc_array(weights.multiply(factor[:, None]))
+
+
+def _gathered(features: Iterator[Tensor], weights: Any) -> Floats:
+    """Return Phi' a for weights (n, k), dense or sparse by rows, (r, k)."""
+    total: Any = 0.0
+    start = 0
+    for phi in features:
+        part = weights[start : start + len(phi)]
+        if isinstance(part, np.ndarray):
+            total = total + (phi.T @ torch.from_numpy(part).to(phi.device)).cpu().numpy()
+        else:
+            total = total + (part.T @ phi.cpu().numpy()).T
+        start += len(phi)
+    found: Floats = total
+    return found
 
 
 def _spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
