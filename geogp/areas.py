@@ -119,7 +119,7 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
     ------
     RequestError
         The folder is no finished run, its boundaries have no such layer, no tile lies in an area,
-        or the model counts tests.
+        the model counts tests, or there is not enough memory.
     DataError
         A file is damaged, or differs from that which the run was made from.
     OutputError
@@ -140,7 +140,7 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
             "those of the model, with and without noise."
         )
     watcher.stage(f"the level of {len(tiles):,} tiles together")
-    level = opened.level(seed=request.seed)
+    level = opened.level(seed=request.seed, columns=max(request.draws, len(layer)))
     measured = level.measured(float(job.question.tests or 1))
     watcher.stage(f"{request.draws} draws for medians and arithmetic means")
     quantity = quantity_of(job.request.target)

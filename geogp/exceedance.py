@@ -150,8 +150,8 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     Raises
     ------
     RequestError
-        The folder is no finished run, its model counts tests, a threshold is out of range, or
-        there is no such layer.
+        The folder is no finished run, its model counts tests, a threshold is out of range, there
+        is no such layer, or not enough memory.
     DataError
         A file is damaged, or differs from that which the run was made from.
     OutputError
@@ -164,7 +164,7 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     thresholds = thresholds_of(run.job.request.target, given)
     areas, weights = area_weights(run, request.by)
     watcher.stage(f"the level of {len(run.tiles):,} tiles together")
-    level = run.level(seed=request.seed)
+    level = run.level(seed=request.seed, columns=request.draws)
     if not run.job.spec.has_tiles:
         own = ", with a variance of its own in each tile" if level.own.any() else ""
         run.job.warn(

@@ -144,7 +144,7 @@ def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> NextRe
     counted = _counted(opened, request)
     watcher.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=request.seed)
-    noise = level.measured(float(opened.job.question.tests or 1)).noise_variance
+    noise = level.noise_of(float(opened.job.question.tests or 1))
     watcher.stage(f"choosing {request.tiles} tiles")
     covariance = covariance_of(level, request.tiles)
     weights = counted.astype(np.float64)

@@ -54,19 +54,19 @@ class Reopened:
     model: LowRankGP
     tiles: Tiles
 
-    def level(self, *, seed: int = 0) -> JointLevel:
+    def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
         """Return the joint law of the level at the tiles; see `joint_level`.
 
         Raises
         ------
         RequestError
-            The model counts tests.
+            The model counts tests, or there is not enough memory.
         DataError
             The rows that the model was fitted to cannot be told.
         """
         quarter = np.full(len(self.tiles), self.job.question.quarter)
         inputs = self.job.scale.inputs(*self.tiles.centres, quarter)
-        return joint_level(self.model, self._rows(), inputs, seed=seed)
+        return joint_level(self.model, self._rows(), inputs, seed=seed, columns=columns)
 
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons that ``--by`` names: county, urban, or a file.

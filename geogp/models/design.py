@@ -191,7 +191,8 @@ class Measuring:
         self._tiles: list[int] = []
         self._gains: list[float] = []
         self._before: list[float] = []
-        self._h: list[Floats] = []
+        # Columns h of the tiles so far, with room for more.
+        self._h = np.empty((n, AT_ONCE), order="F")
         self.removed = np.zeros(n)
 
     @property
@@ -202,12 +203,13 @@ class Measuring:
     def measure(self, tile: int) -> tuple[Floats, float]:
         """Measure a tile; return h (n,) and the gain."""
         column = self._covariance.columns(np.array([tile]))[:, 0]
-        before = float(column[tile])
-        for h in self._h:
-            column -= h[tile] * h
+        before, count = float(column[tile]), len(self._tiles)
+        column -= self._h[:, :count] @ self._h[tile, :count]
         h = column / np.sqrt(column[tile] + self._noise[tile])
         gain = float(self._weights @ np.square(h))
-        self._h.append(h)
+        if count == self._h.shape[1]:
+            self._h = np.concatenate([self._h, np.empty_like(self._h)], 1)
+        self._h[:, count] = h
         self._tiles.append(tile)
         self._gains.append(gain)
         self._before.append(before)
@@ -218,8 +220,8 @@ class Measuring:
         """Return z = C (a h), with C that of before the last tile was measured, (n,)."""
         weighted = self._weights * h
         z = self._covariance.times(weighted[:, None])[:, 0]
-        for earlier in self._h[:-1]:
-            z -= (earlier @ weighted) * earlier
+        earlier = self._h[:, : len(self._tiles) - 1]
+        z -= earlier @ (earlier.T @ weighted)
         return z
 
     def chosen(self, evaluated: int = 0) -> Chosen:
@@ -342,12 +344,15 @@ def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: 
 def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
     """Measure the tile of largest variance among those of positive weight, again and again.
 
-    The variances fall as tiles are measured. Each tile is taken once.
+    The variances fall as tiles are measured. Each tile is taken once; where fewer than `count`
+    have a positive weight, those of weight 0 follow in the same way.
     """
     measuring = Measuring(covariance, weights, noise)
-    left = weights > 0
-    for _ in range(min(count, int(left.sum()))):
-        tile = int(np.argmax(np.where(left, measuring.variance, -np.inf)))
+    left = np.ones(len(covariance), bool)
+    for _ in range(min(count, len(covariance))):
+        counted = left & (weights > 0)
+        open_now = counted if counted.any() else left
+        tile = int(np.argmax(np.where(open_now, measuring.variance, -np.inf)))
         left[tile] = False
         measuring.measure(tile)
     return measuring.chosen()

@@ -454,11 +454,13 @@ class FieldGP(LowRankGP):
         cross = self._covariance(points, amplitude, back, here)
         deviations = (self.rows.y[distinct] - seen.mean)[:, None]
         spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
-        values = torch.cat([cross, deviations[back], spread[back]], 2)
-        _, white = whitened(covariance + torch.diag_embed(seen.noise[back]), known, values)
-        weights, rest = white[:, :, 0], white[:, :, 1:]
-        shared = (weights[:, None] @ rest)[:, 0]
-        tile = asked.amplitude.square() * self.tiles.variance() - weights.square().sum(1)
+        noise = torch.diag_embed(seen.noise[back])
+        factor, white = whitened(covariance + noise, known, cross)
+        tile = asked.amplitude.square() * self.tiles.variance() - white.square().sum((1, 2))
+        # One column is solved for, whatever the rank; the padding has the weight 0.
+        weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
+        told = torch.cat([deviations, spread[: len(held)]], 1)
+        shared = torch.stack([w @ told[at] for w, at in zip(weights, back, strict=True)])
         field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self.beyond(x)
         return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
 

@@ -23,9 +23,16 @@ from geogp.models.catalogue import spec_of
 from geogp.models.field import FieldGP
 from geogp.models.joint import joint_posterior
 from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.memory import HELD_BYTES, WORD, check_level
 from geogp.models.steps import CHUNK
-from geogp.models.tile_sequence import EARLIER_TILES, TileSequence, tile_sequence
+from geogp.models.tile_sequence import (
+    EARLIER_TILES,
+    TILES_AT_ONCE,
+    TileSequence,
+    tile_sequence,
+)
 from geogp.models.training import Data
+from geogp.models.vecchia import PREDICTION_ROWS
 
 Floats = NDArray[np.float64]
 Weights = Any
@@ -33,9 +40,6 @@ Weights = Any
 
 AT_ONCE = 32
 """Sums that are solved for, or paths that are returned, at once."""
-
-HELD_BYTES = 2**29
-"""What is held of sums or paths that share one pass over the features, about."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,15 @@ class JointLevel:
         mean = self.mean + float(shift[0] - shift[1])
         return replace(self, mean=mean, noise_variance=variance)
 
+    def noise_of(self, tests: float) -> Floats:
+        """Return the noise variance of `measured`, (n,), without what else that works out."""
+        model = self.model
+        if not isinstance(model, FieldGP) or not self.calibrated:
+            return self.measured(tests).noise_variance
+        # Noise does not depend on what near rows tell of a tile.
+        counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
+        return model.predict_scaled(model.scaled(self.x), counts, alone=True).noise_variance
+
     def single_variances(self) -> Floats:
         """Return the variance of each tile's level by itself, as prediction has it, (n,).
 
@@ -300,6 +313,7 @@ def joint_level(
     calibrated: bool = True,
     earlier: int = EARLIER_TILES,
     seed: int = 0,
+    columns: int = 0,
 ) -> JointLevel:
     """Return the joint law of the level at tiles at one time.
 
@@ -323,12 +337,14 @@ def joint_level(
         Earlier tiles that a tile is conditioned on, at most.
     seed
         Of the order of the tiles.
+    columns
+        Sums or draws that will be asked for, which take memory.
 
     Raises
     ------
     RequestError
         The model counts, so that its level is no Gaussian in closed form, or has not been
-        fitted; or its rows are needed and not given.
+        fitted; its rows are needed and not given; or there is not enough memory.
     DataError
         The tiles are at several times, or two at one place.
     NumericalError
@@ -338,10 +354,15 @@ def joint_level(
         raise RequestError(
             f"{model.name} counts tests: its level has no closed form; choose a model of averages."
         )
+    sizes = model.architecture
     if isinstance(model, FieldGP):
+        width = PREDICTION_ROWS + earlier
+        block = min(TILES_AT_ONCE, len(x)) * width**2
+        check_level(sizes, len(x), len(model.rows.y), columns, block)
         return _with_tiles(model, x, calibrated=calibrated, earlier=earlier, seed=seed)
     if train is None:
         raise RequestError(f"{model.name} holds no rows: give those it was fitted to.")
+    check_level(sizes, len(x), len(train.y), columns)
     posterior = joint_posterior(model, train)
     ones, zeros = np.ones(len(x)), np.zeros(len(x))
     mean, own = posterior.mean(x), model.added_variance(x)
@@ -409,7 +430,7 @@ def _row_features(model: FieldGP) -> Iterator[Tensor]:
 
 def _group(held: int) -> int:
     """Return how many sums or paths, of so many numbers each, share a pass: whole batches."""
-    return AT_ONCE * max(1, HELD_BYTES // (8 * AT_ONCE * max(held, 1)))
+    return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 
 def _rows_times(factor: Floats, weights: Weights) -> Weights:

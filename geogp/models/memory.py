@@ -45,6 +45,58 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     return features + pivots + SQUARE_ARRAYS * sizes.r**2 * WORD + ROW_WORDS * n * WORD
 
 
+HELD_BYTES = 2**29
+"""What is held of joint sums or draws that share one pass over the features, about."""
+
+TILE_WORDS = 600
+"""Numbers per tile of a joint law with a tile process: on which 64 rows and 24 tiles it is
+conditioned with which weights, twice while they are put together, and what solves for them."""
+
+BLOCK_ARRAYS = 12
+"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles that are held at once."""
+
+
+def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
+    """Return an upper estimate of the bytes that the joint law of a level takes (`JointLevel`).
+
+    Parameters
+    ----------
+    sizes
+        Of the model.
+    tiles, rows
+        Tiles, and training rows.
+    columns
+        Sums or draws that are asked for.
+    block
+        Numbers of the covariances that are held at once of a tile process; 0 without one.
+    """
+    width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
+    features = min(max(tiles, rows), CHUNK) * 8 * width
+    process = TILE_WORDS * tiles + BLOCK_ARRAYS * block if block else 0
+    # Each of a group of columns has a number per tile and row, some twice, and what it becomes.
+    numbers = 4 * tiles + 2 * rows
+    held = min(columns * numbers, 4 * HELD_BYTES // WORD + 32 * numbers)
+    square = SQUARE_ARRAYS * sizes.r**2
+    return WORD * (features + process + held + square + ROW_WORDS * (rows + tiles))
+
+
+def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
+    """Refuse a joint law that does not fit into the machine's memory; see `level_bytes`.
+
+    Raises
+    ------
+    RequestError
+        It needs more than there is; both numbers are given.
+    """
+    needed = level_bytes(sizes, tiles, rows, columns, block)
+    free = available_bytes(torch.device("cpu"))
+    if needed > free:
+        raise RequestError(
+            f"the level of {tiles:,} tiles together needs about {needed / 1e9:.1f} GB of memory, "
+            f"and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
+        )
+
+
 def available_bytes(device: torch.device) -> int:
     """Return the free memory of a device; of the machine for the CPU."""
     if device.type == "cuda":

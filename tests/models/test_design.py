@@ -153,6 +153,23 @@ class TestDense:
         left = np.where(np.arange(60) == first, -1, after)
         assert found.tiles.tolist() == [first, int(np.argmax(left))]
 
+    def test_widest_takes_as_many_as_asked(self):
+        world = World()
+        few = (np.arange(60) < 3).astype(float)
+        found = widest(world.covariance, few, world.noise, 8)
+        assert len(set(found.tiles.tolist())) == 8
+        assert (found.tiles[:3] < 3).all()
+        assert (found.tiles[3:] >= 3).all()
+        assert found.gains.sum() < choose(world.covariance, few, world.noise, 8).gains.sum()
+
+    def test_more_tiles_than_columns_held_at_once(self, monkeypatch):
+        world = World()
+        whole = choose(world.covariance, world.weights, world.noise, 20)
+        monkeypatch.setattr(design, "AT_ONCE", 3)
+        found = choose(world.covariance, world.weights, world.noise, 20)
+        assert found.tiles.tolist() == whole.tiles.tolist()
+        np.testing.assert_allclose(found.gains, whole.gains, rtol=1e-10)
+
     def test_steps_are_told(self):
         world, heard = World(), []
         choose(world.covariance, world.weights, world.noise, 4, heard=heard.append)

@@ -168,6 +168,22 @@ class TestApproximation:
         monkeypatch.setattr("geogp.models.joint_level.CHUNK", 50)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
 
+    def test_many_sums_and_paths_take_one_pass_over_the_features(self, level, monkeypatch):
+        passes = []
+        chunks = FieldGP.feature_chunks
+        monkeypatch.setattr(
+            FieldGP, "feature_chunks", lambda *given: passes.append(0) or chunks(*given)
+        )
+        weights = np.random.default_rng(0).uniform(size=(len(level), 100))
+        whole = level.sum_variances(weights)
+        drawn = np.concatenate(list(level.paths(100)))
+        assert len(passes) == 2
+        # With hardly any memory each batch takes a pass of its own, to the same end.
+        monkeypatch.setattr("geogp.models.joint_level.HELD_BYTES", 1)
+        np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-10)
+        np.testing.assert_allclose(np.concatenate(list(level.paths(100))), drawn, rtol=1e-10)
+        assert len(passes) == 2 + 4 + 4
+
     def test_without_earlier_tiles_single_ones_are_those_of_prediction(self, model):
         x = grid(self.SIDE)
         level = joint_level(model, None, x, calibrated=False, earlier=0)
@@ -208,6 +224,7 @@ class TestCalibration:
         stated = model.predict(x, 3)
         np.testing.assert_allclose(measured.mean, stated.mean)
         np.testing.assert_allclose(measured.single_variances(), stated.function_variance)
+        np.testing.assert_allclose(level.noise_of(3), measured.noise_variance, rtol=1e-12)
         added = measured.sum_variances(weights, noise=True) - measured.sum_variances(weights)
         np.testing.assert_allclose(added, (weights**2).T @ stated.noise_variance)
         assert (level.sum_variances(weights, noise=True) == level.sum_variances(weights)).all()
@@ -372,6 +389,15 @@ class TestRefusals:
         for weights in (np.ones((15, 1)), np.ones(16)):
             with pytest.raises(DataError, match=r"weights of 16 tiles, \(n, k\), found shape"):
                 level.sum_variances(weights)
+
+    def test_too_little_memory(self, monkeypatch, train, make_model):
+        monkeypatch.setattr("geogp.models.memory.available_bytes", lambda _: 3_000_000)
+        with pytest.raises(RequestError, match=r"level of 16 tiles together needs about .* GB"):
+            joint_level(make_field(4, 30), None, grid(4))
+        model = make_model("vbll", dtype="float64")
+        joint_level(model, train, train.x)
+        with pytest.raises(RequestError, match="Map the region with a lower --zoom"):
+            joint_level(model, train, train.x, columns=10_000)
 
     def test_no_paths(self):
         level = joint_level(make_field(4, 30), None, grid(4))
