@@ -11,6 +11,7 @@ A sparse, B sparse and strictly lower triangular in the order. If every tile is 
 rows and all earlier tiles this is the exact Gaussian law.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
 from scipy.spatial import KDTree
 from torch import Tensor
 
@@ -68,21 +68,77 @@ class TileSequence:
     alone: Floats
 
     @cached_property
-    def _factor(self) -> Any:
-        # Triangular as it stands: in the natural order nothing fills in and nothing is exchanged.
-        matrix = (sparse.identity(len(self.s), format="csc") - self.B).tocsc()
-        return splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0)
+    def _stages(self) -> "_Stages":
+        return _Stages.of(self.B)
 
     def back(self, weights: Floats) -> Floats:
         """Return (I - B)^(-T) a for weights a of tiles (n, k), in the order of the sequence."""
-        found: Floats = self._factor.solve(np.ascontiguousarray(weights[self.order]), trans="T")
+        found = np.empty_like(weights)
+        found[self._stages.order] = self._stages.back(weights[self.order[self._stages.order]])
         return found
 
     def forward(self, parts: Floats) -> Floats:
         """Return u = (I - B)^(-1) v for v (n, k) in the order of the sequence, by tile."""
         found = np.empty_like(parts)
-        found[self.order] = self._factor.solve(np.ascontiguousarray(parts))
+        order = self._stages.order
+        found[self.order[order]] = self._stages.forward(parts[order])
         return found
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """A strictly lower triangular B in stages: rows of one depend on those of earlier ones alone.
+
+    Each stage of a solution is one product of a sparse and a dense matrix; a few hundred stages
+    solve for tens of thousands of tiles.
+
+    Attributes
+    ----------
+    order
+        Rows of B, stage by stage, (n,).
+    ends
+        Where each stage ends, the first at 0; the rows of the first depend on none.
+    earlier, later
+        By stage: what its rows take of those before it, and of those after it (for B').
+    """
+
+    order: Indices
+    ends: Indices
+    earlier: tuple[Sparse, ...]
+    later: tuple[Sparse, ...]
+
+    @classmethod
+    def of(cls, B: Sparse) -> "_Stages":
+        """Sort the rows of B into stages."""
+        B = B.tocsr()
+        stage = np.zeros(B.shape[0], np.int64)
+        for row, (start, end) in enumerate(zip(B.indptr[:-1], B.indptr[1:], strict=True)):
+            if end > start:
+                stage[row] = stage[B.indices[start:end]].max() + 1
+        order = np.argsort(stage, kind="stable")
+        sorted_rows = B[order][:, order].tocsr()
+        turned = sorted_rows.T.tocsr()
+        ends = np.searchsorted(stage[order], np.arange(stage.max() + 2))
+        pairs = list(itertools.pairwise(ends))
+        return cls(
+            order,
+            ends,
+            tuple(sorted_rows[start:end, :start] for start, end in pairs),
+            tuple(turned[start:end, end:] for start, end in pairs),
+        )
+
+    def forward(self, v: Floats) -> Floats:
+        """Return (I - B)^(-1) v for v (n, k), both stage by stage; v is overwritten."""
+        for start, end, taken in zip(self.ends[1:-1], self.ends[2:], self.earlier[1:], strict=True):
+            v[start:end] += taken @ v[:start]
+        return v
+
+    def back(self, a: Floats) -> Floats:
+        """Return (I - B)^(-T) a for a (n, k), both stage by stage; a is overwritten."""
+        stages = zip(self.ends[:-2], self.ends[1:-1], self.later[:-1], strict=True)
+        for start, end, taken in reversed(list(stages)):
+            a[start:end] += taken @ a[end:]
+        return a
 
 
 def tile_sequence(
