@@ -242,7 +242,8 @@ class JointLevel:
         """Return variances of sums with sparse weights (n, k), in one pass over the features."""
         found = self._independent(weights, self.own)
         if self.tiles is None:
-            return found + np.square(self._field(weights, None)).sum(0)
+            found += np.square(self._field(weights, None)).sum(0)
+            return found
         seen = np.empty((self.tiles.A.shape[1], weights.shape[1]))
         for start in range(0, weights.shape[1], AT_ONCE):
             part = slice(start, start + AT_ONCE)
@@ -250,7 +251,8 @@ class JointLevel:
             g = self.tiles.back(a)
             seen[:, part] = self._seen(g)
             found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
-        return found + np.square(self._field(weights, seen)).sum(0)
+        found += np.square(self._field(weights, seen)).sum(0)
+        return found
 
     def _seen(self, g: Floats) -> Floats:
         """Return A' g, the weights of the rows in sums, (rows, k)."""

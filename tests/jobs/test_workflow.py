@@ -83,6 +83,15 @@ def test_run_json_keeps_its_contract(finished, small):
     assert all(len(file["sha256"]) == 64 for file in run["inputs"])
 
 
+def test_the_two_variances_stand_in_run_and_report(finished):
+    check = finished.run["variance_check"]
+    assert check["differ_by"] == "field"
+    assert check["stated"] > 0
+    assert check["closed_form"] > 0
+    said = json.loads((finished.path / "report.json").read_text())["repairs"]
+    assert any("The posterior of the field's weights was learned by steps" in text for text in said)
+
+
 def test_test_predictions_agree_with_the_metrics(finished, small):
     table = pd.read_parquet(finished.path / "test_predictions.parquet")
     assert list(table.columns) == COLUMNS
