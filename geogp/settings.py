@@ -9,9 +9,11 @@ from typing import Literal
 from geogp.calibration.conformal import METHODS
 from geogp.calibration.splits import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
 from geogp.errors import RequestError
+from geogp.geodata.layers import absolute_layer
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
 from geogp.geodata.quarters import quarter_index
+from geogp.geodata.sources import absolute_place
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue import CATALOGUE, find_spec, with_noise
 from geogp.models.noise import NOISES
@@ -233,7 +235,8 @@ class MapRequest:
     region
         Postal code, name or FIPS number.
     source, boundaries
-        Where Ookla's files and the Census boundaries are: a folder or an address.
+        Where Ookla's files and the Census boundaries are: a folder or an address. Folders become
+        absolute: what is asked for does not change with the working directory.
     service, target
         ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
     quarters
@@ -250,7 +253,7 @@ class MapRequest:
         Distance that the split ``buffer`` keeps between training and test rows.
     layers
         Polygon layers, as ``FILE`` or ``FILE:COLUMN``: each test row is told which polygon of
-        each it lies in.
+        each it lies in. Files become absolute.
     conformal
         How intervals are repaired by rows kept for it: ``none``, ``marginal``, ``strata`` or
         ``local``.
@@ -325,6 +328,7 @@ class MapRequest:
     threshold: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        self._settle_places()
         _one_of("service", self.service, SERVICES)
         _one_of("target", self.target, TARGETS)
         self._settle_model()
@@ -356,6 +360,12 @@ class MapRequest:
             raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
         if not 0 < self.far_km < float("inf"):
             raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
+
+    def _settle_places(self) -> None:
+        """Make folders and files absolute, as what is asked for is opened again elsewhere."""
+        object.__setattr__(self, "source", absolute_place(self.source))
+        object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
+        object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
 
     def _check_validation(self) -> None:
         _one_of("repair", self.conformal, CONFORMAL_CHOICES)

@@ -181,12 +181,33 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     return tuple(named), tuple(files.values())
 
 
-def _place_of(text: str) -> tuple[Path, str | None]:
-    """Return file and column of ``FILE`` or ``FILE:COLUMN``."""
-    path, column = Path(text), None
-    if not path.exists() and ":" in text:
+def absolute_layer(text: str) -> str:
+    """Return ``FILE`` or ``FILE:COLUMN`` so that it names the same file from any directory.
+
+    The file keeps its name, also where it is a link: the layer is called after it.
+    """
+    path, column = _parts_of(text)
+    place = path.parent.resolve() / path.name
+    return str(place) if column is None else f"{place}:{column}"
+
+
+def _parts_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``, whether or not they exist."""
+    if not Path(text).exists() and ":" in text:
         front, column = text.rsplit(":", 1)
-        path = Path(front)
+        return Path(front), column
+    return Path(text), None
+
+
+def _place_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``.
+
+    Raises
+    ------
+    RequestError
+        There is no such file.
+    """
+    path, column = _parts_of(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
     return path, column

@@ -10,7 +10,13 @@ from shapely.geometry import MultiPolygon, Point, Polygon, box
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.census import read_region
-from geogp.geodata.layers import ELSEWHERE, PolygonLayer, read_layer, read_layers
+from geogp.geodata.layers import (
+    ELSEWHERE,
+    PolygonLayer,
+    absolute_layer,
+    read_layer,
+    read_layers,
+)
 from geogp.geodata.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
@@ -122,6 +128,19 @@ def test_several_layers_have_names_of_their_own(tmp_path):
     with pytest.raises(RequestError, match="different names, found zones_kind more than once"):
         read_layers([f"{path}:kind", f"{path}:kind"])
     assert read_layers([]) == ((), ())
+
+
+def test_a_layer_is_named_alike_from_any_folder_and_keeps_its_name(tmp_path, monkeypatch):
+    (tmp_path / "stored").write_text("")
+    (tmp_path / "zones.shp").symlink_to(tmp_path / "stored")
+    (tmp_path / "at:noon.shp").write_text("")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    whole = tmp_path.resolve()
+    assert absolute_layer("../zones.shp") == f"{whole}/zones.shp"
+    assert absolute_layer("../zones.shp:NAME") == f"{whole}/zones.shp:NAME"
+    assert absolute_layer("../at:noon.shp") == f"{whole}/at:noon.shp"
+    assert absolute_layer("../none.shp:NAME") == f"{whole}/none.shp:NAME"
 
 
 def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):

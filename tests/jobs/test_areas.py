@@ -1,8 +1,10 @@
 """Levels of areas from a finished run: figures, files, and what is refused."""
 
 import json
+import os
 import shutil
 import sys
+from dataclasses import replace
 
 import geopandas as gpd
 import numpy as np
@@ -195,6 +197,29 @@ class TestCommand:
         code, _, told = geogp("areas", tmp_path)
         assert code == 2
         assert "is not a finished run" in told
+
+
+def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_path, monkeypatch):
+    """Folders and files as typed relative to where the run was made."""
+
+    def request():
+        there = os.path.relpath(small.folder)
+        return replace(
+            small.request(tmp_path / "run", model="dbk-silu", epochs=1),
+            source=there,
+            boundaries=f"{there}/boundaries",
+            layers=(f"{os.path.relpath(halves)}:side",),
+        )
+
+    monkeypatch.chdir(small.folder.parent)
+    made = make_map(request())
+    settings = made.run["settings"]
+    assert settings["source"] == str(small.folder.resolve())
+    assert settings["boundaries"] == str(small.folder.resolve() / "boundaries")
+    assert settings["layers"] == [f"{halves.resolve()}:side"]
+    monkeypatch.chdir(tmp_path)
+    assert len(make_areas(AreasRequest(made.path, by="urban")).table)
+    assert make_map(request()).already_there
 
 
 class TestRefusals:
