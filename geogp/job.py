@@ -293,9 +293,17 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     )
     job.folder.check()
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings):
+    for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
         job.warn(text)
     return job
+
+
+def _overlaps(job: Job) -> list[str]:
+    """Return a warning for each layer with rows in more than one polygon."""
+    seen, counties = job.observations, job.boundaries.counties
+    layers = job.layers if counties is None else (counties, *job.layers)
+    found = [layer.overlap(seen.longitude, seen.latitude, "rows") for layer in layers]
+    return [text for text in found if text is not None]
 
 
 def _check_question(job: Job) -> None:

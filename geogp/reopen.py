@@ -71,6 +71,8 @@ class Reopened:
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons that ``--by`` names: county, urban, or a file.
 
+        Where they overlap, the job warns of the tiles in several.
+
         Raises
         ------
         RequestError
@@ -80,14 +82,15 @@ class Reopened:
         """
         boundaries = self.job.boundaries
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
-        if by not in held:
-            return read_layer(by)
-        layer = held[by]
+        layer = held[by] if by in held else read_layer(by)
         if layer is None:
             raise RequestError(
                 f"the boundaries in {self.job.request.boundaries} hold no {by} areas of "
                 f"{self.job.region.name}; give polygons of your own with --by FILE:COLUMN."
             )
+        overlap = layer.overlap(*self.tiles.centres, "tiles")
+        if overlap is not None:
+            self.job.warn(overlap)
         return layer
 
     def _rows(self) -> Data | None:

@@ -15,9 +15,11 @@ from shapely.geometry import box
 
 from geogp.areas import AreasRequest, described_table, make_areas
 from geogp.errors import DataError, RequestError
+from geogp.job import prepare
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture
 from geogp.models.storage import load_model, save_model
+from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map
 from geogp_cli.main import run as command
 
@@ -197,6 +199,24 @@ class TestCommand:
         code, _, told = geogp("areas", tmp_path)
         assert code == 2
         assert "is not a finished run" in told
+
+
+def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
+    table = gpd.read_parquet(halves)
+    west, east = table.geometry[:2]
+    path = tmp_path / "twice.parquet"
+    names = {"side": ["whole", "east"]}
+    gpd.GeoDataFrame(names, geometry=[west.union(east), east], crs=4326).to_parquet(path)
+    plain = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
+    assert not any("overlap" in text for text in plain.described["warnings"])
+    found = make_areas(AreasRequest(copy.path, by=f"{path}:side", draws=200))
+    tiles = dict(zip(plain.table["area"], plain.table["tiles"], strict=True))
+    said = f"{tiles['east']:,} of {sum(tiles.values()):,} tiles lie in more than one"
+    assert any(said in text for text in found.described["warnings"])
+    assert list(found.table["area"]) == ["whole"]
+    job = prepare(small.request(tmp_path / "run", layers=(f"{path}:side",)), Watcher())
+    inside = (job.observations.longitude > east.bounds[0]).sum()
+    assert any(f"{inside:,} of 1,500 rows lie in more than one" in text for text in job.warnings)
 
 
 def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_path, monkeypatch):
