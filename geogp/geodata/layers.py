@@ -50,6 +50,8 @@ class PolygonLayer:
     places
         Place of each label in its file, from the first: a point in several polygons belongs to
         the first of them. Empty takes the order of the labels.
+    column
+        The column of the labels, where a user named it and the file has others; else empty.
     """
 
     name: str
@@ -57,6 +59,7 @@ class PolygonLayer:
     shapes: tuple[BaseGeometry, ...]
     snap_degrees: float = 0.0
     places: tuple[int, ...] = ()
+    column: str = ""
 
     @classmethod
     def of_table(
@@ -184,7 +187,8 @@ def read_layer(text: str) -> PolygonLayer:
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
         raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
-    return layer
+    others = set(table.columns) - {column, table.active_geometry_name}
+    return replace(layer, column=column) if column is not None and others else layer
 
 
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:

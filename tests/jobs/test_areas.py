@@ -15,10 +15,12 @@ from shapely.geometry import box
 
 from geogp.areas import AreasRequest, described_table, make_areas
 from geogp.errors import DataError, RequestError
+from geogp.geodata.layers import PolygonLayer
 from geogp.job import prepare
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture
 from geogp.models.storage import load_model, save_model
+from geogp.reopen import tag_of
 from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map
 from geogp_cli.main import run as command
@@ -199,6 +201,37 @@ class TestCommand:
         code, _, told = geogp("areas", tmp_path)
         assert code == 2
         assert "is not a finished run" in told
+
+
+def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
+    path = tmp_path / "halves.parquet"
+    table = gpd.read_parquet(halves)
+    table.assign(kind=["dry", "wet", "wet"], **{"kind/5 %": ["a", "a", "b"]}).to_parquet(path)
+    made = [
+        make_areas(AreasRequest(copy.path, by=f"{path}:{column}", draws=200))
+        for column in ("side", "kind", "kind/5 %")
+    ]
+    assert [result.files[0].name for result in made] == [
+        "areas_halves_side.csv",
+        "areas_halves_kind.csv",
+        "areas_halves_kind%2F5%20%25.csv",
+    ]
+    labels = [list(pd.read_csv(result.files[0])["area"]) for result in made]
+    assert labels == [["east", "west"], ["dry", "wet"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    ("by", "layer", "expected"),
+    [
+        ("county", PolygonLayer("county", (), ()), "county"),
+        ("urban", PolygonLayer("urban area", (), ()), "urban"),
+        ("county.gpkg:NAME", PolygonLayer("county", (), ()), "county_file"),
+        ("county.gpkg:NAME", PolygonLayer("county", (), (), column="NAME"), "county_NAME"),
+        ("whole region.gpkg", PolygonLayer("whole region", (), ()), "whole region_file"),
+    ],
+)
+def test_no_file_is_named_like_those_of_the_boundaries(by, layer, expected):
+    assert tag_of(by, layer) == expected
 
 
 def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
