@@ -19,7 +19,7 @@ from geogp.calibration.report import (
     report_json,
     report_markdown,
 )
-from geogp.calibration.splits import RANDOM
+from geogp.calibration.split_names import RANDOM
 from geogp.drawing import make_drawing
 from geogp.files import write_bytes, write_text
 from geogp.fitting import Fitted, fit_model, take_rank, weights_of
