@@ -21,7 +21,7 @@ from geogp.calibration.assessment import TABLE_LEVELS, prediction_of, split_rows
 from geogp.calibration.stratum_reports import StratumReport, stratum_reports
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.models.warped_shapes import REPAIR_COLUMNS
+from geogp.models.warps import REPAIR_COLUMNS
 from geogp.runs import read_run
 
 FIGURES = ("log_score", "crps", "median_width_95")

@@ -2,6 +2,7 @@
 
     python benchmarks/scenarios.py              # all studies, then the table
     python benchmarks/scenarios.py replicates --scenarios C1 C2 --seeds 20
+    python benchmarks/scenarios.py shapes       # anew in the table, beside what it holds
 
 Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
 Processes". Inputs are those of seed 0 in every replicate and functions and noise are drawn anew,
@@ -22,6 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from kernel_shapes import shape_figures
 from numpy.typing import NDArray
 from scenario_draws import (
     NEAREST,
@@ -35,7 +37,7 @@ from scenario_draws import (
     truth,
     uniform_design,
 )
-from scenarios_table import write_table
+from scenarios_table import SHAPES, held_figures, write_table
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
@@ -50,7 +52,9 @@ from geogp.models.training import Data, fit
 
 Floats = NDArray[np.float64]
 
-STUDIES = ("replicates", "anchors", "optimisers", "starts", "known", "oracle", "bias", "draws")
+STUDIES = (
+    *("replicates", "anchors", "optimisers", "starts", "known", "oracle", "bias", "draws", SHAPES),
+)
 
 SHARED = {10_000: 10_000, 20_000: 2_000, 50_000: 1_000}
 """Points of the exact first block, which all others are conditioned on, by n."""
@@ -335,6 +339,8 @@ def run(study: Study, name: str, options: argparse.Namespace) -> list[dict[str, 
     """Return the figures of one study, making those that are not there."""
     if name == "bias":
         return [study.kept(f"bias/{n}", functools.partial(bias_figures, n)) for n in (100, 1000)]
+    if name == SHAPES:
+        return [study.kept(SHAPES, shape_figures)]
     if name == "draws":
         sizes = (20, 80)
         return [study.kept(f"draws/{d}", functools.partial(draw_figures, d)) for d in sizes]
@@ -385,10 +391,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = STUDIES if options.study == "all" else (options.study,)
     try:
         figures = {name: run(study, name, options) for name in chosen}
+        if options.study == SHAPES:
+            figures = {**held_figures(options.table), **figures}
     except GeogpError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    if options.study == "all":
+    if options.study in {"all", SHAPES}:
         write_table(figures, options.table)
     return 0
 

@@ -20,7 +20,7 @@ from geogp.job import Job
 from geogp.maps.choropleth import choropleth
 from geogp.maps.grid import Quantity, quantity_of
 from geogp.models.joint_level import JointLevel, median_sds
-from geogp.reopen import BY_COUNTY, BY_URBAN, reopen
+from geogp.reopen import BY_COUNTY, reopen, tag_of
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -167,7 +167,7 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
         "seconds": round(monotonic() - started, 1),
     }
     shapes = [layer.shapes[k] for k in shown]
-    files = _write(job, request, (tiles, table, shapes), layer.name)
+    files = _write(job, request, (tiles, table, shapes), tag_of(request.by, layer))
     return AreasResult(files, table, described)
 
 
@@ -257,17 +257,13 @@ def _write(
     job: Job,
     request: AreasRequest,
     found: tuple[Tiles, pd.DataFrame, list[Any]],
-    name: str,
+    tag: str,
 ) -> tuple[Path, ...]:
     """Write CSV, GeoParquet and figure, and return their paths."""
     tiles, table, shapes = found
     quantity = quantity_of(job.request.target)
-    own = request.by in {BY_COUNTY, BY_URBAN}
-    # A user's file may be called like a layer of the boundaries.
-    taken = name in {BY_COUNTY, BY_URBAN}
-    stem = f"areas_{request.by if own else f'{name}_file' if taken else name}"
     table = table.assign(quarter=job.question.described()["at"], tests_per_tile=job.question.tests)
-    paths = tuple(request.run / f"{stem}.{end}" for end in ("csv", "parquet", "png"))
+    paths = tuple(request.run / f"areas_{tag}.{end}" for end in ("csv", "parquet", "png"))
     write_bytes(paths[0], table.to_csv(index=False).encode())
     stream = io.BytesIO()
     gpd.GeoDataFrame(table, geometry=shapes, crs=4326).to_parquet(stream, index=False)

@@ -20,7 +20,6 @@ from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
 from geogp.geodata.thresholds import Threshold
-from geogp.job import LEVEL, Question
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.page import map_page
@@ -28,6 +27,7 @@ from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
 from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
+from geogp.question import LEVEL, Question
 from geogp.settings import MOST_TILES
 
 Floats = NDArray[np.float64]

@@ -19,16 +19,13 @@ from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.maps.excursions import write_excursions
 from geogp.models.excursions import LEAST_DRAWS, FirstMisses, JointRegion
 from geogp.models.joint_level import JointLevel
-from geogp.reopen import BY_COUNTY, BY_URBAN, Reopened, reopen
+from geogp.reopen import WHOLE, Reopened, reopen, tag_of
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
 
 QUESTION = "level"
 """The value of ``--for``."""
-
-WHOLE = "whole region"
-"""Name of the layer of the region, its urban and its rural part."""
 
 LEVEL = 0.95
 """Level of intervals and joint regions."""
@@ -222,7 +219,7 @@ def area_weights(run: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.cs
     members += [(WHOLE, name, np.flatnonzero(stratum == name)) for name in (URBAN, RURAL)]
     if by is not None:
         layer = run.layer(by)
-        kind = by if by in {BY_COUNTY, BY_URBAN} else layer.name
+        kind = tag_of(by, layer)
         number = layer.index(longitude, latitude)
         if not (number >= 0).any():
             raise RequestError(f"no tile of {run.job.region.name} lies in an area of {by}.")

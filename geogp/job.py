@@ -14,134 +14,27 @@ from numpy.typing import NDArray
 
 import geogp
 from geogp.calibration.conformal import BY_STRATA
-from geogp.calibration.splits import BUFFER
+from geogp.calibration.split_names import BUFFER
 from geogp.errors import DataError, RequestError
 from geogp.geodata.census import Boundaries, read_region
 from geogp.geodata.layers import PolygonLayer, read_layers
 from geogp.geodata.observations import Observations
 from geogp.geodata.ookla import Ingested, InputFile, read_observations
-from geogp.geodata.quadkeys import tile_areas_km2
 from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
+from geogp.inputs import InputScale, input_scale
 from geogp.machine import tune_process
 from geogp.models.catalogue import ModelSpec, find_spec, with_noise
-from geogp.models.cox import OFFSET
 from geogp.models.noise import NOISES
 from geogp.models.training import Data
+from geogp.presets import Preset, find_preset
+from geogp.question import COUNT, LEVEL, Question
 from geogp.runs import RunFolder
-from geogp.settings import MapRequest, Preset, find_preset
+from geogp.settings import MapRequest
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class InputScale:
-    """How places and quarters become inputs in [-1, 1]^d.
-
-    Attributes
-    ----------
-    region
-        Scales longitude and latitude by its bounding box.
-    quarters
-        First and last quarter index, scaled to -1 and 1; None for inputs of place alone.
-    area_km2
-        Area of a tile whose exposure is 1, for counts: the log exposure is one more input.
-    """
-
-    region: Region
-    quarters: tuple[int, int] | None
-    area_km2: float | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the inputs."""
-        time = () if self.quarters is None else ("quarter",)
-        return ("longitude", "latitude", *time, *self.offsets)
-
-    @property
-    def offsets(self) -> tuple[str, ...]:
-        """Names of the inputs that the basis does not see."""
-        return () if self.area_km2 is None else (OFFSET,)
-
-    def inputs(self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]) -> Floats:
-        """Return inputs of shape (n, d), float64."""
-        parts = [self.region.scale(longitude, latitude)]
-        if self.quarters is not None:
-            first, last = self.quarters
-            parts.append(((2.0 * quarter - first - last) / (last - first))[:, None])
-        if self.area_km2 is not None:
-            parts.append(np.log(tile_areas_km2(latitude) / self.area_km2)[:, None])
-        return np.hstack(parts)
-
-    @property
-    def units(self) -> tuple[float, ...]:
-        """Kilometres, and quarters, that one unit of each input stands for."""
-        time = () if self.quarters is None else ((self.quarters[1] - self.quarters[0]) / 2,)
-        return (*self.region.half_size_km, *time, *(1.0 for _ in self.offsets))
-
-    def described(self) -> dict[str, Any]:
-        """Return what a saved model needs to be used again."""
-        area = {} if self.area_km2 is None else {"area_km2": self.area_km2}
-        return {"bounds": self.region.bounds, "quarters": self.quarters, **area}
-
-
-COUNT = "count"
-"""The question of a map of numbers of tests."""
-
-LEVEL = "level"
-"""The question of a map of what measurements scatter around."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a map predicts.
-
-    Attributes
-    ----------
-    name
-        ``tile-mean``, ``single-test`` or ``level``; ``count`` where tests are counted.
-    quarter, latest
-        Indices of the quarter shown and of the latest one with data.
-    tests
-        Tests that the predicted value averages; None for the level, and for models whose noise
-        does not depend on them, unless a repair by number of tests makes it.
-    """
-
-    name: str
-    quarter: int
-    latest: int
-    tests: int | None
-
-    @property
-    def beyond(self) -> int:
-        """Quarters that the map lies after the latest data; 0 within them."""
-        return max(0, self.quarter - self.latest)
-
-    def words(self) -> str:
-        """Return what is predicted, many of them, for notes and legends."""
-        if self.name == COUNT:
-            return "numbers of tests of a tile in a quarter"
-        if self.name == LEVEL:
-            return "levels that measurements scatter around"
-        if self.tests is None:
-            return "new measurements, of as many tests as the data happen to hold"
-        return f"tile averages over {self.tests} tests" if self.tests > 1 else "single tests"
-
-    def label(self) -> str:
-        """Return the quarter, with that in which the data end where it lies beyond."""
-        end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
-        return f"{quarter_label(self.quarter)}{end}"
-
-    def described(self) -> dict[str, Any]:
-        """Return what run.json says of it."""
-        return {
-            "for": self.name,
-            "tests": self.tests,
-            "at": quarter_label(self.quarter),
-            "quarters_beyond_data": self.beyond,
-        }
 
 
 @dataclass
@@ -285,7 +178,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         RunFolder(request.out or Path("runs") / name),
         boundaries,
         ingested,
-        _input_scale(request, region, ingested.observations),
+        input_scale(request, region, ingested.observations),
         device,
         seconds,
         layers=layers,
@@ -293,9 +186,17 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     )
     job.folder.check()
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings):
+    for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
         job.warn(text)
     return job
+
+
+def _overlaps(job: Job) -> list[str]:
+    """Return a warning for each layer with rows in more than one polygon."""
+    seen, counties = job.observations, job.boundaries.counties
+    layers = job.layers if counties is None else (counties, *job.layers)
+    found = [layer.overlap(seen.longitude, seen.latitude, "rows") for layer in layers]
+    return [text for text in found if text is not None]
 
 
 def _check_question(job: Job) -> None:
@@ -339,20 +240,6 @@ def _check_question(job: Job) -> None:
             f"the map shows {quarter_label(question.quarter)}, but the data end in "
             f"{quarter_label(question.latest)}: the level stays as it was, and the intervals grow."
         )
-
-
-def _input_scale(request: MapRequest, region: Region, observations: Observations) -> InputScale:
-    quarters = observations.quarters
-    if request.inputs == "place-quarter" and len(quarters) == 1:
-        raise RequestError(
-            f"the only quarter with data is {quarter_label(quarters[0])}; "
-            "--inputs place-quarter needs two or more."
-        )
-    timeless = request.inputs == "place" or len(quarters) == 1
-    ends = None if timeless else (quarters[0], quarters[-1])
-    if not find_spec(request.model).counts:
-        return InputScale(region, ends)
-    return InputScale(region, ends, float(tile_areas_km2(observations.latitude).mean()))
 
 
 def identity_of(job: Job) -> dict[str, Any]:

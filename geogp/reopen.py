@@ -1,8 +1,10 @@
 """A finished run opened again: its model, its region and what it was made from."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -24,6 +26,11 @@ from geogp.watcher import Watcher
 
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers that come with the boundaries."""
+
+WHOLE = "whole region"
+"""Name of the layer of the region, its urban and its rural part."""
+
+_TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
 _SETTINGS = ("source", "boundaries", "inputs", "noise", "refit", "splits", "conformal")
 """What a run is opened again by."""
@@ -71,6 +78,8 @@ class Reopened:
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons that ``--by`` names: county, urban, or a file.
 
+        Where they overlap, the job warns of the tiles in several.
+
         Raises
         ------
         RequestError
@@ -80,14 +89,15 @@ class Reopened:
         """
         boundaries = self.job.boundaries
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
-        if by not in held:
-            return read_layer(by)
-        layer = held[by]
+        layer = held[by] if by in held else read_layer(by)
         if layer is None:
             raise RequestError(
                 f"the boundaries in {self.job.request.boundaries} hold no {by} areas of "
                 f"{self.job.region.name}; give polygons of your own with --by FILE:COLUMN."
             )
+        overlap = layer.overlap(*self.tiles.centres, "tiles")
+        if overlap is not None:
+            self.job.warn(overlap)
         return layer
 
     def _rows(self) -> Data | None:
@@ -109,6 +119,21 @@ class Reopened:
                 "settings."
             )
         return rows
+
+
+def tag_of(by: str, layer: PolygonLayer) -> str:
+    """Return what names of files call the polygons that ``--by`` names.
+
+    That is county or urban, or the name of the user's file. Where a column was named and the file
+    has others, its name follows, so that two columns of one file make two sets of files; signs
+    that names of files cannot have are written as in addresses (``%2F``). A file called as a
+    layer that comes with the boundaries gets ``_file``.
+    """
+    if by in {BY_COUNTY, BY_URBAN}:
+        return by
+    column = re.sub(r'[\\/:*?"<>|%\s\x00-\x1f]', lambda sign: quote(sign[0], safe=""), layer.column)
+    name = f"{layer.name}_{column}" if column else layer.name
+    return f"{name}_file" if name in _TAKEN else name
 
 
 def find_run(text: str, runs: Path = RUNS) -> Path:

@@ -11,6 +11,8 @@ import pandas as pd
 
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
+from geogp.geodata.layers import absolute_layer
+from geogp.geodata.sources import absolute_place
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
@@ -92,7 +94,8 @@ class RunFolder:
         held = _read_json(self._begun) if begun else self._held()
         if not held:
             return None
-        different = [key for key in IDENTITY_KEYS if held.get(key) != identity.get(key)]
+        one, other = _with_absolute_places(held), _with_absolute_places(identity)
+        different = [key for key in IDENTITY_KEYS if one.get(key) != other.get(key)]
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
@@ -203,6 +206,18 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     return _read_json(path / RUN_FILE), predictions
+
+
+def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
+    """Return a run whose folders and files are absolute; older versions kept them as typed."""
+    settings = run.get("settings")
+    if not isinstance(settings, dict):
+        return run
+    places = {
+        key: absolute_place(settings[key]) for key in ("source", "boundaries") if key in settings
+    }
+    layers = [absolute_layer(text) for text in settings.get("layers", [])]
+    return {**run, "settings": {**settings, **places, "layers": layers}}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,23 +1,22 @@
-"""What a user asks for: the request of one map, and presets of how hard to try."""
+"""What a user asks for: the request of one map."""
 
-import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from geogp.calibration.conformal import METHODS
-from geogp.calibration.splits import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
+from geogp.calibration.split_names import BUFFER, SPLITS
+from geogp.calibration.splits import BUFFER_KM, MOST_FOLDS
+from geogp.choices import one_of
 from geogp.errors import RequestError
+from geogp.geodata.layers import absolute_layer
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
 from geogp.geodata.quarters import quarter_index
+from geogp.geodata.sources import absolute_place
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue import CATALOGUE, find_spec, with_noise
 from geogp.models.noise import NOISES
-from geogp.models.objectives import Weights
-from geogp.models.placement import Placement
-from geogp.models.schedule import Optimiser
+from geogp.presets import PRESETS
 
 SPLIT_CHOICES = {
     **{name: (name,) for name in SPLITS},
@@ -45,181 +44,6 @@ MOST_TILES = 1_000_000
 """A map of more tiles drops to a coarser zoom."""
 
 
-@dataclass(frozen=True)
-class Preset:
-    """How hard to try.
-
-    Attributes
-    ----------
-    h, r
-        Width of the network and rank.
-    epochs, batch, learning_rate, decay, head_rate, noise_rate, clip,
-    average
-        The schedule; see `geogp.models.schedule.FitSettings`.
-    least_steps
-        Steps that an epoch has at least: few rows take a smaller batch. 0 takes the batch as it
-        is.
-    optimiser
-        See `geogp.models.schedule.FitSettings`.
-    placement, noise_start
-        How inducing points are chosen, and where the noise variance starts.
-    weights
-        alpha and beta of dPPGP.
-    split
-        The default of ``--split``.
-    refit
-        Whether the map is drawn by one more fit on all rows but the validation tenth, rather
-        than by the random split's model.
-    """
-
-    h: int
-    r: int
-    epochs: int
-    batch: int
-    least_steps: int
-    learning_rate: float
-    decay: Literal["cosine", "constant"]
-    placement: Placement
-    weights: Weights
-    split: str
-    refit: bool
-    head_rate: float = 1.0
-    noise_rate: float | None = None
-    clip: float | None = None
-    average: float = 0.0
-    noise_start: float = 0.5
-    optimiser: Optimiser = "adamw"
-
-    def batch_for(self, n: int) -> int:
-        """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
-        if not self.least_steps:
-            return min(self.batch, n)
-        most = max(32, n // max(self.least_steps, 1))
-        return min(self.batch, 1 << (most.bit_length() - 1))
-
-    def learning_rate_for(self, batch: int) -> float:
-        """Return the learning rate for a batch: smaller ones are noisier, so as its square root."""
-        return float(self.learning_rate * min(1.0, batch / self.batch) ** 0.5)
-
-
-PRESETS = {
-    "quick": Preset(
-        h=64,
-        r=128,
-        epochs=80,
-        batch=1024,
-        least_steps=100,
-        learning_rate=2e-2,
-        decay="cosine",
-        placement="farthest",
-        weights=Weights(alpha=0.01, beta=0.01),
-        split="random",
-        refit=False,
-    ),
-    "standard": Preset(
-        h=128,
-        r=256,
-        epochs=150,
-        batch=1024,
-        least_steps=100,
-        learning_rate=1e-2,
-        decay="cosine",
-        placement="farthest",
-        weights=Weights(alpha=0.01, beta=0.01),
-        split="both",
-        refit=True,
-    ),
-    # The widths and schedule of Zhu, Yuchi and Xie, appendix B.3.
-    "paper": Preset(
-        h=256,
-        r=1024,
-        epochs=400,
-        batch=1024,
-        least_steps=1,
-        learning_rate=1e-3,
-        decay="constant",
-        placement="uniform",
-        weights=Weights(alpha=0.1, beta=0.01),
-        split="both",
-        refit=True,
-        noise_start=1e-2,
-    ),
-}
-"""The presets by name, for the models of the papers."""
-
-FIELD_PRESETS = {
-    name: replace(
-        preset,
-        epochs=epochs,
-        learning_rate=1e-2,
-        decay="cosine",
-        noise_rate=3.0,
-        clip=1.0,
-        weights=Weights(alpha=0.0, beta=1.0),
-    )
-    for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
-}
-"""The presets of the field model, whose epochs over blocks of tiles tell more and cost more."""
-
-
-KERNEL_PRESETS = {
-    name: replace(
-        preset,
-        r=r,
-        epochs=epochs,
-        batch=batch,
-        least_steps=0,
-        placement="pivoted",
-        optimiser="lbfgs",
-        noise_start=0.5,
-    )
-    for (name, preset), r, epochs, batch in zip(
-        PRESETS.items(), (500, 1000, 500), (3, 4, 50), (20_000, 60_000, 1_000_000), strict=True
-    )
-}
-"""The presets of the models whose kernel has a few parameters: an epoch is ten iterations of
-L-BFGS on a part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of
-Adam at a rate of 1e-3."""
-
-KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
-
-COUNT_PRESETS = {
-    name: replace(
-        preset,
-        epochs=epochs,
-        batch=batch,
-        learning_rate=rate,
-        decay="cosine",
-        clip=1.0,
-        weights=Weights(alpha=0.0, beta=1.0),
-    )
-    for (name, preset), (epochs, batch, rate) in zip(
-        PRESETS.items(), ((12, 2048, 1e-2), (20, 2048, 1e-2), (60, 2048, 3e-3)), strict=True
-    )
-}
-"""The presets of models of counts, whose rows are all tiles in all quarters."""
-
-PRESETS_OF = {
-    "deep": PRESETS,
-    "field": FIELD_PRESETS,
-    "kernel": KERNEL_PRESETS,
-    "count": COUNT_PRESETS,
-}
-"""The presets by the family of a model."""
-
-
-def find_preset(name: str, model: str) -> Preset:
-    """Return a preset as it applies to a model.
-
-    Raises
-    ------
-    RequestError
-        No such preset or model.
-    """
-    _one_of("preset", name, PRESETS)
-    return PRESETS_OF[find_spec(model).family][name]
-
-
 QUESTIONS = ("tile-mean", "single-test", "level")
 """Values of ``--for``: what a map predicts."""
 
@@ -233,7 +57,8 @@ class MapRequest:
     region
         Postal code, name or FIPS number.
     source, boundaries
-        Where Ookla's files and the Census boundaries are: a folder or an address.
+        Where Ookla's files and the Census boundaries are: a folder or an address. Folders become
+        absolute: what is asked for does not change with the working directory.
     service, target
         ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
     quarters
@@ -250,7 +75,7 @@ class MapRequest:
         Distance that the split ``buffer`` keeps between training and test rows.
     layers
         Polygon layers, as ``FILE`` or ``FILE:COLUMN``: each test row is told which polygon of
-        each it lies in.
+        each it lies in. Files become absolute.
     conformal
         How intervals are repaired by rows kept for it: ``none``, ``marginal``, ``strata`` or
         ``local``.
@@ -325,19 +150,20 @@ class MapRequest:
     threshold: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        _one_of("service", self.service, SERVICES)
-        _one_of("target", self.target, TARGETS)
+        self._settle_places()
+        one_of("service", self.service, SERVICES)
+        one_of("target", self.target, TARGETS)
         self._settle_model()
-        _one_of("noise", self.noise, NOISES)
+        one_of("noise", self.noise, NOISES)
         with_noise(find_spec(self.model), self.noise)
         self._check_budget()
-        _one_of("preset", self.preset, PRESETS)
-        _one_of("inputs", self.inputs, INPUT_CHOICES)
-        _one_of("device", self.device, DEVICE_CHOICES)
+        one_of("preset", self.preset, PRESETS)
+        one_of("inputs", self.inputs, INPUT_CHOICES)
+        one_of("device", self.device, DEVICE_CHOICES)
         for name in [] if self.split is None else self.split.split(","):
-            _one_of("split", name.strip(), SPLIT_CHOICES)
+            one_of("split", name.strip(), SPLIT_CHOICES)
         self._check_validation()
-        _one_of("question", self.question, QUESTIONS)
+        one_of("question", self.question, QUESTIONS)
         if self.at is not None:
             quarter_index(self.at)
         thresholds_of(self.target, self.threshold)
@@ -357,8 +183,14 @@ class MapRequest:
         if not 0 < self.far_km < float("inf"):
             raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
 
+    def _settle_places(self) -> None:
+        """Make folders and files absolute, as what is asked for is opened again elsewhere."""
+        object.__setattr__(self, "source", absolute_place(self.source))
+        object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
+        object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
+
     def _check_validation(self) -> None:
-        _one_of("repair", self.conformal, CONFORMAL_CHOICES)
+        one_of("repair", self.conformal, CONFORMAL_CHOICES)
         if self.calibrated and TARGETS[self.target].counted:
             raise RequestError(
                 f"--conformal {self.conformal} repairs intervals of a speed or a latency, not of "
@@ -420,11 +252,3 @@ class MapRequest:
     def calibrated(self) -> bool:
         """Whether a tenth of the rows is kept for the repair of intervals."""
         return self.conformal != CONFORMAL_CHOICES[0]
-
-
-def _one_of(what: str, found: str, allowed: Iterable[str]) -> None:
-    names = list(allowed)
-    if found not in names:
-        near = difflib.get_close_matches(found, names, n=2, cutoff=0.5)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise RequestError(f"unknown {what} {found!r}; choose one of {', '.join(names)}.{hint}")

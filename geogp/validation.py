@@ -11,7 +11,8 @@ from geogp.calibration.baseline import Baseline, count_baseline, quarter_baselin
 from geogp.calibration.conformal import check_rows
 from geogp.calibration.dealing import CALIBRATION, LEFT_OUT, PARTS, TEST, TRAIN, VALIDATION
 from geogp.calibration.metrics import Scores, pooled, score_by_stratum
-from geogp.calibration.splits import COUNTY, LATEST, RANDOM, SplitRows, split_parts
+from geogp.calibration.split_names import COUNTY, LATEST, RANDOM
+from geogp.calibration.splits import SplitRows, split_parts
 from geogp.errors import RequestError
 from geogp.fitting import Fitted, fit_model
 from geogp.geodata.distances import nearest_km

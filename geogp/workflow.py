@@ -19,7 +19,7 @@ from geogp.calibration.report import (
     report_json,
     report_markdown,
 )
-from geogp.calibration.splits import RANDOM
+from geogp.calibration.split_names import RANDOM
 from geogp.calibration.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.drawing import make_drawing
 from geogp.files import write_bytes, write_text

@@ -50,6 +50,13 @@ def test_layers_import_only_what_lies_below(layer):
             assert top not in FORBIDDEN[layer], f"{path} imports {name}"
 
 
+def test_modules_are_short():
+    """About 400 lines: what is longer holds two things."""
+    lengths = {path: len(path.read_text().splitlines()) for path in ROOT.glob("geogp/**/*.py")}
+    assert len(lengths) > 100
+    assert {str(path): length for path, length in lengths.items() if length > 420} == {}
+
+
 def test_the_library_does_not_know_the_command():
     for path in (ROOT / "geogp").rglob("*.py"):
         assert not any(name.startswith("geogp_cli") for name in imported(path)), path

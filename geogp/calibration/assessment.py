@@ -14,7 +14,7 @@ from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
 from geogp.models.shapes import SHAPE_COLUMNS
-from geogp.models.warped_shapes import REPAIR_COLUMNS
+from geogp.models.warps import REPAIR_COLUMNS
 
 TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, whose coverage stands in the tables."""

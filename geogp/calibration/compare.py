@@ -30,7 +30,7 @@ from geogp.calibration.compare_rows import (
 )
 from geogp.calibration.metrics import ALL, rows_by_group
 from geogp.calibration.paired import DRAWS, Estimate, mark, paired_estimates
-from geogp.calibration.splits import SPLITS
+from geogp.calibration.split_names import SPLITS
 from geogp.errors import RequestError
 
 Floats = NDArray[np.float64]

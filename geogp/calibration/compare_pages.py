@@ -30,17 +30,19 @@ def comparison_latex(comparison: Comparison) -> str:
     """Return a booktabs table of scores and their differences, for a document to input.
 
     A run has one line in each stratum of each split, the reference without differences. Needs the
-    packages booktabs and, for quotation marks in names, fontenc with T1.
+    package booktabs, and a line of some 15 cm: wider margins than those of the class article, or
+    table* in two columns.
     """
     body = [line for split in comparison.splits.values() for line in _latex_split(split)]
     scores = " & ".join(rf"\multicolumn{{2}}{{c}}{{{title}}}" for title in _SCORE_TITLES.values())
     return "\n".join(
         [
-            "% needs \\usepackage{booktabs}",
+            "% needs \\usepackage{booktabs}, and lines of 15 cm: wide margins, or table*",
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{_caption(comparison)}}}",
             r"\label{tab:geogp-comparison}",
+            r"\footnotesize\setlength{\tabcolsep}{3pt}",
             r"\begin{tabular}{llrlrlrlrr}",
             r"\toprule",
             rf"& & {scores} & & \\",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from geogp.calibration.assessment import TOLERANCE, check_columns, counted, prediction_of
 from geogp.calibration.metrics import ALL, widths
-from geogp.calibration.splits import SPLITS
+from geogp.calibration.split_names import SPLITS
 from geogp.errors import DataError, RequestError
 
 SCORES = ("log_score", "crps", "absolute_error")

@@ -22,7 +22,8 @@ from geogp.calibration.nearby import LEAST_NEAREST, MOST_SCORE, NearbyScores
 from geogp.errors import DataError, RequestError
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
-from geogp.models.warped_shapes import LADDER, Warp, WarpedShape, with_least_slope
+from geogp.models.warped_shapes import WarpedShape
+from geogp.models.warps import LADDER, Warp, with_least_slope
 
 NONE, MARGINAL, BY_STRATA, LOCAL = METHODS = ("none", "marginal", "strata", "local")
 """No repair; one for all rows; one for each stratum and class of tests; one for each place."""

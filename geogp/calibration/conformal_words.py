@@ -4,7 +4,7 @@ import math
 
 from scipy import stats
 
-from geogp.calibration.splits import BLOCKS, RANDOM
+from geogp.calibration.split_names import BLOCKS, RANDOM
 
 _METHODS = {
     "marginal": "One repair serves all places and all numbers of tests.",

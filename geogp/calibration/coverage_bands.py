@@ -17,7 +17,7 @@ from geogp.calibration.conformal import Repair, normal_scores, rank
 from geogp.calibration.conformal_cells import Places
 from geogp.errors import RequestError
 from geogp.models.prediction import Prediction
-from geogp.models.warped_shapes import KNOTS, LADDER
+from geogp.models.warps import KNOTS, LADDER
 
 CHECKED = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""

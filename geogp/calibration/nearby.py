@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
 from geogp.geodata.region import EARTH_RADIUS_KM
-from geogp.models.warped_shapes import LADDER, with_least_slope
+from geogp.models.warps import LADDER, with_least_slope
 
 NEAREST = 200
 """Calibration rows that a place's quantiles come from."""

@@ -20,8 +20,8 @@ from geogp.calibration.assessment import (
 from geogp.calibration.coverage_figure import coverage_figure
 from geogp.calibration.metrics import GROUPS
 from geogp.calibration.rendering import environment
+from geogp.calibration.split_names import BLOCKS, SPLITS
 from geogp.calibration.split_report import SplitReport, split_report
-from geogp.calibration.splits import BLOCKS, SPLITS
 from geogp.calibration.variance_words import variances
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label

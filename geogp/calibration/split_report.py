@@ -18,7 +18,7 @@ from geogp.calibration.exceedance import ExceedanceReport, exceedance_reports
 from geogp.calibration.folds import Spread, fold_spread
 from geogp.calibration.groups import GroupReport, group_reports
 from geogp.calibration.metrics import rows_by_group
-from geogp.calibration.splits import SPLITS
+from geogp.calibration.split_names import SPLITS
 from geogp.calibration.stratum_reports import StratumReport, stratum_reports
 from geogp.errors import DataError
 from geogp.geodata.thresholds import Threshold, thresholds_of

@@ -30,6 +30,7 @@ from geogp.calibration.dealing import (
     text_codes,
     without_empty,
 )
+from geogp.calibration.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
 from geogp.errors import DataError, RequestError
 from geogp.geodata.distances import nearest_km
 from geogp.geodata.layers import ELSEWHERE
@@ -46,65 +47,6 @@ which at 5 km less than a fifth is left: what informs a test row is then the smo
 
 MOST_FOLDS = 5
 """A split by blocks tests a fifth of the blocks in each fold."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """A way of splitting, in words for a reader.
-
-    Attributes
-    ----------
-    name
-        Name on the command line and in files.
-    title
-        Name in a heading.
-    question
-        The question that a figure of this split answers.
-    flatters
-        Whether test rows have training rows close by, so that figures look better than they
-        are for places without measurements.
-    """
-
-    name: str
-    title: str
-    question: str
-    flatters: bool
-
-
-RANDOM = Split(
-    "random",
-    "Random split",
-    "How well are unmeasured tiles and quarters predicted among measured neighbours?",
-    flatters=True,
-)
-BLOCKS = Split(
-    "blocks",
-    "Split by blocks",
-    "How well is a place predicted when nothing was measured in its own block of 0.1 by 0.1 "
-    "degrees, about 10 km across?",
-    flatters=False,
-)
-BUFFER = Split(
-    "buffer",
-    "Split by blocks with a buffer",
-    "How well is a place predicted when nothing was measured in its own block of 0.1 by 0.1 "
-    "degrees, nor within some kilometres of it in the blocks around?",
-    flatters=False,
-)
-COUNTY = Split(
-    "county",
-    "Split by counties",
-    "How well is a whole county predicted in which nothing was measured?",
-    flatters=False,
-)
-LATEST = Split(
-    "latest",
-    "Split by the latest quarter",
-    "How well is the next quarter predicted, mostly at places measured before, from the quarters "
-    "before it alone?",
-    flatters=True,
-)
-SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from geogp.calibration.groups import GroupReport
+from geogp.calibration.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
 from geogp.calibration.split_report import SplitReport
-from geogp.calibration.splits import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
 from geogp.errors import DataError
 
 MISSING = "\N{EN DASH}"

@@ -47,12 +47,19 @@ class PolygonLayer:
     snap_degrees
         A point in none belongs to the nearest within this distance: coastlines of two files
         differ.
+    places
+        Place of each label in its file, from the first: a point in several polygons belongs to
+        the first of them. Empty takes the order of the labels.
+    column
+        The column of the labels, where a user named it and the file has others; else empty.
     """
 
     name: str
     labels: tuple[str, ...]
     shapes: tuple[BaseGeometry, ...]
     snap_degrees: float = 0.0
+    places: tuple[int, ...] = ()
+    column: str = ""
 
     @classmethod
     def of_table(
@@ -65,7 +72,7 @@ class PolygonLayer:
         name
             What the polygons are.
         table
-            The polygons; those of one label are put together.
+            The polygons; those of one label are put together, in the place of the first of them.
         column
             Holds the labels; None takes the first of NAME, NAME20, NAME10, NAMELSAD, name, and
             tells equal names apart by their Census numbers.
@@ -96,7 +103,9 @@ class PolygonLayer:
             twice = labels.duplicated(keep=False)
             labels = labels.where(~twice, labels + " (" + table[number].astype(str) + ")")
         merged = table.geometry.groupby(labels.to_numpy()).agg(lambda part: part.union_all())
-        return cls(name, tuple(map(str, merged.index)), tuple(merged))
+        places = merged.index.get_indexer(labels.unique()).argsort()
+        shapes = tuple(merged)
+        return cls(name, tuple(map(str, merged.index)), shapes, places=tuple(places.tolist()))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -104,13 +113,15 @@ class PolygonLayer:
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the polygon that holds each point (n,); -1 where none does.
 
-        Of several polygons, or at an edge of two, the first. Longitudes may be unwrapped.
+        Of several polygons, or at an edge of two, the first in the file (see `places`).
+        Longitudes may be unwrapped.
         """
-        wrapped = (np.asarray(longitude, np.float64) + 180) % 360 - 180
-        points = np.asarray(shapely.points(wrapped, np.asarray(latitude, np.float64)))
+        points = _points(longitude, latitude)
         point, polygon = self._tree.query(points, predicate="intersects")
-        found = np.full(wrapped.shape, len(self))
-        np.minimum.at(found, point, polygon)
+        place = np.asarray(self.places or range(len(self)))
+        first = np.full(points.shape, len(self))
+        np.minimum.at(first, point, place[polygon])
+        found = np.append(place.argsort(), len(self))[first]
         lost = np.flatnonzero(found == len(self))
         if self.snap_degrees and len(lost):
             point, polygon = self._tree.query_nearest(
@@ -124,9 +135,39 @@ class PolygonLayer:
         names = np.array([*self.labels, ELSEWHERE])
         return names[self.index(longitude, latitude)]
 
+    def in_several(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which points (n,) lie inside more than one polygon; edges are not inside."""
+        points = _points(longitude, latitude)
+        point, _ = self._tree.query(points, predicate="within")
+        return np.bincount(point, minlength=len(points)) > 1
+
+    def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
+        """Return a warning that counts points in more than one polygon; None without such.
+
+        Parameters
+        ----------
+        longitude, latitude
+            Points in degrees, (n,).
+        what
+            What they are: ``tiles``.
+        """
+        several = self.in_several(longitude, latitude)
+        if not several.any():
+            return None
+        return (
+            f"polygons of {self.name} overlap: {int(several.sum()):,} of {len(several):,} {what} "
+            "lie in more than one, and count for the one that comes first in the file."
+        )
+
     @cached_property
     def _tree(self) -> shapely.STRtree:
         return shapely.STRtree(self.shapes)
+
+
+def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
+    """Return points (n,) with longitudes from -180 to 180."""
+    wrapped = (np.asarray(longitude, np.float64) + 180) % 360 - 180
+    return np.asarray(shapely.points(wrapped, np.asarray(latitude, np.float64)))
 
 
 def read_layer(text: str) -> PolygonLayer:
@@ -146,7 +187,8 @@ def read_layer(text: str) -> PolygonLayer:
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
         raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
-    return layer
+    others = set(table.columns) - {column, table.active_geometry_name}
+    return replace(layer, column=column) if column is not None and others else layer
 
 
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
@@ -181,12 +223,33 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     return tuple(named), tuple(files.values())
 
 
-def _place_of(text: str) -> tuple[Path, str | None]:
-    """Return file and column of ``FILE`` or ``FILE:COLUMN``."""
-    path, column = Path(text), None
-    if not path.exists() and ":" in text:
+def absolute_layer(text: str) -> str:
+    """Return ``FILE`` or ``FILE:COLUMN`` so that it names the same file from any directory.
+
+    The file keeps its name, also where it is a link: the layer is called after it.
+    """
+    path, column = _parts_of(text)
+    place = path.parent.resolve() / path.name
+    return str(place) if column is None else f"{place}:{column}"
+
+
+def _parts_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``, whether or not they exist."""
+    if not Path(text).exists() and ":" in text:
         front, column = text.rsplit(":", 1)
-        path = Path(front)
+        return Path(front), column
+    return Path(text), None
+
+
+def _place_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``.
+
+    Raises
+    ------
+    RequestError
+        There is no such file.
+    """
+    path, column = _parts_of(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
     return path, column

@@ -150,6 +150,20 @@ class Web:
         return f"{self.url.rstrip('/')}/{name}"
 
 
+_ADDRESSES = ("http://", "https://", "s3://")
+
+
+def absolute_place(where: str) -> str:
+    """Return a place that names the same folder from any working directory.
+
+    Addresses stay as they are. A folder becomes absolute, without links, so that two ways of
+    writing it are one.
+    """
+    if where.startswith(_ADDRESSES):
+        return where
+    return str(Path(os.path.expanduser(where)).resolve())  # noqa: PTH111 - `~nobody` stays
+
+
 def open_source(where: str) -> Source:
     """Return the place a user named: a folder, an ``https://`` or an ``s3://`` address.
 

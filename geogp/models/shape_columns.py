@@ -7,17 +7,11 @@ import numpy as np
 from geogp.errors import RequestError
 from geogp.models.burr import Burr, BurrMixture, BurrScale
 from geogp.models.heavy_shapes import StudentT
-from geogp.models.shapes import (
-    BURR_COLUMNS,
-    GAUSSIAN,
-    SHAPE_COLUMNS,
-    Floats,
-    RowShapes,
-    Shape,
-    shape_of,
-)
+from geogp.models.shapes import BURR_COLUMNS, GAUSSIAN, SHAPE_COLUMNS, Floats, RowShapes, Shape
+from geogp.models.sinh_arcsinh import shape_of
 from geogp.models.student_sum import NormalPlusStudent
-from geogp.models.warped_shapes import REPAIR_COLUMNS, Warp, WarpedShape
+from geogp.models.warped_shapes import WarpedShape
+from geogp.models.warps import REPAIR_COLUMNS, Warp
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
 """Columns of each kind of shape."""

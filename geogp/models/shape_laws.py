@@ -7,12 +7,11 @@ import numpy as np
 import torch
 
 from geogp.errors import NumericalError
-from geogp.models.shapes import (
+from geogp.models.shapes import Floats, Shape
+from geogp.models.sinh_arcsinh import (
     LEAST_TAILWEIGHT,
     MOST_SKEWNESS,
     MOST_TAILWEIGHT,
-    Floats,
-    Shape,
     moments,
     shape_of,
 )

@@ -26,7 +26,12 @@ def draws():
 
 
 @pytest.fixture(scope="module")
-def study(draws):
+def shapes():
+    return load("kernel_shapes")
+
+
+@pytest.fixture(scope="module")
+def study(draws, shapes):
     load("scenarios_table")
     return load("scenarios")
 
@@ -191,6 +196,54 @@ def test_parts_are_the_same_in_every_replicate_and_noise_is_not(study):
     first, second = world.targets(0), world.targets(1)
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.15
     assert first.var() == pytest.approx(0.25, rel=0.15)
+
+
+def test_shapes_are_as_alike_as_in_table_1(shapes, study):
+    """The paper's figures, from formulas of its own written out again."""
+    paper = sys.modules["scenarios_table"].PAPER_SHAPES
+    found = shapes.shape_figures()
+    assert [round(line["whole"], 4) for line in found["lines"]] == list(paper)
+    rho = np.linspace(-1, 1, found["points"])
+    ramp = (np.sqrt(1 - rho**2) + rho * (np.pi - np.arccos(rho))) / (2 * np.pi)
+    tanh = np.arcsin(np.pi * rho / (2 + np.pi))
+    sigmoid = np.arcsin(np.pi * rho / (8 + np.pi))
+    leaky = [a * rho + (1 - a) ** 2 * ramp for a in (0.1, 0.3)]
+    pairs = [(tanh, sigmoid), (ramp, leaky[0]), (ramp, leaky[1])]
+    expected = [np.corrcoef(*pair)[0, 1] for pair in pairs]
+    assert [line["whole"] for line in found["lines"]] == pytest.approx(expected, abs=1e-9)
+    finer = shapes.shape_figures(2 * found["points"])["lines"]
+    for line, other in zip(found["lines"], finer, strict=True):
+        assert line["whole"] == pytest.approx(other["whole"], abs=1e-6)
+        assert (line["half"] > line["whole"]) == line["pair"].startswith("ReLU")
+    coarse = shapes.shape_figures(21)["lines"]
+    assert [round(line["whole"], 4) for line in coarse[1:]] == [0.9981, 0.9909]
+
+
+def test_curves_are_expectations(shapes):
+    """At rho = 0 and 1 they are E[ψ]² and E[ψ²] of one standard normal variable."""
+    z, weights = np.polynomial.hermite_e.hermegauss(200)
+    weights = weights / weights.sum()
+    leaky = np.maximum(z, 0.3 * z)
+    found = shapes.curve(shapes.LeakyReluKernel(alpha=0.3), np.array([0.0, 1.0]))
+    assert found == pytest.approx([(weights @ leaky) ** 2, weights @ leaky**2], abs=1e-3)
+
+
+def test_the_shapes_are_added_to_the_table_that_is_there(study, tmp_path):
+    committed = SCRIPTS / "results" / "scenarios"
+    held = json.loads((committed / "results.json").read_text())
+    options = ["shapes", "--out", str(tmp_path / "out"), "--table", str(tmp_path / "made")]
+    assert study.main(options) == 2
+    (tmp_path / "made").mkdir()
+    without = {name: found for name, found in held.items() if name != "shapes"}
+    (tmp_path / "made" / "results.json").write_text(json.dumps(without))
+    assert study.main(options) == 0
+    made = json.loads((tmp_path / "made" / "results.json").read_text())
+    lines = [line.pop("lines") for line in (made["shapes"][0], held["shapes"][0])]
+    for one, other in zip(*lines, strict=True):
+        assert one == pytest.approx(other)
+    assert made == held
+    text = (tmp_path / "made" / "table.md").read_text()
+    assert text == (committed / "table.md").read_text()
 
 
 def test_a_tiny_study_is_kept_and_makes_the_table(study, tmp_path, monkeypatch):

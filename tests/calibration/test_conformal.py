@@ -24,8 +24,9 @@ from geogp.errors import DataError, RequestError
 from geogp.models.counts import predict_counts
 from geogp.models.heavy_shapes import StudentT
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import SinhArcsinh, shape_of
-from geogp.models.warped_shapes import KNOTS, LADDER, REPAIR_COLUMNS, WarpedShape
+from geogp.models.sinh_arcsinh import SinhArcsinh, shape_of
+from geogp.models.warped_shapes import WarpedShape
+from geogp.models.warps import KNOTS, LADDER, REPAIR_COLUMNS
 
 
 def _normal(n: int, sd: float = 1.0) -> Prediction:

@@ -20,7 +20,7 @@ from geogp.calibration.metrics import (
 from geogp.errors import DataError, RequestError
 from geogp.models.heavy_shapes import NormalMixture
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import SinhArcsinh
+from geogp.models.sinh_arcsinh import SinhArcsinh
 
 
 def made_up(n=400, seed=0):

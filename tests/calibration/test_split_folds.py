@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from geogp.calibration.split_names import SPLITS
 from geogp.calibration.splits import (
     MOST_FOLDS,
-    SPLITS,
     SplitRows,
     block_split,
     buffer_split,

@@ -2,13 +2,8 @@ import numpy as np
 import pytest
 
 from geogp.calibration.dealing import PARTS, _mix
-from geogp.calibration.splits import (
-    BLOCKS,
-    SPLITS,
-    block_split,
-    cell_indices,
-    random_split,
-)
+from geogp.calibration.split_names import BLOCKS, SPLITS
+from geogp.calibration.splits import block_split, cell_indices, random_split
 from geogp.errors import DataError
 from geogp.geodata.quadkeys import tile_centres, tiles_to_codes
 

@@ -10,7 +10,13 @@ from shapely.geometry import MultiPolygon, Point, Polygon, box
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.census import read_region
-from geogp.geodata.layers import ELSEWHERE, PolygonLayer, read_layer, read_layers
+from geogp.geodata.layers import (
+    ELSEWHERE,
+    PolygonLayer,
+    absolute_layer,
+    read_layer,
+    read_layers,
+)
 from geogp.geodata.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
@@ -29,6 +35,33 @@ def test_points_get_the_label_of_their_polygon():
 def test_a_point_on_an_edge_belongs_to_one_polygon_only():
     layer = PolygonLayer.of_table("county", _table(NAME=["A", "B"]))
     assert layer.index([-66.0], [18.5]).tolist() == [0]
+
+
+def test_a_point_in_several_polygons_belongs_to_the_first_in_the_file():
+    around = box(-70, 10, -60, 25)
+    shapes = gpd.GeoSeries([EAST, around, WEST, around], crs=4326)
+    table = gpd.GeoDataFrame({"NAME": ["Z", "M", "A", "Z"]}, geometry=shapes)
+    points = [-65.5, -66.5, -61.0], [18.5] * 3
+    layer = PolygonLayer.of_table("zones", table)
+    # Z holds them all with its second polygon, and stands first in the file.
+    assert layer.label(*points).tolist() == ["Z"] * 3
+    # M before A, whatever the order of the labels.
+    assert layer.labels == ("A", "M", "Z")
+    late = PolygonLayer.of_table("zones", table.iloc[[1, 2, 0]])
+    assert late.label(*points).tolist() == ["M"] * 3
+    early = PolygonLayer.of_table("zones", table.iloc[[2, 1]])
+    assert early.label(*points).tolist() == ["M", "A", "M"]
+
+
+def test_points_in_several_polygons_are_counted_and_those_on_an_edge_are_not():
+    beside = PolygonLayer("county", ("A", "B"), (WEST, EAST))
+    edge = WEST.bounds[2]
+    assert edge == EAST.bounds[0]
+    points = [edge, -66.5, -65.5 + 360, 0.0], [18.5] * 4
+    assert beside.overlap(*points, "tiles") is None
+    layer = PolygonLayer("zones", ("A", "B", "C"), (WEST, EAST, box(-65.9, 18, -60, 19)))
+    assert layer.in_several(*points).tolist() == [False, False, True, False]
+    assert "of zones overlap: 1 of 4 tiles lie in more than one" in layer.overlap(*points, "tiles")
 
 
 def test_equal_names_are_told_apart_by_number():
@@ -124,6 +157,19 @@ def test_several_layers_have_names_of_their_own(tmp_path):
     assert read_layers([]) == ((), ())
 
 
+def test_a_layer_is_named_alike_from_any_folder_and_keeps_its_name(tmp_path, monkeypatch):
+    (tmp_path / "stored").write_text("")
+    (tmp_path / "zones.shp").symlink_to(tmp_path / "stored")
+    (tmp_path / "at:noon.shp").write_text("")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    whole = tmp_path.resolve()
+    assert absolute_layer("../zones.shp") == f"{whole}/zones.shp"
+    assert absolute_layer("../zones.shp:NAME") == f"{whole}/zones.shp:NAME"
+    assert absolute_layer("../at:noon.shp") == f"{whole}/at:noon.shp"
+    assert absolute_layer("../none.shp:NAME") == f"{whole}/none.shp:NAME"
+
+
 def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):
     path = tmp_path / "more.shp"
     _table(zone=["C", "D"]).to_file(path)
@@ -164,3 +210,4 @@ def test_every_tile_of_puerto_rico_lies_in_a_county(real_data):
     assert len(found.counties) == 78
     assert len(np.unique(labels)) == 78
     assert ELSEWHERE not in labels
+    assert not found.counties.in_several(*found.region.tiles(15).centres).any()

@@ -12,7 +12,7 @@ import pytest
 
 from geogp.errors import DataError, NetworkError
 from geogp.geodata.ookla import read_observations
-from geogp.geodata.sources import Folder, Web, cache_folder, open_source
+from geogp.geodata.sources import Folder, Web, absolute_place, cache_folder, open_source
 
 
 class _Server(ThreadingHTTPServer):
@@ -228,3 +228,16 @@ def test_observations_over_the_web_are_those_of_the_folder(server, bucket, testl
         np.testing.assert_array_equal(
             getattr(remote.observations, name), getattr(local.observations, name)
         )
+
+
+def test_places_are_absolute_and_addresses_stay(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    whole = str((tmp_path / "here").resolve())
+    for typed in (".", "../here/", "../link", str(tmp_path / "link"), whole):
+        assert absolute_place(typed) == whole
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert absolute_place("~/here") == whole
+    for address in ("https://example.org/a/../b", "http://example.org", "s3://bucket/x/"):
+        assert absolute_place(address) == address

@@ -1,8 +1,10 @@
 """Levels of areas from a finished run: figures, files, and what is refused."""
 
 import json
+import os
 import shutil
 import sys
+from dataclasses import replace
 
 import geopandas as gpd
 import numpy as np
@@ -13,9 +15,13 @@ from shapely.geometry import box
 
 from geogp.areas import AreasRequest, described_table, make_areas
 from geogp.errors import DataError, RequestError
+from geogp.geodata.layers import PolygonLayer
+from geogp.job import prepare
 from geogp.models.catalogue import build
 from geogp.models.lowrank import Architecture
 from geogp.models.storage import load_model, save_model
+from geogp.reopen import tag_of
+from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map
 from geogp_cli.main import run as command
 
@@ -195,6 +201,78 @@ class TestCommand:
         code, _, told = geogp("areas", tmp_path)
         assert code == 2
         assert "is not a finished run" in told
+
+
+def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
+    path = tmp_path / "halves.parquet"
+    table = gpd.read_parquet(halves)
+    table.assign(kind=["dry", "wet", "wet"], **{"kind/5 %": ["a", "a", "b"]}).to_parquet(path)
+    made = [
+        make_areas(AreasRequest(copy.path, by=f"{path}:{column}", draws=200))
+        for column in ("side", "kind", "kind/5 %")
+    ]
+    assert [result.files[0].name for result in made] == [
+        "areas_halves_side.csv",
+        "areas_halves_kind.csv",
+        "areas_halves_kind%2F5%20%25.csv",
+    ]
+    labels = [list(pd.read_csv(result.files[0])["area"]) for result in made]
+    assert labels == [["east", "west"], ["dry", "wet"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    ("by", "layer", "expected"),
+    [
+        ("county", PolygonLayer("county", (), ()), "county"),
+        ("urban", PolygonLayer("urban area", (), ()), "urban"),
+        ("county.gpkg:NAME", PolygonLayer("county", (), ()), "county_file"),
+        ("county.gpkg:NAME", PolygonLayer("county", (), (), column="NAME"), "county_NAME"),
+        ("whole region.gpkg", PolygonLayer("whole region", (), ()), "whole region_file"),
+    ],
+)
+def test_no_file_is_named_like_those_of_the_boundaries(by, layer, expected):
+    assert tag_of(by, layer) == expected
+
+
+def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
+    table = gpd.read_parquet(halves)
+    west, east = table.geometry[:2]
+    path = tmp_path / "twice.parquet"
+    names = {"side": ["whole", "east"]}
+    gpd.GeoDataFrame(names, geometry=[west.union(east), east], crs=4326).to_parquet(path)
+    plain = make_areas(AreasRequest(copy.path, by=f"{halves}:side", draws=200))
+    assert not any("overlap" in text for text in plain.described["warnings"])
+    found = make_areas(AreasRequest(copy.path, by=f"{path}:side", draws=200))
+    tiles = dict(zip(plain.table["area"], plain.table["tiles"], strict=True))
+    said = f"{tiles['east']:,} of {sum(tiles.values()):,} tiles lie in more than one"
+    assert any(said in text for text in found.described["warnings"])
+    assert list(found.table["area"]) == ["whole"]
+    job = prepare(small.request(tmp_path / "run", layers=(f"{path}:side",)), Watcher())
+    inside = (job.observations.longitude > east.bounds[0]).sum()
+    assert any(f"{inside:,} of 1,500 rows lie in more than one" in text for text in job.warnings)
+
+
+def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_path, monkeypatch):
+    """Folders and files as typed relative to where the run was made."""
+
+    def request():
+        there = os.path.relpath(small.folder)
+        return replace(
+            small.request(tmp_path / "run", model="dbk-silu", epochs=1),
+            source=there,
+            boundaries=f"{there}/boundaries",
+            layers=(f"{os.path.relpath(halves)}:side",),
+        )
+
+    monkeypatch.chdir(small.folder.parent)
+    made = make_map(request())
+    settings = made.run["settings"]
+    assert settings["source"] == str(small.folder.resolve())
+    assert settings["boundaries"] == str(small.folder.resolve() / "boundaries")
+    assert settings["layers"] == [f"{halves.resolve()}:side"]
+    monkeypatch.chdir(tmp_path)
+    assert len(make_areas(AreasRequest(made.path, by="urban")).table)
+    assert make_map(request()).already_there
 
 
 class TestRefusals:

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import rasterio
 from PIL import Image
 from scipy import sparse
 from scipy.stats import norm
+from shapely.geometry import box
 
 from geogp.errors import RequestError
 from geogp.exceedance import ExceedanceRequest, area_weights, excursions, make_exceedance
@@ -137,6 +139,20 @@ def test_areas_follow_latitude(copy):
     np.testing.assert_allclose(weights.sum(0), 1)
     np.testing.assert_allclose(weights.toarray()[:, 0], km2 / km2.sum())
     assert len(np.unique(km2)) > 3
+
+
+def test_columns_of_a_file_are_layers_of_their_own(copy, tmp_path):
+    run = reopen(copy.path, Watcher())
+    west, south, east, north = run.job.region.bounds
+    places = {"side": ["x"], "kind": ["y"], "geometry": [box(west, south, east, north)]}
+    gpd.GeoDataFrame(places, crs=4326).to_parquet(tmp_path / "parts.parquet")
+    found = [
+        area_weights(run, f"{tmp_path / 'parts.parquet'}:{name}")[0] for name in ("side", "kind")
+    ]
+    assert [set(areas["layer"]) for areas in found] == [
+        {"whole region", "parts_side"},
+        {"whole region", "parts_kind"},
+    ]
 
 
 def test_files(result, copy):

@@ -106,3 +106,21 @@ def test_damaged_notes_are_refused(tmp_path):
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(DataError, match=r"damaged.*--out"):
             folder.finished(IDENTITY)
+
+
+def test_places_that_were_kept_as_typed_are_those_of_this_folder(tmp_path, monkeypatch):
+    """Versions before kept relative folders; the same command still continues the run."""
+    monkeypatch.chdir(tmp_path)
+    typed = {"source": "data", "boundaries": "s3://borders", "layers": ["zones.shp:NAME"]}
+    whole = {
+        "source": str(tmp_path.resolve() / "data"),
+        "boundaries": "s3://borders",
+        "layers": [f"{tmp_path.resolve() / 'zones.shp'}:NAME"],
+    }
+    folder = RunFolder(tmp_path / "run")
+    folder.begin({**IDENTITY, "settings": typed})
+    assert folder.finished({**IDENTITY, "settings": whole}) is None
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(RequestError, match="other settings"):
+        folder.finished({**IDENTITY, "settings": whole})

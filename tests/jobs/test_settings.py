@@ -3,7 +3,8 @@
 import pytest
 
 from geogp.errors import RequestError
-from geogp.settings import PRESETS, MapRequest
+from geogp.presets import PRESETS
+from geogp.settings import MapRequest
 
 
 def test_few_rows_take_smaller_batches():

@@ -18,10 +18,11 @@ from geogp.geodata.census import read_region
 from geogp.geodata.ookla import read_observations
 from geogp.geodata.quadkeys import parse_quadkeys
 from geogp.geodata.sources import open_source
-from geogp.job import InputScale, pick_device
+from geogp.inputs import InputScale
+from geogp.job import pick_device
 from geogp.models.budget import RankChoice
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import shape_of
+from geogp.models.sinh_arcsinh import shape_of
 from geogp.models.storage import load_model
 from geogp.validation import losing_groups
 from geogp.watcher import Watcher

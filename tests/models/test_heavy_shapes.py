@@ -10,7 +10,8 @@ from geogp.models.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.models.heavy_shapes import NormalMixture, StudentT, log_gamma_step
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
-from geogp.models.shapes import BURR_COLUMNS, GAUSSIAN, RowShapes, SinhArcsinh, shape_of
+from geogp.models.shapes import BURR_COLUMNS, GAUSSIAN, RowShapes
+from geogp.models.sinh_arcsinh import SinhArcsinh, shape_of
 from geogp.models.student_sum import NormalPlusStudent, student_scales
 
 DFS = [2.2, 3.0, 4.5, 30.0, 1e3]

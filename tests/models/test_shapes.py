@@ -8,7 +8,8 @@ from scipy import integrate, stats
 
 from geogp.errors import NumericalError, RequestError
 from geogp.models.prediction import Prediction
-from geogp.models.shapes import GAUSSIAN, SinhArcsinh, shape_of
+from geogp.models.shapes import GAUSSIAN
+from geogp.models.sinh_arcsinh import SinhArcsinh, shape_of
 
 PAIRS = [(-0.3, 0.8), (0.5, 1.3), (0.0, 0.6), (-1.0, 1.0)]
 AT = np.array([-4.0, -1.0, -0.2, 0.0, 0.7, 2.5])

@@ -10,17 +10,11 @@ from geogp.errors import RequestError
 from geogp.models.heavy_shapes import NormalMixture, StudentT
 from geogp.models.prediction import Prediction
 from geogp.models.shape_columns import shape_from
-from geogp.models.shapes import GAUSSIAN, SHAPE_COLUMNS, RowShapes, Shape, SinhArcsinh, shape_of
+from geogp.models.shapes import GAUSSIAN, SHAPE_COLUMNS, RowShapes, Shape
+from geogp.models.sinh_arcsinh import SinhArcsinh, shape_of
 from geogp.models.student_sum import NormalPlusStudent
-from geogp.models.warped_shapes import (
-    KNOTS,
-    LADDER,
-    LEAST_SLOPE,
-    REPAIR_COLUMNS,
-    Warp,
-    WarpedShape,
-    with_least_slope,
-)
+from geogp.models.warped_shapes import WarpedShape
+from geogp.models.warps import KNOTS, LADDER, LEAST_SLOPE, REPAIR_COLUMNS, Warp, with_least_slope
 
 AT = np.array([-6.0, -2.0, -0.4, 0.0, 0.3, 1.1, 4.5])
 WIDER = KNOTS * np.linspace(1.2, 1.9, len(KNOTS))
