@@ -24,10 +24,11 @@ from scipy import stats
 
 from geogp.errors import NumericalError
 from geogp.files import write_text
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.field import FieldGP
 from geogp.models.joint_level import JointLevel, closed_form_mean, joint_level
-from geogp.models.lowrank import Architecture, Rows
+from geogp.models.lowrank import Rows
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data, fit
 

@@ -24,8 +24,9 @@ import torch
 
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.files import sha256_of, write_text
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture, Floats, LowRankGP
+from geogp.models.lowrank import Floats, LowRankGP
 from geogp.models.rich import LastLayerGP, Subsample, enrich, posterior_factor, row_factor
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data, fit

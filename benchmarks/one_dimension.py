@@ -36,10 +36,11 @@ from scipy.special import expit
 
 from geogp.errors import GeogpError, RequestError
 from geogp.files import write_text
+from geogp.models.architecture import Architecture
 from geogp.models.bases import Backbone
 from geogp.models.catalogue import CATALOGUE, build, find_spec
 from geogp.models.joint import effective_rank
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.schedule import FitSettings

@@ -18,8 +18,8 @@ import numpy as np
 from geogp.calibration.splits import random_split
 from geogp.files import write_text
 from geogp.job import prepare
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import ByInputs
 from geogp.models.training import Data, FitState, fit

@@ -41,9 +41,10 @@ from scenarios_table import SHAPES, held_figures, write_table
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.kernels import MixedKernel
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.nystrom import INPUT_SCALE, AnchorBasis
 from geogp.models.placement import Placement
 from geogp.models.prediction import Prediction

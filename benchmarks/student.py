@@ -28,8 +28,9 @@ from uci import Table
 
 from geogp.errors import GeogpError, NumericalError
 from geogp.files import write_text
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.prediction import Prediction
 from geogp.models.scale_mixture import BurrProcess, InverseGamma, StudentProcess
 from geogp.models.schedule import FitSettings

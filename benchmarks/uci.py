@@ -24,8 +24,8 @@ from peers import PEERS, fit_peer, predict_peer
 import geogp
 from geogp.errors import GeogpError, RequestError
 from geogp.files import write_text
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build, find_spec
-from geogp.models.lowrank import Architecture
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.schedule import FitSettings

@@ -25,9 +25,10 @@ import torch
 
 from geogp.errors import DataError, GeogpError
 from geogp.files import write_text
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Architecture, Floats, LowRankGP
+from geogp.models.lowrank import Floats, LowRankGP
 from geogp.models.schedule import FitSettings
 from geogp.models.storage import read_tensors, write_tensors
 from geogp.models.training import Data, fit

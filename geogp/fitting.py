@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 from geogp.files import write_text
 from geogp.job import Job
+from geogp.models.architecture import Architecture
 from geogp.models.budget import rank_for
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.memory import check_memory
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.arrays import as_floats
-from geogp.models.lowrank import Architecture, Floats, LowRankGP
+from geogp.models.lowrank import Floats, LowRankGP
 from geogp.models.noise import (
     NOISE_FLOOR,
     NOISE_START,

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from geogp.errors import RequestError
 from geogp.models import vecchia
+from geogp.models.architecture import Architecture
 from geogp.models.bases import Basis
 from geogp.models.diagonals import Diagonal
 from geogp.models.field_rows import HeldRows, RowTerms
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.measurement import MeasurementLaw
 from geogp.models.posteriors import Posterior, VariationalPosterior
 from geogp.models.shape_laws import NO_LAW, ShapeLaw

@@ -1,8 +1,7 @@
 """The one model behind every row of the catalogue: a basis, a posterior, a noise law."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,102 +9,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from geogp.errors import DataError, RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.arrays import as_floats
 from geogp.models.bases import Basis, Features
 from geogp.models.diagonals import Diagonal
-from geogp.models.linalg import LARGEST_JITTER
-from geogp.models.noise import NOISES, Noise
+from geogp.models.noise import Noise
 from geogp.models.objectives import BatchTerms, Repeats
 from geogp.models.posteriors import Posterior, WeightedRows, condition
 from geogp.models.prediction import Prediction
 from geogp.models.steps import CHUNK
 
 Floats = NDArray[np.float64]
-
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Sizes that fix a model's tensors.
-
-    Attributes
-    ----------
-    d, h, r
-        Columns of the inputs, width of the network, rank.
-    blocks
-        Residual blocks of the network.
-    jitter
-        Relative jitter of k~_ZZ; None takes the basis's default.
-    dtype
-        ``float32`` or ``float64``.
-    columns
-        Names of the columns of the inputs; none given, they are x0, x1, ...
-    dropped
-        Names of those that held one value among the training rows and are not used.
-    units
-        Kilometres and quarters that one unit of each column stands for, for models that measure
-        distances; none given, they are 1.
-
-    Raises
-    ------
-    RequestError
-        Another dtype, a size or jitter out of range, or another number of names than of columns.
-    """
-
-    d: int
-    h: int = 64
-    r: int = 128
-    blocks: int = 2
-    jitter: float | None = None
-    dtype: str = "float32"
-    columns: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    units: tuple[float, ...] = ()
-    noise: str = NOISES[0]
-
-    def __post_init__(self) -> None:
-        if self.dtype not in _DTYPES:
-            raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
-        if self.noise not in NOISES:
-            raise RequestError(f"expected a noise of {' or '.join(NOISES)}, found {self.noise!r}.")
-        # LayerNorm over a single feature is constant.
-        if min(self.d, self.r) < 1 or self.h < 2 or self.blocks < 0:
-            raise RequestError(
-                "expected sizes d and r of 1 or more, h of 2 or more and blocks of 0 or more, "
-                f"found d {self.d}, r {self.r}, h {self.h}, blocks {self.blocks}."
-            )
-        if self.jitter is not None and not 0 <= self.jitter <= LARGEST_JITTER:
-            raise RequestError(
-                f"expected a relative jitter from 0 to {LARGEST_JITTER:g}, found {self.jitter}."
-            )
-        names = tuple(self.columns) or tuple(f"x{index}" for index in range(self.d))
-        object.__setattr__(self, "columns", names)
-        object.__setattr__(self, "dropped", tuple(self.dropped))
-        object.__setattr__(self, "units", tuple(self.units))
-        if self.units and (len(self.units) != self.d or not min(self.units) > 0):
-            raise RequestError(
-                f"expected {self.d} units above 0, one for each column, found {self.units}."
-            )
-        if len(set(names)) != self.d or not set(self.dropped) < set(names):
-            raise RequestError(
-                f"expected {self.d} different names of columns, some of them dropped but not "
-                f"all, found {list(names)}, dropped {list(self.dropped)}."
-            )
-
-    @property
-    def used(self) -> tuple[int, ...]:
-        """Positions of the columns that are used."""
-        return tuple(i for i, name in enumerate(self.columns) if name not in self.dropped)
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """The dtype of the parameters."""
-        return _DTYPES[self.dtype]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the sizes as a dictionary that JSON can hold."""
-        return asdict(self)
 
 
 class Rows(NamedTuple):

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.bases import Backbone, DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.cox import CountLaw, CoxGP
 from geogp.models.field import FieldGP
 from geogp.models.kernels import Kernel, MixedKernel
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.measurement import MeasurementLaw
 from geogp.models.network_kernels import NetworkKernel
 from geogp.models.nystrom import AnchorBasis

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.lowrank import Architecture
+from geogp.models.architecture import Architecture
 from geogp.models.placement import MOST_CANDIDATES
 from geogp.models.steps import CHUNK
 

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from geogp.errors import RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.bases import Features
 from geogp.models.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.models.heavy_shapes import StudentT
-from geogp.models.lowrank import Architecture, Floats, LowRankGP, Rows
+from geogp.models.lowrank import Floats, LowRankGP, Rows
 from geogp.models.objectives import BatchTerms, Statistics, Weights, quadratic_form
 from geogp.models.prediction import Prediction
 from geogp.models.shapes import Shape

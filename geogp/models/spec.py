@@ -7,9 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from geogp.models.architecture import Architecture
 from geogp.models.bases import Basis
 from geogp.models.diagonals import Diagonal
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.noise import (
     ConstantNoise,
     Noise,

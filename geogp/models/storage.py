@@ -12,8 +12,9 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.files import write_bytes
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 
 FORMAT = "geogp-model-2"
 """Version of the layout; a file of another one is refused."""

@@ -17,8 +17,8 @@ from geogp.areas import AreasRequest, described_table, make_areas
 from geogp.errors import DataError, RequestError
 from geogp.geodata.layers import PolygonLayer
 from geogp.job import prepare
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture
 from geogp.models.storage import load_model, save_model
 from geogp.reopen import tag_of
 from geogp.watcher import Watcher

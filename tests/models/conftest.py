@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF
 
+from geogp.models.architecture import Architecture
 from geogp.models.bases import InducingBasis
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data
 

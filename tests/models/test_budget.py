@@ -5,9 +5,9 @@ import pytest
 
 from geogp.errors import RequestError
 from geogp.models import budget
+from geogp.models.architecture import Architecture
 from geogp.models.budget import MOST_RANK, rank_for
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data
 

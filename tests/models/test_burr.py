@@ -11,10 +11,11 @@ from scipy import integrate, special, stats
 
 from geogp.errors import NumericalError, RequestError
 from geogp.models import burr
+from geogp.models.architecture import Architecture
 from geogp.models.burr import BURR_PRIOR, Burr, BurrMixture, BurrScale, effective_size, normalised
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.scale_mixture import BurrProcess, InverseGamma
 from geogp.models.schedule import FitSettings

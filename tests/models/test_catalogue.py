@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.bases import DenseBasis, InducingBasis, NetworkBasis
 from geogp.models.catalogue import CATALOGUE, build, find_spec
 from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
-from geogp.models.lowrank import Architecture, Rows
+from geogp.models.lowrank import Rows
 from geogp.models.noise import ConstantNoise, ValidationNoise
 from geogp.models.objectives import Weights
 from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.joint import effective_rank
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import Statistics, Weights, log_marginal_likelihood
 
 Floats = np.ndarray

@@ -9,11 +9,11 @@ from scipy import integrate, stats
 from torch import nn
 
 from geogp.errors import DataError, RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.bases import Basis, Features, squared_norms
 from geogp.models.catalogue import build
 from geogp.models.cox import OFFSET, CoxGP
 from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Architecture
 from geogp.models.objectives import BatchTerms, Weights, negative_binomial_elbo, poisson_elbo
 from geogp.models.schedule import FitSettings
 from geogp.models.storage import load_model, save_model

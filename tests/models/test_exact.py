@@ -16,8 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from geogp.models import steps
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import (
     Statistics,
     Weights,

@@ -10,11 +10,12 @@ from scipy.spatial.distance import cdist
 
 from geogp.errors import DataError, RequestError
 from geogp.models import vecchia
+from geogp.models.architecture import Architecture
 from geogp.models.blocksteps import PerPlace
 from geogp.models.catalogue import build, find_spec
 from geogp.models.field import FieldGP
 from geogp.models.joint import joint_posterior, two_variances
-from geogp.models.lowrank import Architecture, Rows
+from geogp.models.lowrank import Rows
 from geogp.models.objectives import Weights, whitened_elbo
 from geogp.models.schedule import FitSettings
 from geogp.models.shape_laws import ShapeLaw

@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from geogp.errors import DataError, RequestError
 from geogp.models import lowrank
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.joint import (
     JointPosterior,
@@ -17,7 +18,7 @@ from geogp.models.joint import (
     joint_posterior,
     two_variances,
 )
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.posteriors import condition
 from geogp.models.schedule import FitSettings

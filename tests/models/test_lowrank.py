@@ -8,10 +8,11 @@ import torch
 
 from geogp.errors import DataError, RequestError
 from geogp.models import lowrank
+from geogp.models.architecture import Architecture
 from geogp.models.bases import InducingBasis
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.diagonals import NystromDiagonal, VarianceCorrection
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.noise import ValidationNoise
 from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
 from geogp.models.rich import LastLayerPosterior

@@ -8,7 +8,7 @@ import torch
 
 from geogp.errors import RequestError
 from geogp.models import memory
-from geogp.models.lowrank import Architecture
+from geogp.models.architecture import Architecture
 from geogp.models.memory import available_bytes, check_memory, fit_bytes
 
 PROGRAM = """
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture
+from geogp.models.architecture import Architecture
 from geogp.models.schedule import FitSettings
 from geogp.models.training import Data, fit
 

@@ -9,10 +9,11 @@ import torch
 from scipy import stats
 
 from geogp.errors import DataError, NumericalError, RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.diagonals import NystromDiagonal
 from geogp.models.kernels import MixedKernel
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.nystrom import AnchorEvidence, kernel_prior
 from geogp.models.objectives import Weights, log_marginal_likelihood
 from geogp.models.placement import place_anchors

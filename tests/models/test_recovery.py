@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.special import expit
 
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
-from geogp.models.lowrank import Architecture
 from geogp.models.objectives import Weights
 from geogp.models.prediction import Prediction
 from geogp.models.schedule import FitSettings

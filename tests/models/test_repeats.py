@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import ByInputs, PerBatch

@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves
 
 from geogp.errors import RequestError
 from geogp.models import lowrank, rich, tangents
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.rich import (
     Enrichment,
     Exact,

@@ -6,9 +6,10 @@ import torch
 from scipy import integrate, stats
 
 from geogp.errors import RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build, find_spec, spec_of, with_noise
 from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Architecture, Rows
+from geogp.models.lowrank import Rows
 from geogp.models.objectives import Weights
 from geogp.models.robust import LEAST_DF, StudentGP, StudentNoise, student_expected_nll
 from geogp.models.schedule import FitSettings

@@ -8,10 +8,11 @@ import torch
 from scipy import stats
 
 from geogp.errors import RequestError
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
 from geogp.models.heavy_shapes import StudentT
 from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Architecture, LowRankGP, Rows
+from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.objectives import Weights
 from geogp.models.scale_mixture import SCALE_PRIOR, InverseGamma, StudentProcess, scaled_elbo
 from geogp.models.schedule import FitSettings

@@ -8,9 +8,10 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from geogp.errors import NumericalError
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.field import FieldGP
-from geogp.models.lowrank import Architecture, Rows
+from geogp.models.lowrank import Rows
 from geogp.models.shape_laws import DISTANCES, NO_LAW, ShapeLaw, fit_shape
 from geogp.models.shapes import GAUSSIAN
 from geogp.models.storage import load_model, save_model

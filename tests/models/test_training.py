@@ -12,8 +12,9 @@ import torch
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models import lowrank, steps, training
+from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Architecture, LowRankGP
+from geogp.models.lowrank import LowRankGP
 from geogp.models.nystrom import AnchorBasis
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
