@@ -19,7 +19,7 @@ from geogp.geodata.region import Tiles
 from geogp.job import Job
 from geogp.maps.choropleth import choropleth
 from geogp.maps.grid import Quantity, quantity_of
-from geogp.models.joint_level import JointLevel, median_sds
+from geogp.models.joint_level import JointLevel
 from geogp.reopen import BY_COUNTY, reopen, tag_of
 from geogp.watcher import Watcher
 
@@ -291,4 +291,19 @@ def described_table(result: AreasResult) -> dict[str, Any]:
         **result.described,
         "files": [str(path) for path in result.files],
         "areas": rows,
+    }
+
+
+def median_sds(level: JointLevel) -> dict[str, float]:
+    """Return the median standard deviation of the function at the tiles by two accounts.
+
+    ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
+    prediction. They differ most for PPGP and dPPGP, whose function variance also carries noise,
+    and less where a posterior was learned by steps.
+    """
+    # Of averages of endless tests: the level, whose own variance may be 0.
+    stated = level.model.predict(level.x, np.inf)
+    return {
+        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
+        "stated": float(np.median(np.sqrt(stated.function_variance))),
     }

@@ -10,7 +10,6 @@ between them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue import spec_of
+from geogp.models.feature_sums import Weights, gathered, rows_times, spread
 from geogp.models.field import FieldGP
 from geogp.models.joint import joint_posterior
 from geogp.models.lowrank import LowRankGP, Rows
@@ -35,9 +35,6 @@ from geogp.models.training import Data
 from geogp.models.vecchia import PREDICTION_ROWS
 
 Floats = NDArray[np.float64]
-Weights = Any
-"""Weights of tiles in some sums, (n, k): an array, or a sparse array of SciPy."""
-
 AT_ONCE = 32
 """Sums that are solved for, or paths that are returned, at once."""
 
@@ -126,8 +123,8 @@ class JointLevel:
         Holds n times k values.
         """
         given = self._checked(weights)
-        a = _rows_times(self.factor, given).toarray()
-        total: Floats = (given.T @ _rows_times(self.own, given)).toarray()
+        a = rows_times(self.factor, given).toarray()
+        total: Floats = (given.T @ rows_times(self.own, given)).toarray()
         g = None if self.tiles is None else self.tiles.back(a)
         parts = [self._field(given, None if g is None else self._seen(g))]
         if g is not None:
@@ -140,9 +137,9 @@ class JointLevel:
         P is what the weights of the field add, and the drift that is common to all tiles; K, of
         the tile process given the weights, is applied by `local_times`.
         """
-        found = _spread(self._tile_features(), self.L)
+        found = spread(self._tile_features(), self.L)
         if self.tiles is not None:
-            found -= self.tiles.forward(self.tiles.A @ _spread(self._row_features(), self.L))
+            found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
             if self.shared:
                 found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
         return self.factor[:, None] * found
@@ -247,7 +244,7 @@ class JointLevel:
         seen = np.empty((self.tiles.A.shape[1], weights.shape[1]))
         for start in range(0, weights.shape[1], AT_ONCE):
             part = slice(start, start + AT_ONCE)
-            a = _rows_times(self.factor, weights[:, part]).toarray()
+            a = rows_times(self.factor, weights[:, part]).toarray()
             g = self.tiles.back(a)
             seen[:, part] = self._seen(g)
             found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
@@ -267,10 +264,10 @@ class JointLevel:
 
     def _field(self, weights: Weights, seen: Floats | None) -> Floats:
         """Return L'(Phi_tiles' a - Phi_rows' seen), (r, k), for sparse weights (n, k)."""
-        a = sparse.csr_array(_rows_times(self.factor, weights))
-        left = _gathered(self._tile_features(), a)
+        a = sparse.csr_array(rows_times(self.factor, weights))
+        left = gathered(self._tile_features(), a)
         if seen is not None:
-            left = left - _gathered(self._row_features(), seen)
+            left = left - gathered(self._row_features(), seen)
         found: Floats = (self.L.T @ torch.from_numpy(left).to(self.L.device)).cpu().numpy()
         return found
 
@@ -279,8 +276,8 @@ class JointLevel:
         sizes = [min(AT_ONCE, paths - start) for start in range(0, paths, AT_ONCE)]
         drawn = [self._white(size, rng) for size in sizes]
         change = self.L @ torch.from_numpy(np.hstack([each[0] for each in drawn])).to(self.L.device)
-        field = _spread(self._tile_features(), change)
-        seen = None if self.tiles is None else _spread(self._row_features(), change)
+        field = spread(self._tile_features(), change)
+        seen = None if self.tiles is None else spread(self._row_features(), change)
         start = 0
         for size, (_, own, common) in zip(sizes, drawn, strict=True):
             part = slice(start, start + size)
@@ -371,21 +368,6 @@ def joint_level(
     return JointLevel(model, x, posterior.m, posterior.L, None, mean, ones, zeros, own)
 
 
-def median_sds(level: JointLevel) -> dict[str, float]:
-    """Return the median standard deviation of the function at the tiles by two accounts.
-
-    ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
-    prediction. They differ most for PPGP and dPPGP, whose function variance also carries noise,
-    and less where a posterior was learned by steps.
-    """
-    # Of averages of endless tests: the level, whose own variance may be 0.
-    stated = level.model.predict(level.x, np.inf)
-    return {
-        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
-        "stated": float(np.median(np.sqrt(stated.function_variance))),
-    }
-
-
 def _with_tiles(
     model: FieldGP, x: Floats, *, calibrated: bool, earlier: int, seed: int
 ) -> JointLevel:
@@ -417,8 +399,8 @@ def closed_form_mean(model: FieldGP, raw: JointLevel) -> Floats:
         rows = model.rows.y - base - model.law.shift(model.rows.tests)
         endless = torch.full((1,), torch.inf, dtype=torch.float64, device=model.device)
         centre = float(model.y_mean + model.y_sd * (base + model.law.shift(endless)))
-    residual = sd * rows.cpu().numpy()[:, None] - _spread(_row_features(model), weights)
-    found = _spread(raw.model.feature_chunks(raw.x), weights)
+    residual = sd * rows.cpu().numpy()[:, None] - spread(_row_features(model), weights)
+    found = spread(raw.model.feature_chunks(raw.x), weights)
     found += raw.tiles.forward(raw.tiles.A @ residual)
     return centre + found[:, 0]
 
@@ -433,29 +415,3 @@ def _row_features(model: FieldGP) -> Iterator[Tensor]:
 def _group(held: int) -> int:
     """Return how many sums or paths, of so many numbers each, share a pass: whole batches."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
-
-
-def _rows_times(factor: Floats, weights: Weights) -> Weights:
-    """Return sparse weights (n, k) with each row multiplied by a factor of it."""
-    return sparse.csc_array(weights.multiply(factor[:, None]))
-
-
-def _gathered(features: Iterator[Tensor], weights: Any) -> Floats:
-    """Return Phi' a for weights (n, k), dense or sparse by rows, (r, k)."""
-    total: Any = 0.0
-    start = 0
-    for phi in features:
-        part = weights[start : start + len(phi)]
-        if isinstance(part, np.ndarray):
-            total = total + (phi.T @ torch.from_numpy(part).to(phi.device)).cpu().numpy()
-        else:
-            total = total + (part.T @ phi.cpu().numpy()).T
-        start += len(phi)
-    found: Floats = total
-    return found
-
-
-def _spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
-    """Return Phi w for weights (r, k), (n, k)."""
-    found: Floats = torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
-    return found

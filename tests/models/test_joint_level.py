@@ -5,13 +5,14 @@ import pytest
 import torch
 from scipy import sparse
 
+from geogp.areas import median_sds
 from geogp.errors import DataError, RequestError
 from geogp.models import vecchia
 from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.field import FieldGP
 from geogp.models.joint import joint_posterior
-from geogp.models.joint_level import JointLevel, joint_level, median_sds
+from geogp.models.joint_level import JointLevel, joint_level
 from geogp.models.lowrank import Rows
 from geogp.models.posteriors import VariationalPosterior
 from geogp.models.schedule import FitSettings
