@@ -131,9 +131,7 @@ def filled(values: Floats) -> Floats:
     column = np.where(held, np.arange(width), -1)
     before = np.maximum.accumulate(column, axis=1)
     first = np.where(held.any(axis=1), held.argmax(axis=1), 0)
-    found: Floats = np.take_along_axis(
-        values, np.where(before < 0, first[:, None], before), axis=1
-    )
+    found: Floats = np.take_along_axis(values, np.where(before < 0, first[:, None], before), axis=1)
     rows = np.maximum.accumulate(np.where(held.any(axis=1), np.arange(height), -1))
     empty = ~held.any(axis=1)
     found[empty] = np.where(rows[empty] < 0, 0.0, found[rows[empty], 0])[:, None]
