@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from geogp.calibration.conformal import Repair
 from geogp.calibration.conformal_words import LEVEL_NOTE
 from geogp.errors import DataError
-from geogp.files import write_bytes, write_text
+from geogp.files import write_bytes
 from geogp.geodata.distances import nearest_km
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.observations import Observations
@@ -109,8 +109,18 @@ class Drawing:
         )
         return page_data(self.grid, content)
 
-    def write(self, folder: Path, notes: list[str], attribution: str) -> None:
-        """Write grid.nc, the GeoTIFFs, the figures and map.html.
+    def page(self, notes: list[str], attribution: str) -> str:
+        """Return map.html."""
+        return map_page(
+            self.data(),
+            self.region,
+            self.counties,
+            attribution=attribution,
+            notes=[f"The map predicts {self.question.words()}.", *notes],
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write grid.nc, the GeoTIFFs and the figures.
 
         Raises
         ------
@@ -119,21 +129,9 @@ class Drawing:
         """
         write_netcdf(self.grid, folder / "grid.nc")
         write_geotiffs(self.grid, folder)
-        label = self.question.label()
-        write_map_figures(self.grid, self.region, folder, quarter=label)
+        write_map_figures(self.grid, self.region, folder, quarter=self.question.label())
         kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
         write_bytes(folder / "kernel.png", kernel)
-        page = map_page(
-            self.grid,
-            self.region,
-            self.tiles,
-            title=f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
-            kernel_slices=self.slices,
-            attribution=attribution,
-            predicted=self.question.words(),
-            notes=[f"The map predicts {self.question.words()}.", *notes],
-        )
-        write_text(folder / "map.html", page)
 
 
 @dataclass(frozen=True)

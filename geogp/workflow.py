@@ -42,6 +42,9 @@ from geogp.validation import (
 )
 from geogp.watcher import Watcher
 
+PAGE_FILE = "map.html"
+"""The interactive page in a run folder."""
+
 _SCORES = (
     "weights",
     "rank",
@@ -193,6 +196,8 @@ def _complete(
         )
     for text in drawing.warnings:
         job.warn(text)
+    with timed(job.seconds, "write"):
+        page = drawing.page(job.warnings, job.ingested.attribution)
     run = {
         **identity,
         "region_name": job.region.name,
@@ -201,7 +206,11 @@ def _complete(
         "calibration": scores["calibration"] | repair.described(),
         "seconds": job.seconds,
         "warnings": job.warnings,
-        "map": {**drawing.described(), **job.question.described()},
+        "map": {
+            **drawing.described(),
+            **job.question.described(),
+            "page_bytes": len(page.encode()),
+        },
         "attribution": job.ingested.attribution,
     }
 
@@ -211,7 +220,8 @@ def _complete(
             keep_model(folder / MODEL_FILE)
             table = predictions.to_parquet(index=False, compression="zstd")
             write_bytes(folder / PREDICTIONS_FILE, table)
-            drawing.write(folder, job.warnings, job.ingested.attribution)
+            drawing.write(folder)
+            write_text(folder / PAGE_FILE, page)
             write_report(folder, run, predictions)
 
     job.folder.complete(write, run)
