@@ -187,6 +187,9 @@ def _complete(
             },
             repair=repair,
             thresholds=job.request.thresholds,
+            other_quarters=() if job.scale.quarters is None else job.observations.quarters,
+            counties=job.boundaries.counties,
+            urban_areas=job.boundaries.urban_areas,
         )
     for text in drawing.warnings:
         job.warn(text)

@@ -108,25 +108,29 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
     n
         The number of rows.
     most
-        The most columns; fewer where Phi has a lower rank.
+        The most columns; fewer where Phi has a lower rank, none where it is 0.
 
     Raises
     ------
     NumericalError
-        Phi is 0 everywhere.
+        Phi is not finite.
     """
     slices = [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
     gram = sum((phi.T @ phi for phi in map(features, slices)), np.zeros(()))
+    if not np.isfinite(gram).all():
+        raise NumericalError("expected finite features of the kernel, found others.")
     values, vectors = np.linalg.eigh(gram)
-    if not values[-1] > 0:
-        raise NumericalError("the kernel is 0 everywhere: it has no slices to draw.")
-    kept = np.flatnonzero(values > values[-1] * 1e-12)[::-1][:most]
+    kept = np.flatnonzero(values > max(values[-1] * 1e-12, 0.0))[::-1][:most]
+    if not len(kept):
+        return np.zeros((n, 0))
     found = np.concatenate([features(rows) @ vectors[:, kept] for rows in slices])
     largest = np.abs(found).argmax(axis=0)
     return np.asarray(found * np.sign(found[largest, np.arange(len(kept))]))
 
 
-def kernel_basis(tiles: Tiles, model: Features, *, most_text: int = MOST_TEXT) -> KernelBasis:
+def kernel_basis(
+    tiles: Tiles, model: Features, *, most_text: int = MOST_TEXT
+) -> KernelBasis | None:
     """Reduce a kernel to at most 48 components on at most 160 x 160 cells.
 
     Of several steps and numbers of components that fit the bytes, the smallest with nearly the
@@ -141,10 +145,15 @@ def kernel_basis(tiles: Tiles, model: Features, *, most_text: int = MOST_TEXT) -
     most_text
         Bytes of base64.
 
+    Returns
+    -------
+    KernelBasis or None
+        None for a kernel that is 0 everywhere.
+
     Raises
     ------
     NumericalError
-        The kernel is 0 everywhere.
+        Features are not finite.
     DataError
         No kernel fits so few bytes.
     """
@@ -155,6 +164,8 @@ def kernel_basis(tiles: Tiles, model: Features, *, most_text: int = MOST_TEXT) -
         return model.features(Tiles(cells.column[rows], cells.row[rows], cells.zoom))
 
     components = leading_components(part, len(cells), MOST_COMPONENTS)
+    if not components.shape[1]:
+        return None
     random = np.random.default_rng(0)
     chosen = np.sort(random.choice(len(cells), min(_REFERENCES, len(cells)), replace=False))
     exact = model.kernel(cells, _some(cells, chosen))
