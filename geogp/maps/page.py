@@ -1,14 +1,17 @@
 """The interactive page: one HTML file with the grid as packed arrays, drawn right to the pixel."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import folium
 from branca.element import Figure
+from shapely.geometry.base import BaseGeometry
 
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.region import Region
 from geogp.maps.frame import Frame
-from geogp.maps.layout import URBAN_COLOUR, simple_rings, urban_label
+from geogp.maps.layout import URBAN_COLOUR, urban_label
+from geogp.maps.outlines import outlines_within
 from geogp.maps.page_assets import Library, inlined_html, links_html
 from geogp.maps.page_parts import (
     Raw,
@@ -19,6 +22,7 @@ from geogp.maps.page_parts import (
     head_html,
     script_html,
 )
+from geogp.maps.page_places import unwrapped
 
 OOKLA_ATTRIBUTION = (
     "Speedtest® by Ookla® Global Fixed and Mobile Network Performance Map Tiles, "
@@ -32,7 +36,8 @@ _BASE_ATTRIBUTION = (
     '&copy; <a href="https://carto.com/attributions">CARTO</a>'
 )
 _MOST_ZOOM = 18
-_OUTLINE_STEPS = 4000
+_MOST_OUTLINE = 250_000
+"""Bytes of the lines of one kind."""
 
 
 def map_page(
@@ -109,16 +114,17 @@ def _add_outlines(
     page: folium.Map, region: Region, counties: PolygonLayer | None
 ) -> dict[str, str]:
     """Add lines to the page and return their names in JavaScript, the lowest first."""
-    west, south, east, north = region.bounds
-    tolerance = max(1e-4, max(east - west, north - south) / _OUTLINE_STEPS)
-    lines = [("boundary", region.boundary, "#222222", 1.4)]
-    if region.urban_areas is not None:
-        lines.insert(0, ("urban", region.urban_areas, URBAN_COLOUR, 1.4))
+    kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
+        ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
+        ("urban", region.urban_areas.geoms if region.urban_areas else [], URBAN_COLOUR, 1.4),
+        ("boundary", region.boundary.geoms, "#222222", 1.6),
+    ]
     names = {}
-    for name, geometry, colour, weight in lines:
-        rings = [r[:, ::-1].round(5).tolist() for r in simple_rings(geometry, tolerance)]
-        if rings:
-            drawn = folium.PolyLine(rings, color=colour, weight=weight, interactive=False)  # type: ignore[no-untyped-call]
+    for name, polygons, colour, weight in kinds:
+        lines, _ = outlines_within(list(polygons), _MOST_OUTLINE)
+        if lines:
+            style = {"color": colour, "weight": weight, "interactive": False}
+            drawn = folium.PolyLine(lines, **style)  # type: ignore[no-untyped-call]
             drawn.add_to(page)
             names[name] = drawn.get_name()
     return names

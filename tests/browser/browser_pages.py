@@ -14,7 +14,7 @@ from maps_worlds import World, irregular_region, make_slices, make_world, smooth
 
 from geogp.geodata.layers import PolygonLayer  # noqa: E402
 from geogp.geodata.thresholds import thresholds_of  # noqa: E402
-from geogp.maps.kernel_basis import Features, kernel_basis  # noqa: E402
+from geogp.maps.kernel_basis import Features, coarser, kernel_basis  # noqa: E402
 from geogp.maps.page import map_page  # noqa: E402
 from geogp.maps.page_data import PageContent, page_data  # noqa: E402
 from geogp.maps.page_quantiles import QuarterMap  # noqa: E402
@@ -64,7 +64,7 @@ def make_page(*, zoom=14, name="Isla", county="Ponce", past=2, target="download"
     """Return a page of a synthetic region with `past` earlier quarters two zooms coarser."""
     region = irregular_region(name)
     world = make_world(region, zoom, target)
-    coarse = region.tiles(zoom - 2)
+    coarse = coarser(world.tiles, zoom - 2)
     quarters = [
         QuarterMap(f"2023Q{k + 1}", coarse, smooth_prediction(coarse, seed=k + 1))
         for k in range(past)

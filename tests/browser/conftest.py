@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,9 @@ class Visit:
               const picture = geogp.page.pictures[name];
               if (!picture.overlay) { return null; }
               const {width, height} = picture.canvas;
-              const data = picture.canvas.getContext('2d').getImageData(0, 0, width, height).data;
+              const copy = new OffscreenCanvas(width, height).getContext('2d');
+              copy.drawImage(picture.canvas, 0, 0);
+              const {data} = copy.getImageData(0, 0, width, height);
               return {width, height, data: Array.from(data)};
             }""",
             name,
@@ -157,3 +160,9 @@ def hostile() -> Made:
 def artefacts() -> Path:
     ARTEFACTS.mkdir(exist_ok=True)
     return ARTEFACTS
+
+
+@pytest.fixture(scope="session")
+def make():
+    """Make pages of other worlds, each once."""
+    return cache(make_page)

@@ -69,7 +69,7 @@ function fillLegend(box, {side, label, hint, scale}) {
   if (side) {
     box.append(element('span', 'geogp-side', side));
   }
-  box.append(element('h2', 'geogp-legend-label', label));
+  box.append(element('h2', '', label.charAt(0).toUpperCase() + label.slice(1)));
   const bar = element('div', 'geogp-bar');
   bar.style.background = `linear-gradient(to right, ${scale.colours.join(', ')})`;
   const ticks = element('div', 'geogp-ticks');

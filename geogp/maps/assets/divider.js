@@ -6,6 +6,8 @@ class Divider {
     this.map = map;
     this.box = document.getElementById('geogp-divider');
     this.field = document.getElementById('geogp-split');
+    map.getContainer().append(this.box);
+    L.DomEvent.disableClickPropagation(this.field);
     this.line = this.box.querySelector('.geogp-divider-line');
     this.field.addEventListener('input', () => {
       // The middle of the thumb never reaches the edges of the map.

@@ -45,6 +45,7 @@ class MapPage {
       L.DomEvent.disableClickPropagation(box).disableScrollPropagation(box);
     }
     L.control.scale({position: 'bottomleft'}).addTo(this.map);
+    this.map.attributionControl.setPrefix('<a href="https://leafletjs.com">Leaflet</a>');
     document.getElementById('geogp-credits').append(this.map.attributionControl.getContainer());
   }
 
@@ -108,7 +109,9 @@ class MapPage {
       box.hidden = !layer;
       if (layer) {
         fillLegend(box, {
-          side: compared ? side : '', label: this.labelOf(layer, state), hint: this.hintOf(layer, state),
+          side: compared ? side : '',
+          label: this.labelOf(layer, state),
+          hint: this.hintOf(layer, state),
           scale: layer.scale,
         });
       }
@@ -177,6 +180,10 @@ class MapPage {
   /** Listen to the map, and show what the address asks for. */
   start() {
     const {map, data} = this;
+    // The cross and the ring around the map are for those who work with keys.
+    document.addEventListener('keydown', () => document.body.classList.add('geogp-keys'), true);
+    document.addEventListener(
+      'pointerdown', () => document.body.classList.remove('geogp-keys'), true);
     const box = map.getContainer();
     box.setAttribute('role', 'application');
     box.setAttribute('aria-label', 'Map. Arrow keys move it, plus and minus zoom, Enter reads the '
@@ -189,6 +196,8 @@ class MapPage {
         this.update({point: null});
       }
     });
+    // The map's box changes with the panel of a phone and on paper, not with the window alone.
+    new ResizeObserver(() => map.invalidateSize({animate: false})).observe(box);
     map.invalidateSize({animate: false});
     map.fitBounds(cornersOf(data.frame), {animate: false, padding: [12, 12]});
     this.address.read();

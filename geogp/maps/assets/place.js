@@ -111,10 +111,10 @@ class PlaceCard {
     this.fill(found, place, state, extra);
     if (found !== null) {
       this.mark = L.rectangle(cornersOf(found.frame, found.cell), {
-        color: '#111', weight: 2, fill: false, interactive: false,
+        color: '#111', weight: 1, fill: false, interactive: false,
       }).addTo(this.map);
       this.pin = L.circleMarker(found.place, {
-        radius: 7, color: '#111', weight: 2, fillColor: '#ffd92f', fillOpacity: 1,
+        radius: 6, color: '#111', weight: 2, fillColor: '#ffd92f', fillOpacity: 1,
         interactive: false,
       }).addTo(this.map);
     }
@@ -154,6 +154,9 @@ class PlaceCard {
       list.append(row);
     }
     body.append(list);
+    if (data.levels && !found.law) {
+      body.append(element('p', 'geogp-hint', `Nothing is predicted here for ${quarter.label}.`));
+    }
     if (found.far) {
       body.append(element('p', 'geogp-hint', 'Far from any measurement: the model\u2019s guess.'));
     }

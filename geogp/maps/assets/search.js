@@ -45,7 +45,9 @@ class Search {
       return;
     }
     const [south, west, north, east] = place.bounds;
-    this.map.fitBounds([[south, west], [north, east]], {maxZoom: 14, padding: [30, 30]});
+    const still = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+    this.map.fitBounds([[south, west], [north, east]],
+      {maxZoom: 14, padding: [30, 30], animate: !still});
     this.answer.textContent = `The map shows ${place.words}.`;
   }
 }
