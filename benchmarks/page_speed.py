@@ -94,8 +94,7 @@ def times_of(browser: Browser, path: Path, leaflet: Path, repeats: int) -> dict[
     for _ in range(repeats):
         page = open_page(browser, path, leaflet)
         paints.append(page.evaluate("performance.getEntriesByName('geogp-ready')[0].startTime"))
-        for place in page.evaluate(INSIDE, 9):
-            clicks.append(page.evaluate(CLICK, place))
+        clicks += [page.evaluate(CLICK, place) for place in page.evaluate(INSIDE, 9)]
         if page.evaluate("Boolean(geogp.page.data.threshold)"):
             moves += page.evaluate(THRESHOLD)
         layers = page.evaluate(LAYERS)

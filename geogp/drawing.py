@@ -25,6 +25,7 @@ from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.kernel_basis import Features, KernelBasis, kernel_basis
 from geogp.maps.page import map_page
+from geogp.maps.page_assets import Library
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_quantiles import QuarterMap
 from geogp.maps.rasters import write_geotiffs, write_netcdf
@@ -109,14 +110,15 @@ class Drawing:
         )
         return page_data(self.grid, content)
 
-    def page(self, notes: list[str], attribution: str) -> str:
-        """Return map.html."""
+    def page(self, notes: list[str], attribution: str, library: Library | None = None) -> str:
+        """Return map.html; with `library` in it, it needs no network."""
         return map_page(
             self.data(),
             self.region,
             self.counties,
             attribution=attribution,
             notes=[f"The map predicts {self.question.words()}.", *notes],
+            library=library,
         )
 
     def write(self, folder: Path) -> None:

@@ -197,7 +197,7 @@ def _complete(
     for text in drawing.warnings:
         job.warn(text)
     with timed(job.seconds, "write"):
-        page = drawing.page(job.warnings, job.ingested.attribution)
+        page = drawing.page(job.warnings, job.ingested.attribution, job.library)
     run = {
         **identity,
         "region_name": job.region.name,

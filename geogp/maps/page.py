@@ -88,7 +88,7 @@ def map_page(
     figure.html.add_child(Raw(data_html(data)))
     figure.html.add_child(Raw(script_html()))
     urban = urban_label(region)
-    words = {"urban": urban[0].upper() + urban[1:]}
+    words = {"urban": urban[0].upper() + urban[1:]} if "urban" in outlines else {}
     page.add_child(StartScript(outlines, escape_text(attribution), words))
     # The template of folium's page names no language, which readers of screens need.
     return str(figure.render()).replace("<html>", '<html lang="en">', 1)
@@ -116,12 +116,12 @@ def _add_outlines(
     """Add lines to the page and return their names in JavaScript, the lowest first."""
     kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
         ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
-        ("urban", region.urban_areas.geoms if region.urban_areas else [], URBAN_COLOUR, 1.4),
-        ("boundary", region.boundary.geoms, "#222222", 1.6),
+        ("urban", list(region.urban_areas.geoms) if region.urban_areas else [], URBAN_COLOUR, 1.4),
+        ("boundary", list(region.boundary.geoms), "#222222", 1.6),
     ]
     names = {}
     for name, polygons, colour, weight in kinds:
-        lines, _ = outlines_within(list(polygons), _MOST_OUTLINE)
+        lines, _ = outlines_within(polygons, _MOST_OUTLINE)
         if lines:
             style = {"color": colour, "weight": weight, "interactive": False}
             drawn = folium.PolyLine(lines, **style)  # type: ignore[no-untyped-call]

@@ -143,6 +143,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "unit": quantity.unit,
         "bound": quantity.bound,
         "predicted": content.predicted,
+        "far_km": float(grid.attrs["far_km"]),
         "frame": asdict(frame),
         **made,
         "shown": content.shown,

@@ -17,12 +17,14 @@ SCRIPTS = (
     "colours.js",
     "painter.js",
     "picture.js",
+    "words.js",
     "place.js",
     "address.js",
     "panel.js",
     "search.js",
     "divider.js",
     "page.js",
+    "start.js",
 )
 """The page's own scripts, in the order in which they need each other."""
 
@@ -41,7 +43,7 @@ class Raw(Element):
     _template = jinja2.Template("{{ this.text }}")
 
     def __init__(self, text: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._name = "Raw"
         self.text = text
 
@@ -65,13 +67,7 @@ def escape_text(text: str) -> str:
 
 
 def json_text(content: object) -> str:
-    """Return JSON that can stand inside a script of a page: no ``<`` ends or opens one.
-
-    Examples
-    --------
-    >>> json_text({"name": "</script>"})
-    '{"name":"\\\\u003c/script>"}'
-    """
+    """Return JSON that can stand inside a script of a page: no ``<`` ends or opens one."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     # Two line ends that JSON allows and scripts once did not.
     for character in ("<", "\N{LINE SEPARATOR}", "\N{PARAGRAPH SEPARATOR}"):
@@ -128,9 +124,7 @@ geogp.startPage({{ this._parent.get_name() }}, {
 {% endmacro %}
 """)
 
-    def __init__(
-        self, outlines: dict[str, str], attribution: str, words: dict[str, str]
-    ) -> None:
+    def __init__(self, outlines: dict[str, str], attribution: str, words: dict[str, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._name = "StartScript"
         self.outlines = outlines

@@ -1,7 +1,8 @@
 """Pages for the tests in a real browser, made from the synthetic worlds of the map tests."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,21 @@ from shapely.geometry import MultiPolygon, box
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "maps"))
 
-from maps_worlds import World, irregular_region, make_slices, make_world, smooth_prediction  # noqa: E402
+from maps_worlds import World, irregular_region, make_slices, make_world, smooth_prediction
 
-from geogp.geodata.layers import PolygonLayer  # noqa: E402
-from geogp.geodata.thresholds import thresholds_of  # noqa: E402
-from geogp.maps.kernel_basis import Features, coarser, kernel_basis  # noqa: E402
-from geogp.maps.page import map_page  # noqa: E402
-from geogp.maps.page_data import PageContent, page_data  # noqa: E402
-from geogp.maps.page_quantiles import QuarterMap  # noqa: E402
+from geogp.geodata.layers import PolygonLayer
+from geogp.geodata.thresholds import thresholds_of
+from geogp.maps.kernel_basis import Features, coarser, kernel_basis
+from geogp.maps.page import map_page
+from geogp.maps.page_data import PageContent, page_data
+from geogp.maps.page_quantiles import QuarterMap
 
-HOSTILE = "<img src=x onerror=\"window.hacked=1\"></script><script>window.hacked=1</script>`${1}` {{2}}"
+HOSTILE = (
+    '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>`${1}` {{2}}'
+)
+
+
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
 @dataclass(frozen=True)
@@ -35,11 +41,8 @@ class Made:
 def squares(region, name, names):
     """Cut a region into as many columns as there are names."""
     west, south, east, north = region.bounds
-    edges = np.linspace(west, east, len(names) + 1)
-    shapes = [
-        region.boundary.intersection(box(low, south, high, north))
-        for low, high in zip(edges, edges[1:], strict=False)
-    ]
+    edges = pairwise(np.linspace(west, east, len(names) + 1))
+    shapes = [region.boundary.intersection(box(low, south, high, north)) for low, high in edges]
     return PolygonLayer(name, tuple(names), tuple(shapes))
 
 
@@ -60,7 +63,9 @@ def waves(tiles):
     return 0.2 * np.column_stack(columns) / np.arange(1, 13)
 
 
-def make_page(*, zoom=14, name="Isla", county="Ponce", past=2, target="download", **options) -> Made:
+def make_page(
+    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", **options
+) -> Made:
     """Return a page of a synthetic region with `past` earlier quarters two zooms coarser."""
     region = irregular_region(name)
     world = make_world(region, zoom, target)

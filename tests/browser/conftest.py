@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import HOSTILE, Made, make_page
+from browser_pages import DESKTOP, HOSTILE, Made, make_page
 
 NPM = Path(__file__).parent / "node_modules"
 ARTEFACTS = Path(__file__).parents[1] / "artefacts"
 CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist/"
-DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
 

@@ -87,15 +87,10 @@ class MapPage {
     }
   }
 
-  thresholdWords(value) {
-    const side = this.data.threshold.at_most ? 'at most' : 'at least';
-    return `${side} ${formatNumber(value)} ${this.data.unit}`;
-  }
-
   /** Return the label of a layer's legend, with the threshold where it is one of that. */
   labelOf(layer, state) {
     return layer.source.probability
-      ? `probability of ${this.thresholdWords(state.threshold)}` : layer.label;
+      ? `probability of ${thresholdWords(this.data, state.threshold)}` : layer.label;
   }
 
   showLegends(state) {
@@ -204,39 +199,3 @@ class MapPage {
     return this.settled();
   }
 }
-
-/** Say how far the drawn kernel can be from the model's. */
-function kernelErrorWords({error, error_at_tiles: within}) {
-  const share = (one) => `${formatNumber(100 * one, 2)} %`;
-  const more = within === undefined ? '' : ` (${share(within)} anywhere within them)`;
-  return `Drawn from a reduced basis: off by up to ${share(error)} of the largest value in the `
-    + `middles of its squares${more}.`;
-}
-
-/** Make the page of a map; called by the script that folium writes. */
-function startPage(map, outlines, words) {
-  const data = JSON.parse(document.getElementById('geogp-data').textContent);
-  const page = new MapPage(map, data, outlines, words);
-  window.geogp.page = page;
-  window.geogp.ready = page.start().then(() => {
-    document.documentElement.dataset.geogp = 'ready';
-    performance.mark('geogp-ready');
-  }).catch((error) => {
-    say(`The map could not be drawn (${error.message}). It needs a browser of 2023 or later.`);
-    throw error;
-  });
-}
-
-/** Say in place of the map why there is none. */
-function say(text) {
-  document.body.classList.add('geogp-failed');
-  document.querySelector('.folium-map').textContent = text;
-}
-
-window.addEventListener('load', () => {
-  if (typeof L === 'undefined') {
-    say(WITHOUT_LEAFLET);
-  }
-});
-
-window.geogp = {startPage, unpack, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};

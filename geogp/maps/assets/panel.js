@@ -66,7 +66,9 @@ class Panel {
       field.type = 'checkbox';
       field.addEventListener('change', () => this.page.update(
         {marks: {...this.page.state.marks, [name]: field.checked}}));
-      const text = this.page.words[name] || words;
+      const {far_km: reach} = this.page.data;
+      const text = name === 'far' && reach
+        ? `Farther than ${formatNumber(reach)} km from any measurement` : this.page.words[name] || words;
       label.append(field, element('i', `geogp-key geogp-key-${name}`), element('span', '', text));
       box.append(label);
       fields.set(name, field);
@@ -108,7 +110,7 @@ class Panel {
     document.getElementById('geogp-beside').value = state.beside || '';
     if (data.threshold) {
       const place = data.threshold.values.indexOf(state.threshold);
-      this.setSlider('threshold', place, this.page.thresholdWords(state.threshold));
+      this.setSlider('threshold', place, thresholdWords(data, state.threshold));
     }
     if (data.quarters.length > 1) {
       const {label, frame} = data.quarters[state.quarter];

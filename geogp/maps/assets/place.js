@@ -114,7 +114,7 @@ class PlaceCard {
         color: '#111', weight: 1, fill: false, interactive: false,
       }).addTo(this.map);
       this.pin = L.circleMarker(found.place, {
-        radius: 6, color: '#111', weight: 2, fillColor: '#ffd92f', fillOpacity: 1,
+        radius: 6, color: '#111', weight: 3, fillColor: '#fff', fillOpacity: 1,
         interactive: false,
       }).addTo(this.map);
     }
@@ -144,7 +144,8 @@ class PlaceCard {
     }
     const quarter = data.quarters[state.quarter];
     heading.textContent = found.county || coordinates(found.place);
-    const where = [found.stratum, quarter && quarter.label, coordinates(found.place)];
+    const where = [
+      found.stratum, quarter && quarter.label, found.county && coordinates(found.place)];
     body.append(element('p', 'geogp-where', where.filter(Boolean).join(' · ')));
     const words = placeWords(found, data, state).concat(extra);
     const list = element('dl', 'geogp-facts');
@@ -158,7 +159,8 @@ class PlaceCard {
       body.append(element('p', 'geogp-hint', `Nothing is predicted here for ${quarter.label}.`));
     }
     if (found.far) {
-      body.append(element('p', 'geogp-hint', 'Far from any measurement: the model\u2019s guess.'));
+      body.append(element('p', 'geogp-hint',
+        `Farther than ${formatNumber(data.far_km)} km from any measurement: a guess of the model.`));
     }
     const said = words.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
     this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));
@@ -167,51 +169,4 @@ class PlaceCard {
   announce(text) {
     this.status.textContent = text;
   }
-}
-
-/** Return names and values of what is known of a place, in words. */
-function placeWords(found, data, state) {
-  const {unit} = data;
-  const amount = (value) => `${formatNumber(value, value >= 100 ? 3 : 2)}`;
-  const words = [];
-  if (found.law) {
-    const {law} = found;
-    words.push({name: `Median ${data.subject}`, value: `${amount(law.median)} ${unit}`, main: true});
-    for (const {name, low, high} of law.intervals) {
-      words.push({name: `${name} interval`, value: `${amount(low)} to ${amount(high)} ${unit}`});
-    }
-    const side = data.bound === 'upper' ? 'At most' : 'At least';
-    words.push({name: `${side}, in 19 of 20`, value: `${amount(law.bound)} ${unit}`});
-    if (law.probability !== null) {
-      const met = `${data.threshold.at_most ? 'at most' : 'at least'} ${formatNumber(state.threshold)}`;
-      words.push({name: `Probability of ${met} ${unit}`, value: formatShare(law.probability)});
-    }
-  }
-  for (const layer of data.layers) {
-    const name = layer.source.array;
-    if (!found.law && name && name !== 'tests' && name in found.arrays) {
-      const value = found.arrays[name];
-      words.push({
-        name: layer.title,
-        value: name === 'none' ? formatShare(value) : formatNumber(value, 3),
-        main: words.length === 0,
-      });
-    }
-  }
-  if (found.tests !== null) {
-    words.push({name: 'Tests in this tile', value: formatNumber(found.tests)});
-    const {total, cells} = found.near;
-    words.push({
-      name: `Tests within ${REACH_KM} km`,
-      value: total ? `${formatNumber(total)} in ${cells} ${cells === 1 ? 'tile' : 'tiles'}` : 'none',
-    });
-  }
-  return words;
-}
-
-/** Return a place as people write it: 18.2000° N, 66.4000° W. */
-function coordinates(place) {
-  const {lat, lng} = place.wrap();
-  return `${Math.abs(lat).toFixed(4)}° ${lat < 0 ? 'S' : 'N'}, `
-    + `${Math.abs(lng).toFixed(4)}° ${lng < 0 ? 'W' : 'E'}`;
 }

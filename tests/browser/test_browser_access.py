@@ -1,15 +1,16 @@
 """Accessibility by axe, and pages without network."""
 
 import pytest
+from browser_pages import PHONE
 from browser_values import place_of
-from conftest import PHONE
 
 from geogp.maps.page_assets import read_library
 from geogp.maps.page_parts import WITHOUT_LEAFLET
 
 AXE = """async () => {
   const found = await axe.run(document, {resultTypes: ['violations', 'incomplete']});
-  return found.violations.map(v => [v.impact, v.id, v.nodes.map(n => n.target.join(' ') + ' ' + n.failureSummary)]);
+  return found.violations.map(v => [v.impact, v.id,
+    v.nodes.map(n => n.target.join(' ') + ' ' + n.failureSummary)]);
 }"""
 
 

@@ -34,8 +34,10 @@ def test_each_layer_has_the_colours_of_its_values(visit, made, layers):
         assert_coloured(seen.picture(), values, layer_of(data, name)["scale"])
         legend = seen.inner_text("#geogp-legend")
         ticks = layer_of(data, name)["scale"]["ticks"]
-        shown = [float(t.replace("−", "-").replace(",", "")) for t in seen.locator(
-            "#geogp-legend .geogp-ticks span").all_inner_texts()]
+        shown = [
+            float(t.replace("\N{MINUS SIGN}", "-").replace(",", ""))
+            for t in seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
+        ]
         np.testing.assert_allclose(shown, ticks, rtol=1e-6)
         words = f"at least {threshold:g} Mbps" if name == "probability" else ""
         assert words in legend
@@ -64,7 +66,7 @@ def test_marks_lie_over_their_tiles(visit, made):
     np.testing.assert_array_equal(pixels(seen.picture("far"))[..., 3] > 0, far)
     assert seen.picture("measured") is None
     seen.check("text=Measured tiles")
-    seen.uncheck("text=Far from any measurement")
+    seen.uncheck("text=Farther than 5 km from any measurement")
     seen.settle()
     np.testing.assert_array_equal(pixels(seen.picture("measured"))[..., 3] > 0, tests)
     assert seen.picture("far") is None
@@ -99,7 +101,9 @@ def test_the_threshold_changes_the_picture_and_the_words(visit, made):
         assert seen.inner_text("#geogp-threshold-words") == words
         assert slider.get_attribute("aria-valuetext") == words
         assert words in seen.inner_text("#geogp-legend")
-        assert_coloured(seen.picture(), values_of(data, "probability", data["shown"], wanted), scale)
+        assert_coloured(
+            seen.picture(), values_of(data, "probability", data["shown"], wanted), scale
+        )
 
 
 def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
@@ -149,7 +153,9 @@ def test_the_live_kernel_is_the_product_of_its_components(visit, made):
         values = np.tensordot(components[:, row, column], components, axes=1)
         found = seen.evaluate(
             "async p => Array.from(await geogp.page.pictures.painter.kernelAt(p),"
-            " v => isNaN(v) ? null : v)", [latitude, longitude])
+            " v => isNaN(v) ? null : v)",
+            [latitude, longitude],
+        )
         found = np.array(found, float).reshape(values.shape)
         np.testing.assert_allclose(found[inside], values[inside], rtol=0, atol=1e-12)
         np.testing.assert_array_equal(np.isfinite(found), inside)

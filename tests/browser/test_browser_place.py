@@ -93,8 +93,8 @@ def test_the_numbers_behind_the_card_are_exact(visit, made):
             for row, column in cells(data, 4):
                 place = place_of(data["frame"], row, column)
                 found = seen.evaluate(read, list(place))
-                down = (data["frame"]["row"] + row >> data["frame"]["zoom"] - frame["zoom"])
-                across = (data["frame"]["column"] + column >> data["frame"]["zoom"] - frame["zoom"])
+                down = data["frame"]["row"] + row >> data["frame"]["zoom"] - frame["zoom"]
+                across = data["frame"]["column"] + column >> data["frame"]["zoom"] - frame["zoom"]
                 at = down - frame["row"], across - frame["column"]
                 middle = quantile(data, quarter, 0.5)[at]
                 assert found["median"] == pytest.approx(10**middle, rel=1e-9)
@@ -119,7 +119,8 @@ def test_tests_nearby_are_those_within_the_stated_distance(visit, made):
         wanted = f"{world.measured[near].sum()} in {near.sum()} tile" if near.any() else "none"
         assert told["Tests within 2 km"].startswith(wanted)
         tile = (world.tiles.row - data["frame"]["row"] == row) & (
-            world.tiles.column - data["frame"]["column"] == column)
+            world.tiles.column - data["frame"]["column"] == column
+        )
         assert number(told["Tests in this tile"]) == world.measured[tile][0]
 
 

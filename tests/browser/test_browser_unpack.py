@@ -8,7 +8,7 @@ from geogp.maps.packing import pack, unpack
 
 DECODE = """async packed => {
   const array = await geogp.unpack(packed);
-  return Array.from(array.numbers, (_, cell) => { const v = array.at(cell); return isNaN(v) ? null : v; });
+  return Array.from(array.numbers, (_, cell) => (array.holds(cell) ? array.at(cell) : null));
 }"""
 
 

@@ -5,11 +5,12 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from browser_pages import HOSTILE
+from browser_pages import HOSTILE, PHONE
 from browser_values import assert_coloured, layer_of, place_of, values_of
-from conftest import PHONE
 
-VIEW = "() => [geogp.page.map.getZoom(), geogp.page.map.getCenter().lat, geogp.page.map.getCenter().lng]"
+VIEW = """() => { const {lat, lng} = geogp.page.map.getCenter();
+  return [geogp.page.map.getZoom(), lat, lng]; }"""
+LINE = "document.querySelector('.geogp-divider-line').getBoundingClientRect().x"
 BOUNDS = """() => { const b = geogp.page.map.getBounds();
   return [b.getSouth(), b.getWest(), b.getNorth(), b.getEast()]; }"""
 
@@ -32,7 +33,9 @@ def test_the_search_moves_the_map(visit, made, text):
 
 def test_the_search_offers_all_places_and_says_when_there_is_none(visit, made):
     seen = visit(made.page)
-    offered = seen.evaluate("Array.from(document.querySelectorAll('#geogp-places option'), o => o.value)")
+    offered = seen.evaluate(
+        "Array.from(document.querySelectorAll('#geogp-places option'), o => o.value)"
+    )
     assert offered == [f"{one['name']}, {one['kind']}" for one in made.data["places"]]
     assert {"Ponce, county", "Ponce, urban area"} <= set(offered)
     before = seen.evaluate(BOUNDS)
@@ -57,7 +60,9 @@ def test_an_address_opens_the_same_view_again(visit, made):
     point = list(place_of(data["frame"], 12, 15))
     seen.evaluate("geogp.page.map.setView([18.31, -66.52], 10.5, {animate: false})")
     threshold = data["threshold"]["values"][2]
-    seen.update(layer="probability", beside="width", split=0.4, quarter=1, threshold=threshold, point=point)
+    seen.update(
+        layer="probability", beside="width", split=0.4, quarter=1, threshold=threshold, point=point
+    )
     seen.wait_for_function("location.hash.includes('split=0.4')")
     address = seen.evaluate("location.hash")
     wishes = dict(part.split("=") for part in address[1:].split("&"))
@@ -92,7 +97,12 @@ def test_a_new_address_changes_an_open_page(visit, made):
 
 @pytest.mark.parametrize(
     "address",
-    ["#layer=nothing&threshold=x&quarter=1800Q1&split=7&point=a,b&z=nine&at=1", "#%%%", "#z=9", "#&&=="],
+    [
+        "#layer=nothing&threshold=x&quarter=1800Q1&split=7&point=a,b&z=nine&at=1",
+        "#%%%",
+        "#z=9",
+        "#&&==",
+    ],
 )
 def test_a_senseless_address_shows_the_usual_view(visit, made, address):
     plain, seen = visit(made.page), visit(made.page, hash=address)
@@ -119,14 +129,15 @@ def test_two_layers_side_by_side(visit, made):
     assert slider.get_attribute("aria-label")
     shown = """x => { const {main, beside} = geogp.page.pictures, size = geogp.page.map.getSize();
       const at = geogp.page.map.containerPointToLayerPoint([x * size.x, size.y / 2]);
-      const within = pane => { const points = pane.style.clipPath.match(/-?[\\d.]+px/g).map(parseFloat);
+      const within = pane => {
+        const points = pane.style.clipPath.match(/-?[\\d.]+px/g).map(parseFloat);
         const xs = points.filter((_, i) => i % 2 === 0), ys = points.filter((_, i) => i % 2);
         return at.x > Math.min(...xs) && at.x < Math.max(...xs) && at.y > Math.min(...ys)
           && at.y < Math.max(...ys); };
       return [within(main.pane), within(beside.pane)]; }"""
     for split in (0.5, 0.2, 0.9):
         seen.update(split=split)
-        line = seen.evaluate("document.querySelector('.geogp-divider-line').getBoundingClientRect().x")
+        line = seen.evaluate(LINE)
         box = seen.locator(".folium-map").bounding_box()
         assert abs(line - box["x"] - split * box["width"]) < 3
         assert seen.evaluate(shown, split - 0.02) == [True, False]
@@ -158,13 +169,17 @@ def test_the_divider_is_dragged(visit, made):
 
 
 def test_hostile_names_are_shown_as_text(visit, hostile):
-    seen = visit(hostile.page, hash="#point=" + ",".join(map(str, place_of(hostile.data["frame"], 20, 24))))
+    seen = visit(
+        hostile.page, hash="#point=" + ",".join(map(str, place_of(hostile.data["frame"], 20, 24)))
+    )
     assert seen.evaluate("window.hacked") is None
     assert seen.locator("img:not(.leaflet-tile)").count() == 0
     assert seen.inner_text("h1").startswith(HOSTILE)
     assert HOSTILE in seen.title()
     assert seen.inner_text("#geogp-place-heading") == HOSTILE
-    assert seen.locator(f"#geogp-places option[value={json.dumps(HOSTILE + ', county')}]").count() == 1
+    assert (
+        seen.locator(f"#geogp-places option[value={json.dumps(HOSTILE + ', county')}]").count() == 1
+    )
     seen.click("#geogp-notes summary")
     assert seen.inner_text("#geogp-notes p") == HOSTILE
     assert HOSTILE in seen.inner_text("#geogp-credits")
@@ -221,7 +236,10 @@ def test_enter_reads_the_place_under_the_cross(visit, made):
     seen.keyboard.press("Tab")
     seen.evaluate("geogp.page.map.getContainer().focus()")
     assert seen.evaluate(cross) == "visible"
-    box, at = seen.locator(".folium-map").bounding_box(), seen.locator("#geogp-cross").bounding_box()
+    box, at = (
+        seen.locator(".folium-map").bounding_box(),
+        seen.locator("#geogp-cross").bounding_box(),
+    )
     assert at["x"] + at["width"] / 2 == pytest.approx(box["x"] + box["width"] / 2, abs=1)
     assert at["y"] + at["height"] / 2 == pytest.approx(box["y"] + box["height"] / 2, abs=1)
     before = seen.evaluate(VIEW)
@@ -273,7 +291,9 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
     seen.tap("#geogp-panel > summary")
     seen.settle()
     assert seen.evaluate(wide) == [390, 390]
-    left, right = (seen.locator(x).bounding_box() for x in ("#geogp-legend", "#geogp-legend-beside"))
+    left, right = (
+        seen.locator(x).bounding_box() for x in ("#geogp-legend", "#geogp-legend-beside")
+    )
     assert left["x"] + left["width"] <= right["x"]
     box = seen.locator(".folium-map").bounding_box()
     seen.touchscreen.tap(120, box["y"] + box["height"] * 0.52)
