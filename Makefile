@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types environment clean
+.PHONY: demo test lint types environment browser clean
 
 demo: environment
 	$(BIN)/geogp demo
 
-test: environment lint types
+test: environment lint types browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: environment
@@ -21,6 +21,10 @@ types: environment
 
 environment: $(VENV)/.done
 
+# Chromium and the npm packages that stand in for the CDN.
+browser:
+	tests/browser/install.sh
+
 # The versions in constraints.txt are those the project is tested with.
 $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("geogp needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
@@ -29,4 +33,4 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache tests/artefacts tests/browser/node_modules

@@ -1,6 +1,6 @@
 """From a fitted model to the files of a map: grid, rasters, figures and page."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.calibration.conformal import Repair
-from geogp.calibration.conformal_cells import Places
 from geogp.calibration.conformal_words import LEVEL_NOTE
 from geogp.errors import DataError
-from geogp.files import write_bytes, write_text
+from geogp.files import write_bytes
 from geogp.geodata.distances import nearest_km
+from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
@@ -22,16 +22,20 @@ from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
 from geogp.geodata.thresholds import Threshold
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
+from geogp.maps.kernel_basis import Features, KernelBasis, kernel_basis
 from geogp.maps.page import map_page
+from geogp.maps.page_assets import Library
+from geogp.maps.page_data import PageContent, page_data
+from geogp.maps.page_quantiles import QuarterMap
 from geogp.maps.rasters import write_geotiffs, write_netcdf
 from geogp.maps.slices import KernelSlice
 from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
+from geogp.predicting import Asker, MakeInputs
 from geogp.question import LEVEL, Question
 from geogp.settings import MOST_TILES
 
 Floats = NDArray[np.float64]
-MakeInputs = Callable[[Floats, Floats, NDArray[np.int64]], Floats]
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,12 @@ class Drawing:
         What is predicted of it.
     warnings
         What the user should know.
+    quarters, shown
+        Predictions in time order, and which of them the grid is of.
+    kernel
+        The reduced kernel, or None where it is 0.
+    thresholds, counties, urban_areas
+        See `make_drawing`.
     """
 
     region: Region
@@ -64,13 +74,55 @@ class Drawing:
     target: str
     question: Question
     warnings: tuple[str, ...]
+    quarters: tuple[QuarterMap, ...]
+    shown: int
+    kernel: KernelBasis | None
+    thresholds: tuple[Threshold, ...] = ()
+    counties: PolygonLayer | None = None
+    urban_areas: PolygonLayer | None = None
 
     def described(self) -> dict[str, Any]:
         """Return what run.json says of the map."""
-        return {"quarter": self.quarter, "zoom": self.tiles.zoom, "tiles": len(self.tiles)}
+        others = [one for place, one in enumerate(self.quarters) if place != self.shown]
+        return {
+            "quarter": self.quarter,
+            "zoom": self.tiles.zoom,
+            "tiles": len(self.tiles),
+            "other_quarters": len(others),
+            "other_quarters_zoom": others[0].tiles.zoom if others else None,
+        }
 
-    def write(self, folder: Path, notes: list[str], attribution: str) -> None:
-        """Write grid.nc, the GeoTIFFs, the figures and map.html.
+    def data(self) -> dict[str, Any]:
+        """Return the data of map.html; see `geogp.maps.page_data`."""
+        label = self.question.label()
+        content = PageContent(
+            self.region,
+            self.tiles,
+            f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
+            self.question.words(),
+            self.quarters,
+            self.shown,
+            self.slices,
+            self.kernel,
+            self.thresholds,
+            self.counties,
+            self.urban_areas,
+        )
+        return page_data(self.grid, content)
+
+    def page(self, notes: list[str], attribution: str, library: Library | None = None) -> str:
+        """Return map.html; with `library` in it, it needs no network."""
+        return map_page(
+            self.data(),
+            self.region,
+            self.counties,
+            attribution=attribution,
+            notes=[f"The map predicts {self.question.words()}.", *notes],
+            library=library,
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write grid.nc, the GeoTIFFs and the figures.
 
         Raises
         ------
@@ -79,21 +131,9 @@ class Drawing:
         """
         write_netcdf(self.grid, folder / "grid.nc")
         write_geotiffs(self.grid, folder)
-        label = self.question.label()
-        write_map_figures(self.grid, self.region, folder, quarter=label)
+        write_map_figures(self.grid, self.region, folder, quarter=self.question.label())
         kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
         write_bytes(folder / "kernel.png", kernel)
-        page = map_page(
-            self.grid,
-            self.region,
-            self.tiles,
-            title=f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
-            kernel_slices=self.slices,
-            attribution=attribution,
-            predicted=self.question.words(),
-            notes=[f"The map predicts {self.question.words()}.", *notes],
-        )
-        write_text(folder / "map.html", page)
 
 
 @dataclass(frozen=True)
@@ -118,6 +158,9 @@ def make_drawing(
     settings: dict[str, str | int | float],
     repair: Repair,
     thresholds: tuple[Threshold, ...] = (),
+    other_quarters: Sequence[int] = (),
+    counties: PolygonLayer | None = None,
+    urban_areas: PolygonLayer | None = None,
 ) -> Drawing:
     """Predict a region's tiles and lay them out.
 
@@ -143,6 +186,10 @@ def make_drawing(
         Puts predictions of measurements right; the level, which none are of, stays.
     thresholds
         Their probabilities of being met are mapped.
+    other_quarters
+        Quarters beside the question's that the page shows, on coarser tiles.
+    counties, urban_areas
+        Named polygons that the page shows and finds.
 
     Raises
     ------
@@ -157,13 +204,9 @@ def make_drawing(
     longitude, latitude = tiles.centres
     measured = _measured_tiles(observations)
     distance = nearest_km(longitude, latitude, measured.longitude, measured.latitude)
-    inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
-    prediction = model.predict(inputs, question.tests, level=question.name == LEVEL)
+    asker = Asker(region, observations, model, make_inputs, question, repair, used)
+    prediction = asker.predict(tiles, [quarter])
     stratum = region.stratum(longitude, latitude)
-    if repair.n and question.name != LEVEL:
-        prediction = repair.apply(prediction, _map_places(tiles, question, stratum, observations))
-    if isinstance(prediction, CountPrediction):
-        prediction = prediction.pooled(4 ** (ZOOM - used))
     grid = build_grid(
         region,
         tiles,
@@ -177,7 +220,7 @@ def make_drawing(
         thresholds=thresholds,
     )
     places = _reference_places(measured, tiles, distance)
-    slices = _slices(model, make_inputs, inputs, quarter, places)
+    slices = _slices(asker, tiles, places)
     told = []
     if used < zoom:
         told.append(
@@ -194,6 +237,10 @@ def make_drawing(
         told += _missing_means(grid, quantity_of(observations.target))
     if repair.n and question.name == LEVEL:
         told.append(LEVEL_NOTE)
+    others = sorted(set(other_quarters) - {quarter})
+    quarters = asker.other_quarters(tiles, others)
+    shown = sum(one < quarter for one in others)
+    quarters.insert(shown, QuarterMap(quarter_label(quarter), tiles, prediction))
     return Drawing(
         region,
         tiles,
@@ -203,7 +250,23 @@ def make_drawing(
         observations.target,
         question,
         tuple(told),
+        tuple(quarters),
+        shown,
+        _kernel(asker, tiles),
+        thresholds,
+        counties,
+        urban_areas,
     )
+
+
+def _kernel(asker: Asker, tiles: Tiles) -> KernelBasis | None:
+    """Reduce the kernel in the map's quarter for the page; None where it is 0."""
+    model, inputs = asker.model, asker.inputs
+    asked = Features(
+        lambda cells: model.features(inputs(cells)),
+        lambda first, second: model.kernel(inputs(first), inputs(second)),
+    )
+    return kernel_basis(tiles, asked)
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
@@ -217,14 +280,6 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
         f"{quantity.subject}; the mean holds no data there."
     )
     return [text]
-
-
-def _map_places(
-    tiles: Tiles, question: Question, stratum: NDArray[np.str_], observations: Observations
-) -> Places:
-    """Return what a repair may know of the tiles; of unknown tests it takes the median."""
-    tests = float(question.tests or np.median(observations.tests))
-    return Places(stratum, np.full(len(tiles), tests), *tiles.centres)
 
 
 def _measured_tiles(observations: Observations) -> _Measured:
@@ -303,16 +358,15 @@ def _reference_places(measured: _Measured, tiles: Tiles, distance: Floats) -> li
     return [*chosen, _Place("wildland", text, longitude, latitude)]
 
 
-def _slices(
-    model: LowRankGP, make_inputs: MakeInputs, inputs: Floats, quarter: int, places: list[_Place]
-) -> list[KernelSlice]:
+def _slices(asker: Asker, tiles: Tiles, places: list[_Place]) -> list[KernelSlice]:
     """Evaluate k(x, x_ref) on the map's tiles, both in the map's quarter."""
-    references = make_inputs(
+    quarter = asker.question.quarter
+    references = asker.make_inputs(
         np.array([place.longitude for place in places]),
         np.array([place.latitude for place in places]),
         np.full(len(places), quarter),
     )
-    values = model.kernel(inputs, references)
+    values = asker.model.kernel(asker.inputs(tiles), references)
     return [
         KernelSlice(
             place.name,

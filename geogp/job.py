@@ -25,6 +25,7 @@ from geogp.geodata.region import Region
 from geogp.geodata.sources import open_source
 from geogp.inputs import InputScale, input_scale
 from geogp.machine import tune_process
+from geogp.maps.page_assets import Library, read_library
 from geogp.models.catalogue import ModelSpec, find_spec, with_noise
 from geogp.models.noise import NOISES
 from geogp.models.training import Data
@@ -59,6 +60,8 @@ class Job:
         What the user should know; `warn` adds to them.
     layers, layer_files
         The polygon layers of the user, and the files they come from.
+    library
+        Leaflet for a page that needs no network, or None.
     """
 
     request: MapRequest
@@ -73,6 +76,7 @@ class Job:
     warnings: list[str] = field(default_factory=list)
     layers: tuple[PolygonLayer, ...] = ()
     layer_files: tuple[InputFile, ...] = ()
+    library: Library | None = None
 
     @property
     def observations(self) -> Observations:
@@ -149,6 +153,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         RunFolder(request.out).check()
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
     with timed(seconds, "read"):
+        library = read_library(request.assets) if request.self_contained else None
         watcher.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source, borders = open_source(request.source), open_source(request.boundaries)
@@ -183,6 +188,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         seconds,
         layers=layers,
         layer_files=layer_files,
+        library=library,
     )
     job.folder.check()
     _check_question(job)
@@ -285,6 +291,7 @@ def identity_of(job: Job) -> dict[str, Any]:
             "zoom": request.zoom,
             "far_km": request.far_km,
             "thresholds": [threshold.value for threshold in request.thresholds],
+            "self_contained": request.self_contained,
             **job.question.described(),
         },
         "inputs": [

@@ -112,6 +112,10 @@ class MapRequest:
     threshold
         Values, in the unit of the target, whose probabilities of being met are mapped; None
         takes `geogp.geodata.thresholds.DEFAULTS`.
+    self_contained
+        Write Leaflet into the interactive page, which then needs no network but for a base map.
+    assets
+        A folder that holds Leaflet; None takes it from the CDN through the cache.
 
     Raises
     ------
@@ -148,6 +152,8 @@ class MapRequest:
     layers: tuple[str, ...] = ()
     conformal: str = CONFORMAL_CHOICES[0]
     threshold: tuple[float, ...] | None = None
+    self_contained: bool = False
+    assets: Path | None = None
 
     def __post_init__(self) -> None:
         self._settle_places()
@@ -182,6 +188,10 @@ class MapRequest:
             raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
         if not 0 < self.far_km < float("inf"):
             raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
+        if self.assets is not None and not self.self_contained:
+            raise RequestError(
+                f"--assets {self.assets} is where --self-contained takes Leaflet from; add that."
+            )
 
     def _settle_places(self) -> None:
         """Make folders and files absolute, as what is asked for is opened again elsewhere."""

@@ -47,6 +47,9 @@ from geogp.watcher import Watcher
 CHECKED_ROWS = 2000
 """Test rows at which two accounts of the function variance are compared, at most."""
 
+PAGE_FILE = "map.html"
+"""The interactive page in a run folder."""
+
 _SCORES = (
     "weights",
     "rank",
@@ -192,9 +195,14 @@ def _complete(
             },
             repair=repair,
             thresholds=job.request.thresholds,
+            other_quarters=() if job.scale.quarters is None else job.observations.quarters,
+            counties=job.boundaries.counties,
+            urban_areas=job.boundaries.urban_areas,
         )
     for text in drawing.warnings:
         job.warn(text)
+    with timed(job.seconds, "write"):
+        page = drawing.page(job.warnings, job.ingested.attribution, job.library)
     run = {
         **identity,
         "region_name": job.region.name,
@@ -203,7 +211,11 @@ def _complete(
         "calibration": scores["calibration"] | repair.described(),
         "seconds": job.seconds,
         "warnings": job.warnings,
-        "map": {**drawing.described(), **job.question.described()},
+        "map": {
+            **drawing.described(),
+            **job.question.described(),
+            "page_bytes": len(page.encode()),
+        },
         "attribution": job.ingested.attribution,
     }
 
@@ -213,7 +225,8 @@ def _complete(
             keep_model(folder / MODEL_FILE)
             table = predictions.to_parquet(index=False, compression="zstd")
             write_bytes(folder / PREDICTIONS_FILE, table)
-            drawing.write(folder, job.warnings, job.ingested.attribution)
+            drawing.write(folder)
+            write_text(folder / PAGE_FILE, page)
             write_report(folder, run, predictions)
 
     job.folder.complete(write, run)

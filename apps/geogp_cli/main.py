@@ -111,6 +111,14 @@ def map_command(
             "repeatable. Default: 5, 7, 35; upload 1, 3; latency 50, 100."
         ),
     ] = None,
+    self_contained: Annotated[
+        bool,
+        typer.Option("--self-contained", help="A map.html that works offline: Leaflet in it."),
+    ] = False,
+    assets: Annotated[
+        Path | None,
+        typer.Option(help="An npm folder to take Leaflet 1.9.3 from. Default: the CDN, cached."),
+    ] = None,
     out: Out = None,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -149,6 +157,8 @@ def map_command(
         tests=tests,
         at=at,
         threshold=tuple(threshold) if threshold else None,
+        self_contained=self_contained,
+        assets=assets,
     )
     _map(request, as_json=as_json)
 

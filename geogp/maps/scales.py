@@ -17,6 +17,8 @@ LEVELS = 96
 SPEED_PALETTE = "viridis"
 BOUND_PALETTE = "YlGnBu_r"
 WIDTH_PALETTE = "magma"
+PROBABILITY_PALETTE = "cividis"
+TESTS_PALETTE = "Greys"
 SEQUENTIAL_KERNEL_PALETTE = "YlOrBr"
 DIVERGING_KERNEL_PALETTE = "RdBu_r"
 
@@ -183,6 +185,21 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
         reach = max(high, -low)
         return _linear(-reach, reach, label, DIVERGING_KERNEL_PALETTE)
     return _linear(low if low > high / 2 else 0.0, high, label, SEQUENTIAL_KERNEL_PALETTE)
+
+
+def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[float]:
+    """Return the round numbers ladder x 10^k from that at or below `low` to that at or above.
+
+    Examples
+    --------
+    >>> round_ladder((1, 2, 5), 3.0, 40.0)
+    [2.0, 5.0, 10.0, 20.0, 50.0]
+    """
+    values = _ladder_values(ladder, low / 10, high)
+    first = values[values <= low * (1 + 1e-9)][-1]
+    last = values[values >= high * (1 - 1e-9)][0]
+    found: list[float] = values[(values >= first) & (values <= last)].tolist()
+    return found
 
 
 def format_tick(value: float) -> str:

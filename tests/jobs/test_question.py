@@ -49,7 +49,7 @@ def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
     assert maps["usual"].run["map"]["quarters_beyond_data"] == 0
     page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
     assert "The map predicts tile averages over 3 tests." in page
-    assert "39 of 40 tile averages over 3 tests are expected above this." in page
+    assert "19 of 20 tile averages over 3 tests are expected to be at least this" in page
 
 
 def test_more_tests_are_narrower_and_the_level_narrowest(maps):
@@ -59,7 +59,7 @@ def test_more_tests_are_narrower_and_the_level_narrowest(maps):
     assert one > usual > many > level > 0
     assert float(_grid(maps["level"])["noise_sd_log10"].max()) == 0
     page = (maps["level"].path / "map.html").read_text("utf-8")
-    assert "39 of 40 levels that measurements scatter around" in page
+    assert "19 of 20 levels that measurements scatter around" in page
 
 
 def test_the_question_changes_no_score(maps):
@@ -139,7 +139,7 @@ class TestRefusals:
         assert any("is the same for any number of tests" in text for text in run["warnings"])
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
-        assert "39 of 40 new measurements, of as many tests as the data happen to hold" in page
+        assert "19 of 20 new measurements, of as many tests as the data happen to hold" in page
 
 
 def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_path):

@@ -1,5 +1,7 @@
 """Maps of numbers of tests: the variables, the views and their scales."""
 
+import json
+
 import numpy as np
 import pytest
 import rasterio
@@ -10,7 +12,8 @@ from geogp.errors import RequestError
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
-from geogp.maps.page import map_page
+from geogp.maps.page_data import PageContent, page_data
+from geogp.maps.page_quantiles import QuarterMap
 from geogp.maps.rasters import write_geotiffs
 from geogp.maps.scales import count_scale, share_scale
 from geogp.maps.views import find_view, kernel_label, veiled, views_of
@@ -74,8 +77,11 @@ def test_every_view_is_drawn_and_written(tmp_path):
 
 
 def test_the_page_speaks_of_tests():
-    region, tiles, _, grid = grid_of()
-    page = map_page(grid, region, tiles, title="Tests", kernel_slices=make_slices(tiles))
+    region, tiles, prediction, grid = grid_of()
+    quarters = [QuarterMap("2023Q4", tiles, prediction)]
+    slices = make_slices(tiles)
+    content = PageContent(region, tiles, "Tests", "numbers of tests", quarters, 0, slices)
+    page = json.dumps(page_data(grid, content), ensure_ascii=False)
     for text in (
         "expected tests per tile of zoom 12 and quarter",
         "upper end of the 95 % interval, tests per tile of zoom 12 and quarter",

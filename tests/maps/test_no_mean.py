@@ -10,7 +10,6 @@ from maps_worlds import irregular_region, make_world, smooth_prediction
 from geogp.errors import NumericalError
 from geogp.maps.figures import views_of, write_map_figures
 from geogp.maps.grid import build_grid
-from geogp.maps.page import map_page
 from geogp.maps.rasters import write_geotiffs
 from geogp.models.heavy_shapes import NormalMixture
 from geogp.models.student_sum import NormalPlusStudent
@@ -61,9 +60,6 @@ def test_files_of_the_mean(world, grid, tmp_path):
     assert [view.name for view in views_of(world.grid)] == ["median", "mean", "bound", "width"]
     names = [path.name for path in write_map_figures(grid, world.region, tmp_path)]
     assert names == ["median.png", "bound.png", "width.png"]
-    page = map_page(grid, world.region, world.tiles, title="Isla")
-    assert "Mean download speed" not in page
-    assert "Median download speed" in page
 
 
 def test_values_that_overflow_are_still_refused(world):

@@ -1,0 +1,93 @@
+/**
+ * A rectangle of tiles of Web Mercator; (column, row) is that of its north-west corner.
+ * @typedef {{zoom: number, column: number, row: number, width: number, height: number}} Frame
+ */
+
+const TILE_PIXELS = 256;
+const EARTH_RADIUS_KM = 6371.0088;
+
+/** Return the place of a point given in tiles of a zoom. */
+function placeOfTile(zoom, column, row) {
+  return L.CRS.EPSG3857.pointToLatLng(L.point(column * TILE_PIXELS, row * TILE_PIXELS), zoom);
+}
+
+/** Return the outer corners of a frame, or of one cell of it. */
+function cornersOf(frame, cell = null) {
+  const column = frame.column + (cell ? cell.column : 0);
+  const row = frame.row + (cell ? cell.row : 0);
+  const [width, height] = cell ? [1, 1] : [frame.width, frame.height];
+  return L.latLngBounds(
+    placeOfTile(frame.zoom, column, row), placeOfTile(frame.zoom, column + width, row + height));
+}
+
+/** Return column, row and number of the cell at a place, or null outside the frame. */
+function cellAt(frame, place) {
+  const point = L.CRS.EPSG3857.latLngToPoint(place, frame.zoom).divideBy(TILE_PIXELS);
+  const around = 2 ** frame.zoom;
+  // A map that goes around the world shows a place more than once.
+  const column = ((Math.floor(point.x) - frame.column) % around + around) % around;
+  const row = Math.floor(point.y) - frame.row;
+  if (column >= frame.width || row < 0 || row >= frame.height) {
+    return null;
+  }
+  return {column, row, number: row * frame.width + column};
+}
+
+/** Return the place in the middle of a cell. */
+function centreOf(frame, cell) {
+  return placeOfTile(frame.zoom, frame.column + cell.column + 0.5, frame.row + cell.row + 0.5);
+}
+
+/** Return the width of a tile of a frame on the ground, in km, in a row: that in the middle. */
+function tileKm(frame, row = frame.height / 2) {
+  const middle = placeOfTile(frame.zoom, frame.column, frame.row + row);
+  const around = 2 * Math.PI * 6378.137;
+  return around * Math.cos(middle.lat * Math.PI / 180) / 2 ** frame.zoom;
+}
+
+/** Return the distance of two places in km, along the sphere. */
+function distanceKm(one, other) {
+  const radians = Math.PI / 180;
+  const up = Math.sin((other.lat - one.lat) * radians / 2);
+  const across = Math.sin((other.lng - one.lng) * radians / 2);
+  const chord = up * up
+    + Math.cos(one.lat * radians) * Math.cos(other.lat * radians) * across * across;
+  return 2 * EARTH_RADIUS_KM * Math.asin(Math.min(1, Math.sqrt(chord)));
+}
+
+/** Add up an array over the cells whose centres lie within some km of a cell's centre. */
+function sumWithin(frame, array, cell, reachKm) {
+  const here = centreOf(frame, cell);
+  const reach = Math.ceil(reachKm / tileKm(frame, cell.row)) + 1;
+  let total = 0;
+  let cells = 0;
+  for (let row = Math.max(0, cell.row - reach);
+    row <= Math.min(frame.height - 1, cell.row + reach); row += 1) {
+    for (let column = Math.max(0, cell.column - reach);
+      column <= Math.min(frame.width - 1, cell.column + reach); column += 1) {
+      const value = array.at(row * frame.width + column);
+      if (value > 0 && distanceKm(here, centreOf(frame, {column, row})) <= reachKm) {
+        total += value;
+        cells += 1;
+      }
+    }
+  }
+  return {total, cells};
+}
+
+/** A canvas stretched between the corners of a frame, one pixel a tile. */
+let CanvasOverlay = null;
+
+/** Return a canvas overlay for a frame; Leaflet must be there by now. */
+function canvasOverlay(canvas, frame, options) {
+  CanvasOverlay = CanvasOverlay || L.ImageOverlay.extend({
+    _initImage() {
+      this._image = this._url;
+      this._image.classList.add('leaflet-image-layer');
+      if (this._zoomAnimated) {
+        this._image.classList.add('leaflet-zoom-animated');
+      }
+    },
+  });
+  return new CanvasOverlay(canvas, cornersOf(frame), options);
+}

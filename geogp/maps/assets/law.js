@@ -1,0 +1,121 @@
+const NORMAL_ENDS = 8.5;
+const NARROWEST = 1e-9;
+
+/** Return the standard normal distribution function (Marsaglia 2004, a Taylor series). */
+function normalShare(score) {
+  if (score <= -NORMAL_ENDS || score >= NORMAL_ENDS) {
+    return score > 0 ? 1 : 0;
+  }
+  const square = score * score;
+  let sum = score;
+  let before = 0;
+  let term = score;
+  for (let odd = 3; sum !== before; odd += 2) {
+    before = sum;
+    term *= square / odd;
+    sum += term;
+  }
+  return 0.5 + sum * Math.exp(-0.5 * square - 0.5 * Math.log(2 * Math.PI));
+}
+
+/** Return the score with a share of the standard normal law below it. */
+function normalScore(share) {
+  let low = -NORMAL_ENDS;
+  let high = NORMAL_ENDS;
+  for (let step = 0; step < 60; step += 1) {
+    const middle = (low + high) / 2;
+    if (normalShare(middle) < share) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return (low + high) / 2;
+}
+
+/**
+ * The predictive law of every cell in one quarter: quantiles of log10 of the value.
+ *
+ * The middle quantile stands as it is; each other is the distance from its neighbour nearer to
+ * the middle. Between the quantiles, and beyond them, the normal score is linear in log10.
+ */
+class Law {
+  constructor(levels, arrays) {
+    this.levels = levels;
+    this.arrays = arrays;
+    this.middle = levels.indexOf(0.5);
+    this.scores = levels.map(normalScore);
+    this.values = new Float64Array(levels.length);
+  }
+
+  /** Decode the quantiles of a quarter. */
+  static async load(levels, quarter) {
+    return new Law(levels, await Promise.all(quarter.quantiles.map(unpack)));
+  }
+
+  /** Tell whether a cell lies in the region. */
+  holds(cell) {
+    return this.arrays[this.middle].holds(cell);
+  }
+
+  /** Return log10 of all quantiles of a cell; the array is filled anew by the next call. */
+  quantiles(cell) {
+    const {values, arrays, middle} = this;
+    values[middle] = arrays[middle].at(cell);
+    for (let level = middle + 1; level < values.length; level += 1) {
+      values[level] = values[level - 1] + arrays[level].at(cell);
+    }
+    for (let level = middle - 1; level >= 0; level -= 1) {
+      values[level] = values[level + 1] - arrays[level].at(cell);
+    }
+    return values;
+  }
+
+  /** Return log10 of the quantile at any share: one of the levels, or between two. */
+  quantile(cell, share) {
+    const known = this.levels.indexOf(share);
+    if (known === this.middle) {
+      return this.arrays[known].at(cell);
+    }
+    const values = this.quantiles(cell);
+    if (known >= 0) {
+      return values[known];
+    }
+    const {scores} = this;
+    const score = this.scoreOf(share);
+    let upper = 1;
+    while (upper < scores.length - 1 && score > scores[upper]) {
+      upper += 1;
+    }
+    const along = (score - scores[upper - 1]) / (scores[upper] - scores[upper - 1]);
+    return values[upper - 1] + along * (values[upper] - values[upper - 1]);
+  }
+
+  /** Return the normal score of a share, remembering the last one. */
+  scoreOf(share) {
+    if (this.lastShare !== share) {
+      this.lastShare = share;
+      this.lastScore = normalScore(share);
+    }
+    return this.lastScore;
+  }
+
+  /** Return the normal score of a value given as log10. */
+  score(cell, log10) {
+    const values = this.quantiles(cell);
+    const {scores} = this;
+    let upper = 1;
+    while (upper < values.length - 1 && log10 >= values[upper]) {
+      upper += 1;
+    }
+    const gap = Math.max(values[upper] - values[upper - 1], NARROWEST);
+    const along = (log10 - values[upper - 1]) / gap;
+    return scores[upper - 1] + along * (scores[upper] - scores[upper - 1]);
+  }
+
+  /** Return the probability of a value of at least (or at most) so much. */
+  probability(cell, value, atMost) {
+    const score = this.score(cell, Math.log10(value));
+    return normalShare(atMost ? score : -score);
+  }
+}

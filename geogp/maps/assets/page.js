@@ -1,0 +1,201 @@
+/** The page: one state, shown by the map, the panel, the legends, the card and the address. */
+class MapPage {
+  /**
+   * @param {object} map Leaflet's map.
+   * @param {object} data The page's data.
+   * @param {object} outlines Leaflet's layers `boundary`, `urban` and `counties`, if any.
+   * @param {object} words Names of the marks, where they are not the usual ones.
+   */
+  constructor(map, data, outlines, words) {
+    Object.assign(this, {map, data, outlines, words});
+    this.layers = new Map(data.layers.map((layer) => [layer.id, layer]));
+    if (data.kernel) {
+      this.layers.set('live', {
+        id: 'live',
+        title: 'Kernel: from a place you choose',
+        label: `kernel k(x, x*), ${data.kernel.unit}`,
+        hint: `How strongly the smooth field lets the clicked place x* inform each place. ${
+          kernelErrorWords(data.kernel)}`,
+        source: {live: true},
+        scale: data.kernel.scale,
+      });
+    }
+    this.marks = marksOf(data, outlines);
+    this.placeBoxes();
+    this.state = this.usual();
+    this.pictures = new Pictures(map, data, this.layers);
+    this.reader = new Reader(data, this.pictures.painter);
+    this.card = new PlaceCard(map, this);
+    this.panel = new Panel(this);
+    this.divider = new Divider(map, this);
+    this.search = new Search(map, data.places || []);
+    this.address = new Address(map, this);
+    this.references = L.layerGroup().addTo(map);
+    this.work = Promise.resolve();
+  }
+
+  /** Put legends and card over the map, where Leaflet keeps them apart, and the credits below. */
+  placeBoxes() {
+    for (const [id, position] of [['geogp-legend', 'bottomleft'],
+      ['geogp-legend-beside', 'bottomright'], ['geogp-place', 'topright']]) {
+      const box = document.getElementById(id);
+      const control = L.control({position});
+      control.onAdd = () => box;
+      control.addTo(this.map);
+      L.DomEvent.disableClickPropagation(box).disableScrollPropagation(box);
+    }
+    L.control.scale({position: 'bottomleft'}).addTo(this.map);
+    this.map.attributionControl.setPrefix('<a href="https://leafletjs.com">Leaflet</a>');
+    document.getElementById('geogp-credits').append(this.map.attributionControl.getContainer());
+  }
+
+  /** Return the state that a page without an address shows. */
+  usual() {
+    const {data} = this;
+    return {
+      layer: data.layers[0].id,
+      beside: null,
+      split: 0.5,
+      threshold: data.threshold ? data.threshold.shown : null,
+      quarter: data.shown,
+      point: null,
+      marks: this.state ? this.state.marks
+        : Object.fromEntries(this.marks.map(({name, shown}) => [name, shown])),
+    };
+  }
+
+  /** Change the state, and show it. */
+  update(changes) {
+    this.state = {...this.state, ...changes};
+    const {state} = this;
+    this.panel.show(state);
+    this.divider.show(state);
+    this.showLegends(state);
+    this.showOutlines(state);
+    this.showReferences(state);
+    this.address.write();
+    this.work = Promise.all([this.pictures.show(state), this.card.show(state, this.reader)]);
+    return this.work;
+  }
+
+  /** Wait until all that was wished for is shown. */
+  async settled() {
+    let work = null;
+    while (work !== this.work) {
+      work = this.work;
+      await work;
+    }
+  }
+
+  /** Return the label of a layer's legend, with the threshold where it is one of that. */
+  labelOf(layer, state) {
+    return layer.source.probability
+      ? `probability of ${thresholdWords(this.data, state.threshold)}` : layer.label;
+  }
+
+  showLegends(state) {
+    const compared = state.beside !== null;
+    document.body.classList.toggle('geogp-comparing', compared);
+    for (const [id, layerId, side] of [
+      ['geogp-legend', state.layer, 'Left of the divider'],
+      ['geogp-legend-beside', state.beside, 'Right of the divider']]) {
+      const box = document.getElementById(id);
+      const layer = this.layers.get(layerId);
+      box.hidden = !layer;
+      if (layer) {
+        fillLegend(box, {
+          side: compared ? side : '',
+          label: this.labelOf(layer, state),
+          hint: this.hintOf(layer, state),
+          scale: layer.scale,
+        });
+      }
+    }
+  }
+
+  hintOf(layer, state) {
+    const still = this.data.quarters.length > 1 && state.quarter !== this.data.shown
+      && !this.pictures.painter.inTime(layer);
+    const asked = layer.source.live && state.point === null;
+    return [asked ? 'Click a place to draw its kernel.' : '', layer.hint,
+      still ? 'The same for all quarters.' : ''].filter(Boolean).join(' ');
+  }
+
+  showOutlines({marks}) {
+    for (const [name, drawn] of Object.entries(this.outlines)) {
+      const wanted = marks[name] !== false;
+      if (drawn && wanted !== this.map.hasLayer(drawn)) {
+        (wanted ? drawn.addTo(this.map) : drawn.remove());
+      }
+    }
+  }
+
+  /** Mark the reference points of the kernel slices shown. */
+  showReferences(state) {
+    this.references.clearLayers();
+    for (const id of [state.layer, state.beside]) {
+      const layer = this.layers.get(id);
+      if (layer && layer.point) {
+        const {latitude, longitude, text} = layer.point;
+        L.circleMarker([latitude, longitude], {
+          radius: 7, color: '#111', weight: 2, fillColor: '#ffd92f', fillOpacity: 1,
+        }).bindTooltip(element('span', '', text)).addTo(this.references);
+      }
+    }
+  }
+
+  /** Return what the kernel layers shown say of a place, in words. */
+  async kernelWords(place, state) {
+    const words = [];
+    for (const id of new Set([state.layer, state.beside])) {
+      const layer = this.layers.get(id);
+      if (layer && layer.source.live) {
+        const values = await this.pictures.painter.kernelAt([place.lat, place.lng]);
+        const cell = cellAt(this.data.kernel.frame, place);
+        words.push({
+          name: 'Kernel with itself, k(x*, x*)',
+          value: values ? formatNumber(values[cell.number], 3) : 'none here',
+        });
+      } else if (layer && 'slice' in layer.source) {
+        const {frame, values} = this.pictures.painter.slice(layer.source.slice);
+        const cell = cellAt(frame, place);
+        const value = cell ? (await unpack(values)).at(cell.number) : NaN;
+        words.push({name: layer.title, value: formatNumber(value, 3)});
+      }
+    }
+    return words;
+  }
+
+  /** Choose a place as a click does. */
+  choose(place) {
+    const {lat, lng} = place;
+    return this.update({point: [lat, lng]});
+  }
+
+  /** Listen to the map, and show what the address asks for. */
+  start() {
+    const {map, data} = this;
+    // The cross and the ring around the map are for those who work with keys.
+    document.addEventListener('keydown', () => document.body.classList.add('geogp-keys'), true);
+    document.addEventListener(
+      'pointerdown', () => document.body.classList.remove('geogp-keys'), true);
+    const box = map.getContainer();
+    box.setAttribute('role', 'application');
+    box.setAttribute('aria-label', 'Map. Arrow keys move it, plus and minus zoom, Enter reads the '
+      + 'place under the cross in the middle.');
+    map.on('click', (event) => this.choose(event.latlng));
+    box.addEventListener('keydown', (event) => {
+      if (event.key === 'Enter' && event.target === box) {
+        this.choose(map.getCenter());
+      } else if (event.key === 'Escape' && this.state.point !== null) {
+        this.update({point: null});
+      }
+    });
+    // The map's box changes with the panel of a phone and on paper, not with the window alone.
+    new ResizeObserver(() => map.invalidateSize({animate: false})).observe(box);
+    map.invalidateSize({animate: false});
+    map.fitBounds(cornersOf(data.frame), {animate: false, padding: [12, 12]});
+    this.address.read();
+    return this.settled();
+  }
+}

@@ -1,0 +1,207 @@
+const SCORE_BINS = 4096;
+
+/** Makes the picture of a layer: for each cell the colour of its value. */
+class Painter {
+  /** @param {object} data The page's data. */
+  constructor(data) {
+    this.data = data;
+    this.laws = new Map();
+  }
+
+  /** Return the predictive laws of a quarter. */
+  law(quarter) {
+    if (!this.laws.has(quarter)) {
+      this.laws.set(quarter, Law.load(this.data.levels, this.data.quarters[quarter]));
+    }
+    return this.laws.get(quarter);
+  }
+
+  /** Tell what a layer's picture depends on besides the layer. */
+  key(layer, state) {
+    const {source} = layer;
+    const parts = [layer.id];
+    if (this.inTime(layer)) {
+      parts.push(state.quarter);
+    }
+    if (source.probability) {
+      parts.push(state.threshold);
+    }
+    if (source.live) {
+      parts.push(state.point && state.point.join(','));
+    }
+    return parts.join(' ');
+  }
+
+  /** Tell whether a layer differs between quarters. */
+  inTime(layer) {
+    const {source} = layer;
+    return 'quantile' in source || 'width' in source || Boolean(source.probability)
+      || this.data.quarters.some(({arrays}) => arrays && source.array in arrays);
+  }
+
+  /**
+   * Return the frame of a layer and the number of each cell's colour.
+   * @returns {Promise<{frame: Frame, indices: Uint8Array}>}
+   */
+  async paint(layer, state) {
+    const {source, scale} = layer;
+    if (source.live) {
+      return this.live(scale, state.point);
+    }
+    if ('array' in source) {
+      const {frame, packed} = this.arrayOf(source.array, state.quarter);
+      const [array, mask] = await Promise.all([unpack(packed), this.mask()]);
+      const inside = array.none ? (cell) => array.holds(cell) : mask;
+      return this.painted(frame, scale, (cell) => (inside(cell) ? array.at(cell) : NaN));
+    }
+    if ('slice' in source) {
+      const {frame, values} = this.slice(source.slice);
+      const array = await unpack(values);
+      const inside = array.none || frame !== this.data.frame ? () => true : await this.mask();
+      return this.painted(frame, scale, (cell) => (inside(cell) ? array.at(cell) : NaN));
+    }
+    const law = await this.law(state.quarter);
+    const {frame} = this.data.quarters[state.quarter];
+    if (source.probability) {
+      return this.probabilities(law, frame, scale, state.threshold);
+    }
+    if ('width' in source) {
+      const [low, high] = source.width;
+      return this.painted(frame, scale,
+        (cell) => (law.holds(cell) ? law.quantile(cell, high) - law.quantile(cell, low) : NaN));
+    }
+    return this.quantiles(law, frame, scale, source.quantile);
+  }
+
+  /** Return an array, packed, and its frame: those of a quarter where it has them. */
+  arrayOf(name, quarter) {
+    const {arrays, frame} = this.data.quarters[quarter];
+    return arrays && name in arrays ? {frame, packed: arrays[name]}
+      : {frame: this.data.frame, packed: this.data.arrays[name]};
+  }
+
+  /** Return an array of the full frame. */
+  array(name) {
+    return unpack(this.data.arrays[name]);
+  }
+
+  /** Return a test for cells of the full frame in the region: where marks hold data. */
+  async mask() {
+    const {arrays} = this.data;
+    const masked = arrays.far || Object.values(arrays).find((packed) => packed.none);
+    const array = await unpack(masked);
+    return (cell) => array.holds(cell);
+  }
+
+  /** Return a fixed kernel slice with its frame. */
+  slice(number) {
+    const found = this.data.slices[number];
+    return found.values ? found : {frame: this.data.frame, values: found};
+  }
+
+  painted(frame, scale, value) {
+    const indices = new Uint8Array(frame.width * frame.height);
+    const count = scale.colours.length;
+    for (let cell = 0; cell < indices.length; cell += 1) {
+      indices[cell] = colourAt(fractionOf(scale, value(cell)), count);
+    }
+    return {frame, indices};
+  }
+
+  quantiles(law, frame, scale, share) {
+    if (!scale.logarithmic || scale.shift) {
+      return this.painted(frame, scale,
+        (cell) => (law.holds(cell) ? 10 ** law.quantile(cell, share) : NaN));
+    }
+    // The logarithm of a scale from low to high is linear in the quantile's own.
+    const low = Math.log10(scale.low);
+    const flat = {logarithmic: false, low, high: Math.log10(scale.high), colours: scale.colours};
+    return this.painted(frame, flat,
+      (cell) => (law.holds(cell) ? law.quantile(cell, share) : NaN));
+  }
+
+  /** Colour by probability: where the normal score passes that of a colour's edge. */
+  probabilities(law, frame, scale, threshold) {
+    const atMost = this.data.threshold.at_most;
+    const count = scale.colours.length;
+    const edges = scale.colours.slice(1).map((_, place) => normalScore(
+      Math.min(1, Math.max(0, scale.low + (scale.high - scale.low) * (place + 1) / count))));
+    const width = 2 * NORMAL_ENDS / SCORE_BINS;
+    const first = new Uint8Array(SCORE_BINS);
+    for (let bin = 0, passed = 0; bin < SCORE_BINS; bin += 1) {
+      while (passed < edges.length && edges[passed] <= -NORMAL_ENDS + bin * width) {
+        passed += 1;
+      }
+      first[bin] = passed;
+    }
+    const log10 = Math.log10(threshold);
+    const indices = new Uint8Array(frame.width * frame.height);
+    for (let cell = 0; cell < indices.length; cell += 1) {
+      if (law.holds(cell)) {
+        const below = law.score(cell, log10);
+        const score = atMost ? below : -below;
+        const bin = Math.floor((score + NORMAL_ENDS) / width);
+        let passed = bin < 0 ? 0 : first[Math.min(bin, SCORE_BINS - 1)];
+        while (passed < edges.length && edges[passed] <= score) {
+          passed += 1;
+        }
+        indices[cell] = passed + 1;
+      }
+    }
+    return {frame, indices};
+  }
+
+  /** Colour by k(., x_ref) from the reduced basis; nothing where there is no x_ref. */
+  async live(scale, point) {
+    const {frame} = this.data.kernel;
+    const values = point && await this.kernelAt(point);
+    if (!values) {
+      return {frame, indices: new Uint8Array(frame.width * frame.height)};
+    }
+    return this.painted(frame, scale, (cell) => values[cell]);
+  }
+
+  /**
+   * Return k(x, x_ref) = sum of c_j(x) c_j(x_ref) for all cells x, NaN outside the region; null
+   * where x_ref lies outside.
+   * @param {number[]} point Latitude and longitude.
+   */
+  async kernelAt(point) {
+    const {frame, components} = this.data.kernel;
+    const [array, inside] = await Promise.all([unpack(components), this.kernelMask()]);
+    const reference = cellAt(frame, L.latLng(point));
+    if (reference === null || !inside[reference.number]) {
+      return null;
+    }
+    const size = frame.width * frame.height;
+    const values = new Float64Array(size);
+    for (let start = 0; start < array.numbers.length; start += size) {
+      const weight = array.at(start + reference.number);
+      for (let cell = 0; cell < size; cell += 1) {
+        values[cell] += weight * array.at(start + cell);
+      }
+    }
+    return values.map((value, cell) => (inside[cell] ? value : NaN));
+  }
+
+  /** Mark the cells of the reduced kernel that hold any tile of the region. */
+  async kernelMask() {
+    if (!this.inside) {
+      const {frame, kernel} = this.data;
+      const inRegion = await this.mask();
+      const shrink = 2 ** (frame.zoom - kernel.frame.zoom);
+      const found = new Uint8Array(kernel.frame.width * kernel.frame.height);
+      for (let row = 0; row < frame.height; row += 1) {
+        const down = Math.floor((frame.row + row) / shrink) - kernel.frame.row;
+        for (let column = 0; column < frame.width; column += 1) {
+          if (inRegion(row * frame.width + column)) {
+            const across = Math.floor((frame.column + column) / shrink) - kernel.frame.column;
+            found[down * kernel.frame.width + across] = 1;
+          }
+        }
+      }
+      this.inside = found;
+    }
+    return this.inside;
+  }
+}

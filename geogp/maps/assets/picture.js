@@ -1,0 +1,143 @@
+const LAYER_OPACITY = 0.82;
+const FAR_COLOUR = {colour: '#ebebeb', alpha: 185};
+const MEASURED_COLOUR = {colour: '#141414', alpha: 255};
+
+/** One picture on the map, in a pane of its own: painted anew only when its key changes. */
+class Picture {
+  constructor(map, pane, height, opacity) {
+    this.map = map;
+    this.pane = map.createPane(pane);
+    this.pane.style.zIndex = height;
+    this.pane.style.pointerEvents = 'none';
+    this.opacity = opacity;
+    this.key = null;
+    this.overlay = null;
+    this.busy = Promise.resolve();
+  }
+
+  /** Show what `paint` makes, unless it is what is shown already; null shows nothing. */
+  show(key, paint) {
+    if (key === this.key) {
+      return this.busy;
+    }
+    this.key = key;
+    if (key === null) {
+      this.remove();
+      return this.busy;
+    }
+    // One after the other: of several wishes in a row the last is painted.
+    this.busy = this.busy.catch(() => {}).then(async () => {
+      if (key !== this.key) {
+        return;
+      }
+      const {frame, indices, pixels} = await paint();
+      if (key === this.key) {
+        this.draw(frame, indices, pixels);
+      }
+    });
+    return this.busy;
+  }
+
+  draw(frame, indices, pixels) {
+    const same = this.overlay && this.frame === frame;
+    const canvas = same ? this.canvas : document.createElement('canvas');
+    if (!same) {
+      canvas.width = frame.width;
+      canvas.height = frame.height;
+    }
+    const context = canvas.getContext('2d');
+    const image = context.createImageData(frame.width, frame.height);
+    const shades = new Uint32Array(image.data.buffer);
+    for (let cell = 0; cell < indices.length; cell += 1) {
+      shades[cell] = pixels[indices[cell]];
+    }
+    context.putImageData(image, 0, 0);
+    if (!same) {
+      this.remove();
+      this.canvas = canvas;
+      this.frame = frame;
+      this.overlay = canvasOverlay(canvas, frame, {
+        pane: this.pane.className.match(/geogp-pane-\w+/)[0], opacity: this.opacity,
+        interactive: false,
+      }).addTo(this.map);
+    }
+  }
+
+  remove() {
+    if (this.overlay) {
+      this.overlay.remove();
+    }
+    this.overlay = null;
+  }
+}
+
+/** The pictures of the map: the chosen layer, the one beside it, and the marks above both. */
+class Pictures {
+  constructor(map, data, layers) {
+    this.map = map;
+    this.data = data;
+    this.layers = layers;
+    this.painter = new Painter(data);
+    this.main = new Picture(map, 'geogp-pane-main', 310, LAYER_OPACITY);
+    this.beside = new Picture(map, 'geogp-pane-beside', 320, LAYER_OPACITY);
+    this.far = new Picture(map, 'geogp-pane-far', 330, 1);
+    this.measured = new Picture(map, 'geogp-pane-measured', 340, 1);
+    this.pixels = new Map();
+    map.on('move viewreset resize zoomend', () => this.clip());
+  }
+
+  /** Show a state of the page; the promise is kept when all is painted. */
+  show(state) {
+    this.split = state.beside === null ? null : state.split;
+    this.clip();
+    const {marks} = state;
+    return Promise.all([
+      this.showLayer(this.main, state.layer, state),
+      this.showLayer(this.beside, state.beside, state),
+      this.far.show(marks.far ? 'far' : null, () => this.mark('far', FAR_COLOUR)),
+      this.measured.show(
+        marks.measured ? 'measured' : null, () => this.mark('tests', MEASURED_COLOUR)),
+    ]);
+  }
+
+  showLayer(picture, id, state) {
+    const layer = this.layers.get(id);
+    if (!layer) {
+      return picture.show(null);
+    }
+    return picture.show(this.painter.key(layer, state), async () => {
+      if (!this.pixels.has(id)) {
+        this.pixels.set(id, pixelsOf(layer.scale));
+      }
+      return {...await this.painter.paint(layer, state), pixels: this.pixels.get(id)};
+    });
+  }
+
+  /** Mark the tiles of the region where an array is above 0. */
+  async mark(name, {colour, alpha}) {
+    const {frame} = this.data;
+    const [array, inside] = await Promise.all([this.painter.array(name), this.painter.mask()]);
+    const indices = new Uint8Array(frame.width * frame.height);
+    for (let cell = 0; cell < indices.length; cell += 1) {
+      indices[cell] = inside(cell) && array.at(cell) > 0 ? 1 : 0;
+    }
+    return {frame, indices, pixels: new Uint32Array([0, pixelOf(colour, alpha)])};
+  }
+
+  /** Cut the two pictures where the divider stands. */
+  clip() {
+    const size = this.map.getSize();
+    const [west, north] = this.corner([0, 0]);
+    const [east, south] = this.corner([size.x, size.y]);
+    const cut = this.split === null ? null : west + this.split * (east - west);
+    const box = (left, right) => `polygon(${left}px ${north}px, ${right}px ${north}px, `
+      + `${right}px ${south}px, ${left}px ${south}px)`;
+    this.main.pane.style.clipPath = cut === null ? '' : box(west, cut);
+    this.beside.pane.style.clipPath = cut === null ? '' : box(cut, east);
+  }
+
+  corner(point) {
+    const found = this.map.containerPointToLayerPoint(point);
+    return [found.x, found.y];
+  }
+}

@@ -1,0 +1,172 @@
+const REACH_KM = 2;
+const INTERVALS = [[0.25, 0.75, '50 %'], [0.1, 0.9, '80 %'], [0.025, 0.975, '95 %']];
+const CAUTIOUS_SHARE = 0.05;
+
+/** Reads everything the page knows about a place. */
+class Reader {
+  constructor(data, painter) {
+    this.data = data;
+    this.painter = painter;
+  }
+
+  /**
+   * Return what is known of a place, or null outside the region.
+   * @param {object} place Leaflet's latitude and longitude.
+   * @param {object} state The page's state.
+   */
+  async read(place, state) {
+    const {data, painter} = this;
+    const cell = cellAt(data.frame, place);
+    const inside = await painter.mask();
+    if (cell === null || !inside(cell.number)) {
+      return null;
+    }
+    const names = Object.keys(data.arrays);
+    const arrays = await Promise.all(names.map((name) => painter.array(name)));
+    const at = {};
+    names.forEach((name, number) => { at[name] = arrays[number].at(cell.number); });
+    Object.assign(at, await this.readQuarter(place, state));
+    const tests = arrays[names.indexOf('tests')];
+    return {
+      cell,
+      frame: data.frame,
+      place: centreOf(data.frame, cell),
+      stratum: this.nameOf('stratum', at.stratum),
+      county: this.nameOf('county', at.county),
+      far: at.far > 0,
+      tests: tests ? at.tests : null,
+      near: tests ? sumWithin(data.frame, tests, cell, REACH_KM) : null,
+      arrays: at,
+      law: data.levels ? await this.readLaw(place, state) : null,
+    };
+  }
+
+  /** Return what a quarter's own arrays hold at a place. */
+  async readQuarter(place, state) {
+    const {arrays, frame} = this.data.quarters[state.quarter];
+    const cell = arrays && cellAt(frame, place);
+    const found = {};
+    for (const [name, packed] of Object.entries(cell ? arrays : {})) {
+      found[name] = (await unpack(packed)).at(cell.number);
+    }
+    return found;
+  }
+
+  nameOf(kind, number) {
+    const names = this.data.names && this.data.names[kind];
+    return names && Number.isFinite(number) && names[number] !== undefined ? names[number] : null;
+  }
+
+  /** Return median, intervals, bound and probability in the quarter shown. */
+  async readLaw(place, state) {
+    const {data, painter} = this;
+    const quarter = data.quarters[state.quarter];
+    const law = await painter.law(state.quarter);
+    const cell = cellAt(quarter.frame, place);
+    if (cell === null || !law.holds(cell.number)) {
+      return null;
+    }
+    const {number} = cell;
+    const at = (share) => 10 ** law.quantile(number, share);
+    return {
+      median: at(0.5),
+      intervals: INTERVALS.map(([low, high, name]) => ({name, low: at(low), high: at(high)})),
+      bound: at(data.bound === 'upper' ? 1 - CAUTIOUS_SHARE : CAUTIOUS_SHARE),
+      probability: data.threshold && state.threshold !== null
+        ? law.probability(number, state.threshold, data.threshold.at_most) : null,
+    };
+  }
+}
+
+/** The card with what is known of the chosen place, and its mark on the map. */
+class PlaceCard {
+  constructor(map, page) {
+    this.map = map;
+    this.page = page;
+    this.box = document.getElementById('geogp-place');
+    this.status = document.getElementById('geogp-status');
+    this.mark = null;
+    document.getElementById('geogp-place-close').addEventListener('click', () => {
+      page.update({point: null});
+      map.getContainer().focus();
+    });
+  }
+
+  /** Show the place of a state, or none. */
+  async show(state, reader) {
+    const wish = {};
+    this.wish = wish;
+    if (state.point === null) {
+      this.clear();
+      return;
+    }
+    const place = L.latLng(state.point);
+    const found = await reader.read(place, state);
+    const extra = await this.page.kernelWords(place, state);
+    if (this.wish !== wish) {
+      return;
+    }
+    this.clear();
+    this.box.hidden = false;
+    this.fill(found, place, state, extra);
+    if (found !== null) {
+      this.mark = L.rectangle(cornersOf(found.frame, found.cell), {
+        color: '#111', weight: 1, fill: false, interactive: false,
+      }).addTo(this.map);
+      this.pin = L.circleMarker(found.place, {
+        radius: 6, color: '#111', weight: 3, fillColor: '#fff', fillOpacity: 1,
+        interactive: false,
+      }).addTo(this.map);
+    }
+  }
+
+  clear() {
+    this.box.hidden = true;
+    for (const drawn of [this.mark, this.pin]) {
+      if (drawn) {
+        drawn.remove();
+      }
+    }
+    this.mark = null;
+    this.pin = null;
+  }
+
+  fill(found, place, state, extra) {
+    const {data} = this.page;
+    const heading = document.getElementById('geogp-place-heading');
+    const body = document.getElementById('geogp-place-body');
+    body.replaceChildren();
+    if (found === null) {
+      heading.textContent = 'Outside the region';
+      body.append(element('p', 'geogp-hint', `${coordinates(place)}: nothing is predicted here.`));
+      this.announce(`Outside the region, ${coordinates(place)}.`);
+      return;
+    }
+    const quarter = data.quarters[state.quarter];
+    heading.textContent = found.county || coordinates(found.place);
+    const where = [
+      found.stratum, quarter && quarter.label, found.county && coordinates(found.place)];
+    body.append(element('p', 'geogp-where', where.filter(Boolean).join(' · ')));
+    const words = placeWords(found, data, state).concat(extra);
+    const list = element('dl', 'geogp-facts');
+    for (const {name, value, main} of words) {
+      const row = element('div', main ? 'geogp-main' : '');
+      row.append(element('dt', '', name), element('dd', '', value));
+      list.append(row);
+    }
+    body.append(list);
+    if (data.levels && !found.law) {
+      body.append(element('p', 'geogp-hint', `Nothing is predicted here for ${quarter.label}.`));
+    }
+    if (found.far) {
+      body.append(element('p', 'geogp-hint',
+        `Farther than ${formatNumber(data.far_km)} km from any measurement: a guess of the model.`));
+    }
+    const said = words.slice(0, 6).map(({name, value}) => `${name}: ${value}`).join('; ');
+    this.announce([found.county, found.stratum, said].filter(Boolean).join(', '));
+  }
+
+  announce(text) {
+    this.status.textContent = text;
+  }
+}

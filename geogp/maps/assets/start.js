@@ -1,0 +1,27 @@
+/** Make the page of a map; called by the script that folium writes. */
+function startPage(map, outlines, words) {
+  const data = JSON.parse(document.getElementById('geogp-data').textContent);
+  const page = new MapPage(map, data, outlines, words);
+  window.geogp.page = page;
+  window.geogp.ready = page.start().then(() => {
+    document.documentElement.dataset.geogp = 'ready';
+    performance.mark('geogp-ready');
+  }).catch((error) => {
+    say(`The map could not be drawn (${error.message}). It needs a browser of 2023 or later.`);
+    throw error;
+  });
+}
+
+/** Say in place of the map why there is none. */
+function say(text) {
+  document.body.classList.add('geogp-failed');
+  document.querySelector('.folium-map').textContent = text;
+}
+
+window.addEventListener('load', () => {
+  if (typeof L === 'undefined') {
+    say(WITHOUT_LEAFLET);
+  }
+});
+
+window.geogp = {startPage, unpack, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};

@@ -1,0 +1,93 @@
+/**
+ * A packed array, as geogp.maps.packing writes it.
+ * @typedef {{shape: number[], step: number, offset: number, none: boolean, bits: 8|16,
+ *   data: string}} Packed
+ */
+
+/** The whole numbers of a packed array, and the law that makes values of them. */
+class Unpacked {
+  /** @param {Packed} packed @param {Uint8Array|Uint16Array} numbers */
+  constructor(packed, numbers) {
+    this.numbers = numbers;
+    this.shape = packed.shape;
+    this.step = packed.step;
+    this.none = packed.none;
+    /** The value of number 0, which none has where 0 stands for no data. */
+    this.zero = packed.offset - (packed.none ? packed.step : 0);
+  }
+
+  /** Return the value of a cell; NaN is no data. */
+  at(cell) {
+    const number = this.numbers[cell];
+    return this.none && number === 0 ? NaN : this.zero + this.step * number;
+  }
+
+  /** Tell whether a cell holds data. */
+  holds(cell) {
+    return !this.none || this.numbers[cell] !== 0;
+  }
+}
+
+const unpackedArrays = new WeakMap();
+
+/**
+ * Decode a packed array, once.
+ * @param {Packed} packed
+ * @returns {Promise<Unpacked>}
+ */
+function unpack(packed) {
+  if (!unpackedArrays.has(packed)) {
+    unpackedArrays.set(packed, decode(packed));
+  }
+  return unpackedArrays.get(packed);
+}
+
+async function decode(packed) {
+  const raw = await inflate(bytesOf(packed.data));
+  const size = packed.shape.reduce((product, length) => product * length, 1);
+  if (raw.length !== size * packed.bits / 8) {
+    throw new Error(`expected ${size} numbers of ${packed.bits} bits, found ${raw.length} bytes`);
+  }
+  const numbers = packed.bits === 8 ? raw : joined(raw, size);
+  const [height, width] = packed.shape.slice(-2);
+  for (let start = 0; start < size; start += height * width) {
+    undifference(numbers.subarray(start, start + height * width), height, width);
+  }
+  return new Unpacked(packed, numbers);
+}
+
+function bytesOf(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let place = 0; place < text.length; place += 1) {
+    bytes[place] = text.charCodeAt(place);
+  }
+  return bytes;
+}
+
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Join a plane of low bytes and one of high bytes. */
+function joined(raw, size) {
+  const numbers = new Uint16Array(size);
+  for (let place = 0; place < size; place += 1) {
+    numbers[place] = raw[place] | raw[size + place] << 8;
+  }
+  return numbers;
+}
+
+/** Add up the differences to the left, and above in the first column; the array's type wraps. */
+function undifference(numbers, height, width) {
+  for (let row = 0; row < height; row += 1) {
+    const first = row * width;
+    if (row > 0) {
+      numbers[first] += numbers[first - width];
+    }
+    for (let place = first + 1; place < first + width; place += 1) {
+      numbers[place] += numbers[place - 1];
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/** Return names and values of what is known of a place, in words. */
+function placeWords(found, data, state) {
+  const {unit} = data;
+  const amount = (value) => `${formatNumber(value, value >= 100 ? 3 : 2)}`;
+  const words = [];
+  if (found.law) {
+    const {law} = found;
+    words.push(
+      {name: `Median ${data.subject}`, value: `${amount(law.median)} ${unit}`, main: true});
+    for (const {name, low, high} of law.intervals) {
+      words.push({name: `${name} interval`, value: `${amount(low)} to ${amount(high)} ${unit}`});
+    }
+    const side = data.bound === 'upper' ? 'At most' : 'At least';
+    words.push({name: `${side}, in 19 of 20`, value: `${amount(law.bound)} ${unit}`});
+    if (law.probability !== null) {
+      const met = thresholdWords(data, state.threshold);
+      words.push({name: `Probability of ${met}`, value: formatShare(law.probability)});
+    }
+  }
+  for (const layer of data.layers) {
+    const name = layer.source.array;
+    if (!found.law && name && name !== 'tests' && name in found.arrays) {
+      const value = found.arrays[name];
+      words.push({
+        name: layer.title,
+        value: name === 'none' ? formatShare(value) : formatNumber(value, 3),
+        main: words.length === 0,
+      });
+    }
+  }
+  if (found.tests !== null) {
+    words.push({name: 'Tests in this tile', value: formatNumber(found.tests)});
+    const {total, cells} = found.near;
+    words.push({
+      name: `Tests within ${REACH_KM} km`,
+      value: total
+        ? `${formatNumber(total)} in ${cells} ${cells === 1 ? 'tile' : 'tiles'}` : 'none',
+    });
+  }
+  return words;
+}
+
+/** Return a place as people write it: 18.2000° N, 66.4000° W. */
+function coordinates(place) {
+  const {lat, lng} = place.wrap();
+  return `${Math.abs(lat).toFixed(4)}° ${lat < 0 ? 'S' : 'N'}, `
+    + `${Math.abs(lng).toFixed(4)}° ${lng < 0 ? 'W' : 'E'}`;
+}
+
+/** Return a threshold in words: at least 7 Mbps. */
+function thresholdWords(data, value) {
+  const side = data.threshold.at_most ? 'at most' : 'at least';
+  return `${side} ${formatNumber(value)} ${data.unit}`;
+}
+
+/** Say how far the drawn kernel can be from the model's. */
+function kernelErrorWords({error, error_at_tiles: within}) {
+  const share = (one) => `${formatNumber(100 * one, 2)} %`;
+  const more = within === undefined ? '' : ` (${share(within)} anywhere within them)`;
+  return `Drawn from a reduced basis: off by up to ${share(error)} of the largest value in the `
+    + `middles of its squares${more}.`;
+}

@@ -1,0 +1,147 @@
+"""Arrays as short text for a page: rounded, differenced, deflated and in base64.
+
+A packed array is a dictionary that JSON can hold:
+
+- ``shape``: [h, w], or [m, h, w] for m planes;
+- ``bits``: 8 or 16, of the unsigned whole numbers n;
+- ``step``, ``offset``, ``none``: value = offset + step n; with ``none``, n = 0 is no data and
+  value = offset + step (n - 1);
+- ``data``: n of each plane, each row differenced with the cell to its left and the first column
+  with the cell above, modulo 2^bits; of 16 bits all low bytes before all high ones; deflated
+  with the head of RFC 1950, in base64.
+"""
+
+import base64
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+
+Floats = NDArray[np.float64]
+Packed = dict[str, Any]
+
+_TYPES: dict[int, type[np.uint8] | type[np.uint16]] = {8: np.uint8, 16: np.uint16}
+
+
+def pack(
+    values: NDArray[Any],
+    step: float,
+    bits: int,
+    *,
+    none: bool | None = None,
+    offset: float | None = None,
+) -> Packed:
+    """Pack an array, each value rounded to the nearest offset + step n.
+
+    Parameters
+    ----------
+    values
+        Shape (h, w) or (m, h, w); NaN is no data.
+    step
+        Distance of the values that can be told apart: decoded ones are off by step/2 at most.
+    bits
+        8 or 16.
+    none
+        Whether n = 0 stands for no data; None tells by whether there is any.
+    offset
+        The least value that can be held; None takes the multiple of `step` at or below the
+        least.
+
+    Raises
+    ------
+    DataError
+        The values do not fit: another shape, infinite or no data without `none`, less than the
+        offset, or more of them than the bits can tell apart.
+    """
+    values = np.asarray(values, np.float64)
+    if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
+        raise DataError(
+            "expected values of shape (h, w) or (m, h, w), a positive step and 8 or 16 bits, found "
+            f"shape {values.shape}, step {step} and {bits} bits."
+        )
+    absent = np.isnan(values)
+    none = bool(absent.any()) if none is None else none
+    if np.isinf(values).any() or (absent.any() and not none):
+        raise DataError("expected finite values, or NaN with none=True, found others.")
+    present = values[~absent]
+    if offset is None:
+        least = float(present.min()) if present.size else 0.0
+        offset = float(np.floor(least / step) * step)
+    rounded = np.round((present - offset) / step)
+    most = (1 << bits) - 1 - none
+    if rounded.size and (rounded.min() < 0 or rounded.max() > most):
+        raise DataError(
+            f"expected values from {offset:g} to {offset + step * most:g}, which {bits} bits hold "
+            f"in steps of {step:g}, found {present.min():g} to {present.max():g}. Take more bits "
+            "or a larger step."
+        )
+    numbers = np.zeros(values.shape, _TYPES[bits])
+    numbers[~absent] = (rounded + none).astype(_TYPES[bits])
+    return {
+        "shape": list(values.shape),
+        "step": float(step),
+        "offset": offset,
+        "none": none,
+        "bits": bits,
+        "data": _encoded(numbers),
+    }
+
+
+def unpack(packed: Packed) -> Floats:
+    """Return the values of a packed array, float64; NaN where it holds no data.
+
+    Raises
+    ------
+    DataError
+        It holds another number of values than its shape says.
+    """
+    shape = tuple(packed["shape"])
+    kind = np.dtype(_TYPES[packed["bits"]])
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8)
+    if len(raw) != np.prod(shape) * kind.itemsize:
+        raise DataError(f"expected a packed array of shape {shape}, found {len(raw)} bytes.")
+    planes = raw.reshape(kind.itemsize, *shape).astype(kind)
+    numbers = planes[0] if kind.itemsize == 1 else planes[0] | planes[1] << 8
+    numbers[..., 0] = np.cumsum(numbers[..., 0], axis=-1, dtype=kind)
+    numbers = np.cumsum(numbers, axis=-1, dtype=kind)
+    none = packed["none"]
+    values: Floats = packed["offset"] + packed["step"] * (numbers.astype(np.float64) - none)
+    return np.where(numbers == 0, np.nan, values) if none else values
+
+
+def text_bytes(packed: object) -> int:
+    """Return the bytes of base64 in a packed array, or in all within lists and dictionaries."""
+    if isinstance(packed, dict):
+        if "data" in packed:
+            return len(packed["data"])
+        return sum(text_bytes(part) for part in packed.values())
+    return sum(text_bytes(part) for part in packed) if isinstance(packed, list | tuple) else 0
+
+
+def filled(values: Floats) -> Floats:
+    """Replace NaN by what packs best: the value to the left, else that of the row or row above.
+
+    For arrays whose mask another one holds. Without any value it is 0.
+    """
+    height, width = values.shape
+    held = ~np.isnan(values)
+    column = np.where(held, np.arange(width), -1)
+    before = np.maximum.accumulate(column, axis=1)
+    first = np.where(held.any(axis=1), held.argmax(axis=1), 0)
+    found: Floats = np.take_along_axis(values, np.where(before < 0, first[:, None], before), axis=1)
+    rows = np.maximum.accumulate(np.where(held.any(axis=1), np.arange(height), -1))
+    empty = ~held.any(axis=1)
+    found[empty] = np.where(rows[empty] < 0, 0.0, found[rows[empty], 0])[:, None]
+    return found
+
+
+def _encoded(numbers: NDArray[Any]) -> str:
+    change = numbers.copy()
+    change[..., 1:] -= numbers[..., :-1]
+    change[..., 1:, 0] -= numbers[..., :-1, 0]
+    planes = [change & 0xFF] if numbers.dtype == np.uint8 else [change & 0xFF, change >> 8]
+    raw = b"".join(plane.astype(np.uint8).tobytes() for plane in planes)
+    return base64.b64encode(zlib.compress(raw, 9)).decode()

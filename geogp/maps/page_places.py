@@ -1,0 +1,53 @@
+"""What a page knows of places: the county of each tile, and where counties and towns lie."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from shapely.geometry.base import BaseGeometry
+
+from geogp.geodata.layers import PolygonLayer
+from geogp.geodata.region import Region, Tiles
+
+
+def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
+    """Return the polygons of a layer with longitudes as the region has them."""
+
+    def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.column_stack([region.unwrap(points[:, 0]), points[:, 1]])
+
+    return [shapely.transform(shape, shift) for shape in layer.shapes]
+
+
+def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
+    """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
+
+    Of those that reach beyond it, such as an urban area across a border, the part within.
+    """
+    shapely.prepare(region.boundary)
+    found = []
+    for layer in layers:
+        if layer is None:
+            continue
+        for name, shape in zip(layer.labels, unwrapped(region, layer), strict=True):
+            inside = shapely.clip_by_rect(shape, *region.bounds)
+            if inside.is_empty or not shapely.intersects(region.boundary, shape):
+                continue
+            west, south, east, north = (round(float(edge), 4) for edge in inside.bounds)
+            bounds = [south, west, north, east]
+            found.append({"name": name, "kind": layer.name, "bounds": bounds})
+    return found
+
+
+def labelled_tiles(
+    layer: PolygonLayer, region: Region, tiles: Tiles
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the number of each tile's polygon among those found, NaN for none, and their names."""
+    longitude, latitude = tiles.centres
+    index = layer.index(region.unwrap(longitude), latitude)
+    present = np.unique(index[index >= 0])
+    number = np.full(len(layer) + 1, np.nan)
+    number[present] = np.arange(len(present))
+    return number[index], [layer.labels[one] for one in present]

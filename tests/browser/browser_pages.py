@@ -1,0 +1,94 @@
+"""Pages for the tests in a real browser, made from the synthetic worlds of the map tests."""
+
+import sys
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from shapely.geometry import MultiPolygon, box
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "maps"))
+
+from maps_worlds import World, irregular_region, make_slices, make_world, smooth_prediction
+
+from geogp.geodata.layers import PolygonLayer
+from geogp.geodata.thresholds import thresholds_of
+from geogp.maps.kernel_basis import Features, coarser, kernel_basis
+from geogp.maps.page import map_page
+from geogp.maps.page_data import PageContent, page_data
+from geogp.maps.page_quantiles import QuarterMap
+
+HOSTILE = (
+    '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>`${1}` {{2}}'
+)
+
+
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A page and what it was made from."""
+
+    world: World
+    content: PageContent
+    data: dict[str, Any]
+    page: str
+
+
+def squares(region, name, names):
+    """Cut a region into as many columns as there are names."""
+    west, south, east, north = region.bounds
+    edges = pairwise(np.linspace(west, east, len(names) + 1))
+    shapes = [region.boundary.intersection(box(low, south, high, north)) for low, high in edges]
+    return PolygonLayer(name, tuple(names), tuple(shapes))
+
+
+def towns(region, names):
+    parts = MultiPolygon(region.urban_areas).geoms
+    return PolygonLayer("urban area", tuple(names), tuple(parts))
+
+
+def waves(tiles):
+    """Features of a smooth kernel of rank 12."""
+    longitude, latitude = tiles.centres
+    columns = [
+        np.cos(3 * a * (longitude + 66.5) + 2 * b * (latitude - 18.2) + phase)
+        for a in (1, 2)
+        for b in (-1, 0, 1)
+        for phase in (0.0, np.pi / 2)
+    ]
+    return 0.2 * np.column_stack(columns) / np.arange(1, 13)
+
+
+def make_page(
+    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", **options
+) -> Made:
+    """Return a page of a synthetic region with `past` earlier quarters two zooms coarser."""
+    region = irregular_region(name)
+    world = make_world(region, zoom, target)
+    coarse = coarser(world.tiles, zoom - 2)
+    quarters = [
+        QuarterMap(f"2023Q{k + 1}", coarse, smooth_prediction(coarse, seed=k + 1))
+        for k in range(past)
+    ]
+    quarters.append(QuarterMap(f"2023Q{past + 1}", world.tiles, world.prediction))
+    model = Features(waves, lambda one, other: waves(one) @ waves(other).T)
+    content = PageContent(
+        region,
+        world.tiles,
+        f"{name}: {target} speed, mean of 5 tests, {quarters[-1].label}",
+        "averages of 5 tests",
+        quarters,
+        past,
+        make_slices(world.tiles),
+        kernel_basis(world.tiles, model),
+        thresholds_of(target),
+        squares(region, "county", ["Adjuntas", county, "Mayagüez"]),
+        towns(region, ["Ponce", "San Juan"]),
+    )
+    data = page_data(world.grid, content)
+    page = map_page(data, region, content.counties, **{"notes": ["A note."]} | options)
+    return Made(world, content, data, page)

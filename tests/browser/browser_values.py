@@ -1,0 +1,100 @@
+"""What a page should show, worked out in Python from its data."""
+
+import numpy as np
+
+from geogp.maps.frame import Frame
+from geogp.maps.packing import unpack
+from geogp.maps.page_quantiles import probabilities, unpack_quantiles
+
+LEVELS = 96
+
+
+def pixels(picture):
+    """Return a canvas as an array of RGBA, (h, w, 4)."""
+    shape = (picture["height"], picture["width"], 4)
+    return np.array(picture["data"], np.uint8).reshape(shape)
+
+
+def quantile(data, quarter, level):
+    return unpack_quantiles(data["quarters"][quarter]["quantiles"], data["levels"])[
+        data["levels"].index(level)
+    ]
+
+
+def probability(data, quarter, threshold):
+    """Return the probabilities of a threshold, (h, w); NaN outside the region."""
+    quantiles = unpack_quantiles(data["quarters"][quarter]["quantiles"], data["levels"])
+    inside = np.isfinite(quantiles[0])
+    found = np.full(inside.shape, np.nan)
+    found[inside] = probabilities(
+        quantiles[:, inside], data["levels"], [threshold], at_most=data["threshold"]["at_most"]
+    )[0]
+    return found
+
+
+def layer_of(data, name):
+    return next(one for one in data["layers"] if one["id"] == name)
+
+
+def values_of(data, name, quarter, threshold=None):
+    """Return the values that a layer shows, (h, w); NaN outside the region."""
+    source = layer_of(data, name)["source"]
+    if "quantile" in source:
+        return 10 ** quantile(data, quarter, source["quantile"])
+    if "width" in source:
+        low, high = (quantile(data, quarter, level) for level in source["width"])
+        return high - low
+    if "probability" in source:
+        return probability(data, quarter, threshold)
+    if "slice" in source:
+        return unpack(data["slices"][source["slice"]])
+    return unpack(data["arrays"][source["array"]])
+
+
+def assert_coloured(picture, values, scale):
+    """Check every pixel: the colour of its value, and none outside the region.
+
+    Where a value lies on the edge of two colours (1e-9 of the scale), either is right.
+    """
+    found = pixels(picture)
+    low, high = scale["low"] + scale["shift"], scale["high"] + scale["shift"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        place = (
+            np.log((values + scale["shift"]) / low) / np.log(high / low)
+            if scale["logarithmic"]
+            else (values - low) / (high - low)
+        )
+    inside = np.isfinite(values)
+    assert found.shape[:2] == values.shape
+    assert np.all(found[~inside] == 0)
+    assert np.all(found[inside, 3] == 255)
+    colours = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in scale["colours"]])
+    assert len(colours) == LEVELS
+    right = np.zeros(inside.sum(), bool)
+    for nudge in (-1e-9, 1e-9):
+        number = np.clip(np.floor((place[inside] + nudge) * LEVELS), 0, LEVELS - 1).astype(int)
+        right |= np.all(colours[number] == found[inside, :3], axis=1)
+    assert right.all()
+
+
+def cells(data, many, quarter=None):
+    """Return some cells of the region, (row, column), among them the four at its ends."""
+    frame = data["frame"] if quarter is None else data["quarters"][quarter]["frame"]
+    values = quantile(data, data["shown"] if quarter is None else quarter, 0.5)
+    row, column = np.nonzero(np.isfinite(values))
+    assert values.shape == (frame["height"], frame["width"])
+    ends = [row.argmin(), row.argmax(), column.argmin(), column.argmax()]
+    some = np.linspace(0, len(row) - 1, many).astype(int)
+    return [(int(row[k]), int(column[k])) for k in [*ends, *some]]
+
+
+def place_of(frame, row, column, *, down=0.5, across=0.5):
+    """Return latitude and longitude of a point in a cell."""
+    size = 2.0 ** frame["zoom"]
+    longitude = (frame["column"] + column + across) / size * 360 - 180
+    angle = np.pi * (1 - 2 * (frame["row"] + row + down) / size)
+    return float(np.degrees(np.arctan(np.sinh(angle)))), float(longitude)
+
+
+def frame_of(data):
+    return Frame(**data["frame"])

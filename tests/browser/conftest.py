@@ -1,0 +1,167 @@
+"""A real browser for the tests of the page: Debian's Chromium, driven by Playwright."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_pages import DESKTOP, HOSTILE, Made, make_page
+
+NPM = Path(__file__).parent / "node_modules"
+ARTEFACTS = Path(__file__).parents[1] / "artefacts"
+CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist/"
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+def missing(what: str) -> None:
+    """Skip, or fail in CI: there the tests must run."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def npm() -> Path:
+    if not (NPM / "leaflet").is_dir() or not (NPM / "axe-core").is_dir():
+        missing(f"no npm packages in {NPM}; run npm ci in {NPM.parent}")
+    return NPM
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    chromium = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
+    if not chromium or not Path(chromium).exists():
+        missing("no chromium; install it, or set GEOGP_CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api") if not os.environ.get("CI") else None
+    if playwright is None:
+        from playwright import sync_api as playwright
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@dataclass
+class Visit:
+    """An open page, and what went wrong on it."""
+
+    tab: Any
+    path: Path
+    faults: list[str] = field(default_factory=list)
+    aborted: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tab, name)
+
+    def settle(self) -> None:
+        """Wait until all that was wished for is drawn."""
+        self.tab.evaluate("async () => { await geogp.ready; await geogp.page.settled(); }")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.tab.evaluate("({...geogp.page.state})")
+
+    def update(self, **changes: Any) -> None:
+        self.tab.evaluate("changes => geogp.page.update(changes)", changes)
+        self.settle()
+
+    def picture(self, name: str = "main") -> list[list[int]]:
+        """Return the pixels of a canvas, rows of RGBA."""
+        return self.tab.evaluate(
+            """name => {
+              const picture = geogp.page.pictures[name];
+              if (!picture.overlay) { return null; }
+              const {width, height} = picture.canvas;
+              const copy = new OffscreenCanvas(width, height).getContext('2d');
+              copy.drawImage(picture.canvas, 0, 0);
+              const {data} = copy.getImageData(0, 0, width, height);
+              return {width, height, data: Array.from(data)};
+            }""",
+            name,
+        )
+
+
+@pytest.fixture
+def visit(browser, npm, tmp_path):
+    """Open pages; afterwards there must be no fault but those a test took out."""
+    contexts, visits = [], []
+
+    def serve(route, offline, found):
+        address = route.request.url
+        name = address.removeprefix(CDN)
+        file = npm / "leaflet" / "dist" / name
+        if address.startswith(CDN) and file.is_file() and not offline:
+            kind = _TYPES[file.suffix]
+            headers = {"Access-Control-Allow-Origin": "*"}
+            route.fulfill(body=file.read_bytes(), content_type=kind, headers=headers)
+        else:
+            found.aborted.append(address)
+            route.abort()
+
+    def open_page(text, *, size=None, hash="", offline=False, ready=True, touch=False):  # noqa: A002
+        path = tmp_path / f"map{len(visits)}.html"
+        path.write_text(text, "utf-8")
+        context = browser.new_context(
+            viewport=size or DESKTOP, has_touch=touch, reduced_motion="reduce"
+        )
+        contexts.append(context)
+        tab = context.new_page()
+        tab.set_default_timeout(20_000)
+        found = Visit(tab, path)
+        visits.append(found)
+        tab.route(re.compile("^https?:"), lambda route: serve(route, offline, found))
+        tab.on("pageerror", lambda error: found.faults.append(f"error: {error}"))
+        tab.on("console", lambda said: _hear(said, found))
+        tab.goto(path.as_uri() + hash)
+        if ready:
+            found.settle()
+        return found
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    for found in visits:
+        assert not found.faults
+        others = [one for one in found.aborted if "basemaps.cartocdn.com" not in one]
+        assert not others
+
+
+def _hear(said: Any, found: Visit) -> None:
+    """Note errors and warnings, but those of base map tiles, which tests do not serve."""
+    if said.type in {"error", "warning"} and "basemaps.cartocdn.com" not in str(said.location):
+        found.faults.append(f"{said.type}: {said.text}")
+
+
+@pytest.fixture(scope="session")
+def made() -> Made:
+    return make_page()
+
+
+@pytest.fixture(scope="session")
+def hostile() -> Made:
+    return make_page(name=HOSTILE, county=HOSTILE, notes=[HOSTILE], attribution=HOSTILE)
+
+
+@pytest.fixture(scope="session")
+def artefacts() -> Path:
+    ARTEFACTS.mkdir(exist_ok=True)
+    return ARTEFACTS
+
+
+@pytest.fixture(scope="session")
+def make():
+    """Make pages of other worlds, each once."""
+    return cache(make_page)

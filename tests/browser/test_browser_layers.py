@@ -1,0 +1,182 @@
+"""What the page draws: every pixel of every layer has the colour of its value."""
+
+import numpy as np
+import pytest
+from browser_values import assert_coloured, layer_of, pixels, place_of, values_of
+
+from geogp.maps.packing import unpack
+
+CORNERS = """name => {
+  const {overlay} = geogp.page.pictures[name];
+  const bounds = overlay.getBounds(), box = overlay.getElement().getBoundingClientRect();
+  const map = geogp.page.map, left = map.getContainer().getBoundingClientRect();
+  const a = map.latLngToContainerPoint(bounds.getNorthWest());
+  const b = map.latLngToContainerPoint(bounds.getSouthEast());
+  return {bounds: [bounds.getNorth(), bounds.getWest(), bounds.getSouth(), bounds.getEast()],
+    drawn: [box.left - left.left, box.top - left.top, box.right - left.left, box.bottom - left.top],
+    meant: [a.x, a.y, b.x, b.y], rendering: getComputedStyle(overlay.getElement()).imageRendering};
+}"""
+
+
+@pytest.fixture(scope="module")
+def layers(made):
+    return [one["id"] for one in made.data["layers"]]
+
+
+def test_each_layer_has_the_colours_of_its_values(visit, made, layers):
+    seen, data = visit(made.page), made.data
+    assert {"level", "width", "bound", "probability", "tests", "slice-0"} <= set(layers)
+    for name in layers:
+        seen.check(f"input[name=geogp-layer][value={name}]")
+        seen.settle()
+        threshold = data["threshold"]["shown"]
+        values = values_of(data, name, data["shown"], threshold)
+        assert_coloured(seen.picture(), values, layer_of(data, name)["scale"])
+        legend = seen.inner_text("#geogp-legend")
+        ticks = layer_of(data, name)["scale"]["ticks"]
+        shown = [
+            float(t.replace("\N{MINUS SIGN}", "-").replace(",", ""))
+            for t in seen.locator("#geogp-legend .geogp-ticks span").all_inner_texts()
+        ]
+        np.testing.assert_allclose(shown, ticks, rtol=1e-6)
+        words = f"at least {threshold:g} Mbps" if name == "probability" else ""
+        assert words in legend
+
+
+def test_the_canvas_is_stretched_between_the_frames_corners(visit, made):
+    seen, frame = visit(made.page), made.data["frame"]
+    for zoom in (None, 12.25):
+        if zoom:
+            seen.evaluate("zoom => geogp.page.map.setZoom(zoom, {animate: false})", zoom)
+        found = seen.evaluate(CORNERS, "main")
+        north, west = place_of(frame, 0, 0, down=0, across=0)
+        south, east = place_of(frame, frame["height"], frame["width"], down=0, across=0)
+        np.testing.assert_allclose(found["bounds"], [north, west, south, east], atol=1e-10)
+        # Leaflet rounds places on the screen to whole pixels.
+        np.testing.assert_allclose(found["drawn"], found["meant"], rtol=0, atol=1.01)
+        assert found["rendering"] == "pixelated"
+
+
+def test_marks_lie_over_their_tiles(visit, made):
+    seen, data = visit(made.page), made.data
+    far = unpack(data["arrays"]["far"]) == 1
+    tests = unpack(data["arrays"]["tests"]) > 0
+    assert far.any()
+    assert tests.any()
+    np.testing.assert_array_equal(pixels(seen.picture("far"))[..., 3] > 0, far)
+    assert seen.picture("measured") is None
+    seen.check("text=Measured tiles")
+    seen.uncheck("text=Farther than 5 km from any measurement")
+    seen.settle()
+    np.testing.assert_array_equal(pixels(seen.picture("measured"))[..., 3] > 0, tests)
+    assert seen.picture("far") is None
+
+
+def test_outlines_are_there_and_can_be_taken_away(visit, made):
+    seen = visit(made.page)
+    names = {"boundary": "Boundary", "urban": "Urban areas (2000 Census)", "counties": "Counties"}
+    on = "name => geogp.page.map.hasLayer(geogp.page.outlines[name])"
+    for name, words in names.items():
+        assert seen.evaluate(on, name)
+        seen.uncheck(f"text={words}")
+        assert not seen.evaluate(on, name)
+        seen.check(f"text={words}")
+        assert seen.evaluate(on, name)
+
+
+def test_the_threshold_changes_the_picture_and_the_words(visit, made):
+    seen, data = visit(made.page), made.data
+    seen.check("input[value=probability]")
+    slider = seen.locator("#geogp-threshold-field")
+    scale, values = layer_of(data, "probability")["scale"], data["threshold"]["values"]
+    shown = data["threshold"]["shown"]
+    assert int(slider.input_value()) == values.index(shown)
+    slider.focus()
+    for key, step in (("ArrowRight", 1), ("Home", None), ("End", None)):
+        seen.keyboard.press(key)
+        seen.settle()
+        wanted = {"Home": values[0], "End": values[-1]}.get(key)
+        wanted = values[values.index(shown) + step] if wanted is None else wanted
+        words = f"at least {wanted:,g} Mbps"
+        assert seen.inner_text("#geogp-threshold-words") == words
+        assert slider.get_attribute("aria-valuetext") == words
+        assert words in seen.inner_text("#geogp-legend")
+        assert_coloured(
+            seen.picture(), values_of(data, "probability", data["shown"], wanted), scale
+        )
+
+
+def test_the_quarter_changes_the_picture_to_its_coarser_frame(visit, made):
+    seen, data = visit(made.page), made.data
+    slider = seen.locator("#geogp-quarter-field")
+    assert int(slider.input_value()) == data["shown"] == 2
+    slider.focus()
+    seen.keyboard.press("ArrowLeft")
+    seen.settle()
+    assert seen.inner_text("#geogp-quarter-words") == "2023Q2"
+    assert "squares of" in seen.inner_text("#geogp-quarter-hint")
+    for name in ("level", "width", "bound", "probability"):
+        seen.check(f"input[value={name}]")
+        seen.settle()
+        values = values_of(data, name, 1, data["threshold"]["shown"])
+        assert values.shape < (data["frame"]["height"], data["frame"]["width"])
+        assert_coloured(seen.picture(), values, layer_of(data, name)["scale"])
+    frame = data["quarters"][1]["frame"]
+    found = seen.evaluate(CORNERS, "main")
+    north, west = place_of(frame, 0, 0, down=0, across=0)
+    np.testing.assert_allclose(found["bounds"][:2], [north, west], atol=1e-10)
+
+
+def test_layers_that_are_one_for_all_quarters_say_so(visit, made):
+    seen = visit(made.page)
+    seen.update(layer="tests")
+    assert "The same for all quarters" not in seen.inner_text("#geogp-legend")
+    seen.update(quarter=0)
+    assert "The same for all quarters" in seen.inner_text("#geogp-legend")
+
+
+def test_the_live_kernel_is_the_product_of_its_components(visit, made):
+    seen, kernel = visit(made.page), made.data["kernel"]
+    seen.check("input[value=live]")
+    seen.settle()
+    assert not pixels(seen.picture()).any()
+    assert "Click a place" in seen.inner_text("#geogp-legend")
+    assert "off by up to" in seen.inner_text("#geogp-legend")
+    components = unpack(kernel["components"])
+    inside = np.isfinite(values_of(made.data, "level", made.data["shown"]))
+    assert kernel["frame"] == made.data["frame"]
+    for row, column in [(10, 20), (16, 5)]:
+        assert inside[row, column]
+        latitude, longitude = place_of(kernel["frame"], row, column, down=0.3, across=0.8)
+        seen.evaluate("p => geogp.page.choose(L.latLng(p))", [latitude, longitude])
+        seen.settle()
+        values = np.tensordot(components[:, row, column], components, axes=1)
+        found = seen.evaluate(
+            "async p => Array.from(await geogp.page.pictures.painter.kernelAt(p),"
+            " v => isNaN(v) ? null : v)",
+            [latitude, longitude],
+        )
+        found = np.array(found, float).reshape(values.shape)
+        np.testing.assert_allclose(found[inside], values[inside], rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(np.isfinite(found), inside)
+        assert_coloured(seen.picture(), np.where(inside, values, np.nan), kernel["scale"])
+        told = seen.inner_text("#geogp-place")
+        assert "k(x*, x*)" in told
+        assert f"{values[row, column]:.3g}" in told
+
+
+def test_the_live_kernel_is_near_the_models(visit, made):
+    """The error that the page states holds between all cells of the map."""
+    from browser_pages import waves
+
+    kernel, tiles = made.data["kernel"], made.world.tiles
+    components = unpack(kernel["components"])
+    frame = kernel["frame"]
+    row, column = tiles.row - frame["row"], tiles.column - frame["column"]
+    reduced = components[:, row, column]
+    exact = waves(tiles) @ waves(tiles).T
+    error = np.abs(reduced.T @ reduced - exact).max() / exact.max()
+    assert error <= max(1.5 * kernel["error"], 0.01)
+    seen = visit(made.page)
+    seen.update(layer="live", point=list(place_of(frame, 10, 20)))
+    assert f"{100 * kernel['error']:.2g}" in seen.inner_text("#geogp-legend")

@@ -1,0 +1,170 @@
+"""What the page says of a place: the grid's own values, within the steps it states."""
+
+import re
+
+import numpy as np
+import pytest
+from browser_values import cells, place_of, probability, quantile
+from scipy.special import ndtri
+
+from geogp.maps.frame import Frame
+from geogp.maps.packing import unpack
+
+CLICK = """p => { const at = geogp.page.map.latLngToContainerPoint(p);
+  const box = geogp.page.map.getContainer().getBoundingClientRect();
+  return [box.left + at.x, box.top + at.y]; }"""
+
+
+def facts(seen):
+    """Return the names and values on the card."""
+    rows = seen.locator("#geogp-place dl > div")
+    return dict(line.split("\n", 1) for line in rows.all_inner_texts())
+
+
+def number(text):
+    return float(re.search(r"[\d,.]+", text)[0].replace(",", ""))
+
+
+def click(seen, place):
+    seen.update(point=None)
+    seen.evaluate(
+        "([lat, lng]) => geogp.page.map.setView([lat - .02, lng], 12, {animate: false})", place
+    )
+    seen.mouse.click(*seen.evaluate(CLICK, place))
+    seen.settle()
+
+
+def great_circle_km(latitude, longitude, others_latitude, others_longitude):
+    """Return distances on a sphere of 6371.0088 km by the law of cosines."""
+    one, other = np.deg2rad(latitude), np.deg2rad(others_latitude)
+    turn = np.deg2rad(others_longitude - longitude)
+    cosine = np.sin(one) * np.sin(other) + np.cos(one) * np.cos(other) * np.cos(turn)
+    return 6371.0088 * np.arccos(np.clip(cosine, -1, 1))
+
+
+def close(text, value, step_log10):
+    """Tell whether a shown number is a value, as far as digits and the step let it."""
+    found = number(text)
+    digits = 0.006 if found >= 100 else 0.055
+    return abs(np.log10(found / value)) <= np.log10(1 + digits) + step_log10
+
+
+def test_a_click_names_what_the_grid_holds(visit, made):
+    seen, data, world = visit(made.page), made.data, made.world
+    frame = Frame(**data["frame"])
+    step = data["steps"]["quantile_log10"]
+    lower, upper = (frame.place(world.tiles, v, np.nan) for v in world.prediction.interval())
+    median = frame.place(world.tiles, world.prediction.mean, np.nan)
+    assert np.nanmax(np.abs(quantile(data, data["shown"], 0.5) - median)) <= step / 2 + 1e-9
+    county = unpack(data["arrays"]["county"])
+    stratum = unpack(data["arrays"]["stratum"])
+    for row, column in cells(data, 5):
+        click(seen, place_of(data["frame"], row, column, down=0.4, across=0.6))
+        told = facts(seen)
+        assert close(told["Median download speed"], 10 ** median[row, column], step / 2)
+        low, high = told["95 % interval"].split(" to ")
+        assert close(low, 10 ** lower[row, column], step / 2)
+        assert close(high, 10 ** upper[row, column], step / 2)
+        z, sd = ndtri(0.75), (upper[row, column] - median[row, column]) / ndtri(0.975)
+        low, high = told["50 % interval"].split(" to ")
+        assert close(low, 10 ** (median[row, column] - z * sd), 2 * step)
+        assert close(high, 10 ** (median[row, column] + z * sd), 2 * step)
+        bound = median[row, column] - ndtri(0.95) * sd
+        assert close(told["At least, in 19 of 20"], 10**bound, 2 * step)
+        heading = seen.inner_text("#geogp-place-heading")
+        assert heading == data["names"]["county"][int(county[row, column])]
+        where = seen.inner_text(".geogp-where")
+        assert data["names"]["stratum"][int(stratum[row, column])] in where
+        assert "2023Q3" in where
+        latitude, longitude = place_of(data["frame"], row, column)
+        assert f"{latitude:.4f}° N, {-longitude:.4f}° W" in where
+
+
+def test_the_numbers_behind_the_card_are_exact(visit, made):
+    """Without the rounding of the card: quantiles and probabilities to machine precision."""
+    seen, data = visit(made.page), made.data
+    read = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"
+    share = data["steps"]["probability"]
+    for quarter in (data["shown"], 0):
+        frame = data["quarters"][quarter]["frame"]
+        for threshold in (data["threshold"]["values"][3], data["threshold"]["shown"]):
+            seen.update(quarter=quarter, threshold=threshold)
+            expected = probability(data, quarter, threshold)
+            for row, column in cells(data, 4):
+                place = place_of(data["frame"], row, column)
+                found = seen.evaluate(read, list(place))
+                down = data["frame"]["row"] + row >> data["frame"]["zoom"] - frame["zoom"]
+                across = data["frame"]["column"] + column >> data["frame"]["zoom"] - frame["zoom"]
+                at = down - frame["row"], across - frame["column"]
+                middle = quantile(data, quarter, 0.5)[at]
+                assert found["median"] == pytest.approx(10**middle, rel=1e-9)
+                assert found["probability"] == pytest.approx(expected[at], abs=1e-9)
+                if quarter == data["shown"]:
+                    tile = np.flatnonzero(
+                        (made.world.tiles.row == down) & (made.world.tiles.column == across)
+                    )
+                    exact = made.world.prediction[tile].exceedance(np.log10(threshold))[0]
+                    assert found["probability"] == pytest.approx(exact, abs=share + 1e-9)
+
+
+def test_tests_nearby_are_those_within_the_stated_distance(visit, made):
+    seen, data, world = visit(made.page), made.data, made.world
+    longitude, latitude = world.tiles.centres
+    for row, column in cells(data, 6):
+        place = place_of(data["frame"], row, column)
+        click(seen, place)
+        told = facts(seen)
+        distance = great_circle_km(*place, latitude, longitude)
+        near = (distance <= 2) & (world.measured > 0)
+        wanted = f"{world.measured[near].sum()} in {near.sum()} tile" if near.any() else "none"
+        assert told["Tests within 2 km"].startswith(wanted)
+        tile = (world.tiles.row - data["frame"]["row"] == row) & (
+            world.tiles.column - data["frame"]["column"] == column
+        )
+        assert number(told["Tests in this tile"]) == world.measured[tile][0]
+
+
+def test_a_click_outside_says_so(visit, made):
+    seen = visit(made.page)
+    click(seen, (18.25, -66.4))  # in the lake
+    assert seen.inner_text("#geogp-place-heading") == "Outside the region"
+    click(seen, (18.9, -66.4))  # outside the frame
+    assert seen.inner_text("#geogp-place-heading") == "Outside the region"
+    assert "Outside the region" in seen.inner_text("#geogp-status")
+
+
+def test_the_card_follows_threshold_and_quarter_and_closes(visit, made):
+    seen, data = visit(made.page), made.data
+    click(seen, place_of(data["frame"], 15, 15))
+    before = facts(seen)
+    seen.focus("#geogp-threshold-field")
+    seen.keyboard.press("Home")
+    seen.settle()
+    first = data["threshold"]["values"][0]
+    assert f"Probability of at least {first:g} Mbps" in facts(seen)
+    seen.focus("#geogp-quarter-field")
+    seen.keyboard.press("Home")
+    seen.settle()
+    assert facts(seen)["Median download speed"] != before["Median download speed"]
+    assert "2023Q1" in seen.inner_text(".geogp-where")
+    seen.click("#geogp-place-close")
+    assert seen.is_hidden("#geogp-place")
+    seen.wait_for_function("!location.hash.includes('point')")
+
+
+def test_a_latency_is_at_most(visit, make):
+    made = make(target="latency", past=0)
+    seen = visit(made.page)
+    assert seen.inner_text("#geogp-threshold-words").startswith("at most ")
+    assert seen.is_hidden("#geogp-quarter")
+    row, column = cells(made.data, 1)[0]
+    click(seen, place_of(made.data["frame"], row, column))
+    told = facts(seen)
+    assert "At most, in 19 of 20" in told
+    assert any(name.startswith("Probability of at most") for name in told)
+    seen.update(layer="probability")
+    read = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"
+    found = seen.evaluate(read, list(place_of(made.data["frame"], row, column)))
+    shown = made.data["threshold"]["shown"]
+    wanted = probability(made.data, 0, shown)[row, column]
+    assert found["probability"] == pytest.approx(wanted, abs=1e-9)

@@ -1,0 +1,365 @@
+"""The data of the page: what is decoded from it is the map, within the steps it states."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from maps_worlds import irregular_region, make_slices, make_world, smooth_prediction
+from scipy.stats import norm, t
+from shapely.geometry import Point, Polygon, box
+
+from geogp.errors import DataError
+from geogp.geodata.layers import PolygonLayer
+from geogp.geodata.region import Region, Tiles
+from geogp.geodata.thresholds import thresholds_of
+from geogp.maps.frame import Frame
+from geogp.maps.grid import build_grid
+from geogp.maps.kernel_basis import Features, coarser, kernel_basis
+from geogp.maps.outlines import outlines, outlines_within
+from geogp.maps.packing import unpack
+from geogp.maps.page_data import PageContent, page_data
+from geogp.maps.page_places import labelled_tiles, named_places
+from geogp.maps.page_quantiles import (
+    QuarterMap,
+    choose_levels,
+    normal_scores,
+    pack_quantiles,
+    pack_within,
+    probabilities,
+    quantiles_of,
+    slider_values,
+    unpack_quantiles,
+)
+from geogp.models.counts import predict_counts
+from geogp.models.prediction import Prediction
+
+
+def halves(region, name="county"):
+    west, south, east, north = region.bounds
+    middle = (west + east) / 2
+    shapes = (box(middle, south, east, north), box(west, south, middle, north))
+    return PolygonLayer(name, ("East & <b>", "West"), shapes)
+
+
+def content_of(world, **changes):
+    coarse = coarser(world.tiles, world.tiles.zoom - 1)
+    quarters = [
+        QuarterMap("2023Q3", coarse, smooth_prediction(coarse, seed=2)),
+        QuarterMap("2023Q4", world.tiles, world.prediction),
+    ]
+    options = {
+        "region": world.region,
+        "tiles": world.tiles,
+        "title": "Isla: download speed",
+        "predicted": "new measurements",
+        "quarters": quarters,
+        "shown": 1,
+        "slices": make_slices(world.tiles),
+        "thresholds": thresholds_of("download"),
+        "counties": halves(world.region),
+    }
+    return PageContent(**(options | changes))
+
+
+@pytest.fixture(scope="module")
+def data(world):
+    return json.loads(json.dumps(page_data(world.grid, content_of(world)), allow_nan=False))
+
+
+def at_tiles(raster, tiles):
+    return raster[(..., *Frame.of_tiles(tiles).pixels(tiles))]
+
+
+def test_quantiles_are_those_of_the_prediction_within_half_a_step(world, data):
+    for quarter, tiles, prediction in (
+        (data["quarters"][1], world.tiles, world.prediction),
+        (
+            data["quarters"][0],
+            coarser(world.tiles, 13),
+            smooth_prediction(coarser(world.tiles, 13), seed=2),
+        ),
+    ):
+        assert quarter["frame"]["zoom"] == tiles.zoom
+        found = at_tiles(unpack_quantiles(quarter["quantiles"], data["levels"]), tiles)
+        for level, values in zip(data["levels"], found, strict=True):
+            expected = prediction.mean + norm.ppf(level) * prediction.sd
+            assert np.abs(values - expected).max() <= data["steps"]["quantile_log10"] * 0.50001
+
+
+def test_a_normal_law_needs_few_levels_and_a_heavy_one_more():
+    mean = np.linspace(0, 2, 50)
+    gaussian = Prediction(mean, np.full(50, 0.02), np.full(50, 0.05))
+    assert choose_levels(gaussian, "lower") == (0.025, 0.05, 0.5, 0.975)
+    assert choose_levels(gaussian, "upper") == (0.025, 0.5, 0.95, 0.975)
+    # Student-t tails are bent on the scale of normal scores.
+    assert len(choose_levels(_Heavy(mean), "lower")) > 4
+
+
+class _Heavy:
+    """Student-t laws with 2 degrees of freedom, as far as levels are chosen."""
+
+    def __init__(self, mean):
+        self.mean = mean
+
+    def __len__(self):
+        return len(self.mean)
+
+    def __getitem__(self, rows):
+        return _Heavy(self.mean[rows])
+
+    def quantile(self, probability):
+        return self.mean + 0.3 * t.ppf(probability, 2)
+
+
+def test_normal_scores_are_exact_for_normal_laws_even_beyond_the_ends():
+    mean, sd = np.array([0.5, 1.0]), np.array([0.2, 0.5])
+    levels = (0.025, 0.05, 0.5, 0.975)
+    quantiles = mean + sd * norm.ppf(levels)[:, None]
+    at = np.linspace(-2, 4, 25)[:, None]
+    np.testing.assert_allclose(normal_scores(quantiles, levels, at), (at - mean) / sd, atol=1e-9)
+    met = probabilities(quantiles, levels, [1, 10], at_most=False)
+    np.testing.assert_allclose(met, norm.sf((np.array([[0.0], [1.0]]) - mean) / sd), atol=1e-9)
+    kept = probabilities(quantiles, levels, [1, 10], at_most=True)
+    np.testing.assert_allclose(met + kept, 1)
+
+
+def test_the_stated_error_of_probabilities_is_the_largest(world, data):
+    p, threshold = world.prediction, data["threshold"]
+    quantiles = at_tiles(
+        unpack_quantiles(data["quarters"][1]["quantiles"], data["levels"]), world.tiles
+    )
+    found = probabilities(quantiles, data["levels"], threshold["values"], at_most=False)
+    exact = norm.sf((np.log10(threshold["values"])[:, None] - p.mean) / p.sd)
+    assert data["steps"]["probability"] == pytest.approx(np.abs(found - exact).max(), abs=1e-9)
+    assert 0 < data["steps"]["probability"] < 0.005
+    assert data["steps"]["probability_tiles"] == len(world.tiles)
+
+
+def test_the_slider_has_the_thresholds_of_the_run_and_spans_the_predictions(world, data):
+    values, p = data["threshold"]["values"], world.prediction
+    assert values == sorted(set(values))
+    assert {5, 7, 35} <= set(values)
+    assert data["threshold"]["shown"] == 7
+    assert not data["threshold"]["at_most"]
+    low = np.percentile(p.mean - 1.96 * p.sd, 1)
+    high = np.percentile(p.mean + 1.96 * p.sd, 99)
+    assert values[0] <= 10**low < values[2]
+    assert values[-2] < 10**high <= values[-1]
+
+
+@pytest.mark.parametrize(("low", "high"), [(3.0, 4.0), (0.01, 9000.0), (1e-3, 1e5), (50.0, 50.0)])
+def test_slider_values_are_round_and_few(low, high):
+    values = slider_values(low, high, thresholds_of("latency"))
+    assert values[0] <= low
+    assert values[-1] >= high
+    assert {50.0, 100.0} <= set(values)
+    assert len(values) <= 42
+    assert all(float(f"{value:.2g}") == value for value in values)
+
+
+def test_latency_asks_for_at_most(latency_world):
+    quarter = QuarterMap("2023Q4", latency_world.tiles, latency_world.prediction)
+    content = content_of(
+        latency_world,
+        quarters=[quarter],
+        shown=0,
+        slices=[],
+        thresholds=thresholds_of("latency"),
+        counties=None,
+    )
+    found = page_data(latency_world.grid, content)
+    assert found["bound"] == "upper"
+    assert found["threshold"]["at_most"]
+    layers = {layer["id"]: layer for layer in found["layers"]}
+    assert layers["bound"]["source"] == {"quantile": 0.95}
+    assert "at most" in layers["bound"]["label"]
+    assert found["names"] == {"stratum": [], "county": []}  # neither towns nor counties
+    assert set(found["arrays"]) == {"tests", "far"}
+    assert found["places"] == found["slices"] == []
+    assert found["kernel"] is None
+
+
+def test_layers_show_what_they_say(world, data):
+    layers = {layer["id"]: layer for layer in data["layers"]}
+    expected = ["level", "width", "bound", "probability", "tests", "slice-0", "slice-1", "slice-2"]
+    assert list(layers) == expected
+    assert layers["bound"]["source"] == {"quantile": 0.05}
+    assert "19 of 20" in layers["bound"]["hint"]
+    assert layers["level"]["source"]["quantile"] in data["levels"]
+    assert set(layers["width"]["source"]["width"]) <= set(data["levels"])
+    lower = 10 ** world.prediction.quantile(0.05)
+    assert layers["bound"]["scale"]["low"] <= np.percentile(lower, 1)
+    for layer in layers.values():
+        scale = layer["scale"]
+        assert len(scale["colours"]) == 96
+        assert scale["ticks"][0] == scale["low"] < scale["high"] == scale["ticks"][-1]
+
+
+def test_arrays_are_those_of_the_grid(world, data):
+    tests = unpack(data["arrays"]["tests"])
+    np.testing.assert_array_equal(np.nan_to_num(tests, nan=-1), world.grid["tests"].values)
+    far = at_tiles(unpack(data["arrays"]["far"]), world.tiles)
+    np.testing.assert_array_equal(far, world.distance_km > 5)
+    stratum = at_tiles(unpack(data["arrays"]["stratum"]), world.tiles).astype(int)
+    np.testing.assert_array_equal(np.array(data["names"]["stratum"])[stratum], world.stratum)
+    assert np.isnan(unpack(data["arrays"]["stratum"])).sum() == (tests.size - len(world.tiles))
+
+
+def test_counties_are_those_that_hold_the_tiles(world, data):
+    numbers = at_tiles(unpack(data["arrays"]["county"]), world.tiles).astype(int)
+    west, _, east, _ = world.region.bounds
+    expected = np.where(world.tiles.centres[0] > (west + east) / 2, "East & <b>", "West")
+    np.testing.assert_array_equal(np.array(data["names"]["county"])[numbers], expected)
+
+
+def test_tiles_of_no_county_have_none(world):
+    west, south, *_ = world.region.bounds
+    layer = PolygonLayer("county", ("Far", "West"), (box(0, 0, 1, 1), box(west, south, -66.5, 20)))
+    numbers, names = labelled_tiles(layer, world.region, world.tiles)
+    assert names == ["West"]
+    np.testing.assert_array_equal(np.isnan(numbers), world.tiles.centres[0] > -66.5)
+
+
+def test_slices_are_within_half_a_step(world, data):
+    for packed, one in zip(data["slices"], make_slices(world.tiles), strict=True):
+        found = at_tiles(unpack(packed), world.tiles)
+        assert np.abs(found - one.values).max() <= data["steps"]["slice"] * 0.50001
+        assert data["steps"]["slice"] < 0.005 * 0.3
+
+
+def test_the_kernel_is_stated_with_its_error(world):
+    def features(tiles):
+        longitude, latitude = tiles.centres
+        return np.column_stack([np.ones(len(tiles)), longitude + 66.5, latitude - 18.2])
+
+    model = Features(features, lambda one, two: features(one) @ features(two).T)
+    basis = kernel_basis(world.tiles, model)
+    found = page_data(world.grid, content_of(world, kernel=basis))["kernel"]
+    assert found["components"]["shape"][0] == 3
+    assert found["error"] == basis.error < 0.005
+    assert found["unit"] == "(log10)²"
+    assert found["scale"]["high"] >= basis.sample.max()
+
+
+def test_places_have_their_bounds_within_the_region(world, data):
+    assert [place["name"] for place in data["places"]] == ["East & <b>", "West"]
+    south, west, north, east = data["places"][1]["bounds"]
+    edges = world.region.bounds
+    assert (west, south) == (pytest.approx(edges[0], abs=1e-4), pytest.approx(edges[1], abs=1e-4))
+    assert east == pytest.approx((edges[0] + edges[2]) / 2, abs=1e-4)
+    assert north == pytest.approx(edges[3], abs=1e-4)
+
+
+def test_places_beyond_the_antimeridian_follow_the_region():
+    both = box(170, 50, 180, 55).union(box(-180, 50, -160, 55))
+    region = Region.from_geometry("AK", "Far islands", both)
+    layer = PolygonLayer(
+        "county", ("West", "East"), (box(171, 51, 175, 52), box(-170, 51, -169, 52))
+    )
+    places = {place["name"]: place["bounds"] for place in named_places(region, [layer, None])}
+    assert places["West"] == [51, -189, 52, -185]
+    assert places["East"] == [51, -170, 52, -169]
+
+
+def test_gaps_do_not_add_their_errors_up():
+    tiles = Tiles(np.arange(400) % 20, np.arange(400) // 20, 12)
+    random = np.random.default_rng(0)
+    levels = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+    quantiles = np.sort(random.normal(size=(len(levels), 400)), axis=0)
+    packed = pack_quantiles(tiles, quantiles, levels, 0.01)
+    found = at_tiles(unpack_quantiles(packed.planes, levels), tiles)
+    assert np.abs(found - quantiles).max() <= 0.00501
+    assert [plane.get("gap", False) for plane in packed.planes] == [True] * 4 + [False] + [True] * 3
+    assert {plane["bits"] for plane in packed.planes} == {8, 16}  # some gaps are wider than 2.55
+
+
+def test_steps_grow_until_the_bytes_are_kept():
+    tiles = Tiles(np.arange(10_000) % 100, np.arange(10_000) // 100, 12)
+    random = np.random.default_rng(0)
+    quantiles = np.sort(random.normal(size=(3, 10_000)), axis=0)
+    levels = (0.025, 0.5, 0.975)
+    (fine,) = pack_within([(tiles, quantiles)], levels, 10**7)
+    (coarse,) = pack_within([(tiles, quantiles)], levels, int(fine.text * 0.8))
+    assert fine.step == 0.002 < coarse.step
+    assert coarse.text <= fine.text * 0.8
+
+
+def test_quantiles_in_chunks_are_those_at_once():
+    n = 150_000
+    prediction = Prediction(np.linspace(0, 1, n), np.full(n, 0.1), np.linspace(0.1, 0.2, n))
+    found = quantiles_of(prediction, [0.05, 0.5])
+    np.testing.assert_array_equal(found[0], prediction.quantile(0.05))
+
+
+def test_numbers_of_tests_have_arrays_for_each_quarter():
+    region = irregular_region()
+    tiles = region.tiles(14)
+    world = make_world(region, 14)
+    n = len(tiles)
+    counts = predict_counts(np.linspace(-3, 3, n), np.full(n, 0.2), np.full(n, 0.5))
+    grid = build_grid(
+        region,
+        tiles,
+        counts,
+        target="tests",
+        distance_km=world.distance_km,
+        far_km=5.0,
+        measured=world.measured,
+    )
+    coarse = coarser(tiles, 13)
+    past = predict_counts(np.zeros(len(coarse)), np.ones(len(coarse)), np.zeros(len(coarse)))
+    content = content_of(
+        world,
+        quarters=[QuarterMap("2023Q3", coarse, past), QuarterMap("2023Q4", tiles, counts)],
+        thresholds=(),
+    )
+    found = json.loads(json.dumps(page_data(grid, content), allow_nan=False))
+    assert found["levels"] is found["threshold"] is None
+    for packed, of, at, steps in (
+        (found["arrays"], counts, tiles, found["steps"]),
+        (found["quarters"][0]["arrays"], past, coarse, None),
+    ):
+        lower, upper = of.interval(0.95)
+        expected = {"expected": of.mean, "lower": lower, "upper": upper, "none": of.cdf(0.0)}
+        for name, values in expected.items():
+            decoded = at_tiles(unpack(packed[name]), at)
+            step = packed[name]["step"]
+            assert np.abs(decoded - values).max() <= step * 0.50001
+            assert steps is None or steps[name] == step
+    ids = [layer["id"] for layer in found["layers"]][:5]
+    assert ids == ["expected", "lower", "upper", "none", "tests"]
+    assert found["kernel"] is None
+
+
+def test_a_prediction_of_other_tiles_is_refused(world):
+    content = content_of(world)
+    short = replace(content, slices=[replace(one, values=one.values[1:]) for one in content.slices])
+    with pytest.raises(DataError, match="kernel values, one per tile"):
+        page_data(world.grid, short)
+
+
+def test_outlines_of_neighbours_share_their_border():
+    angle = np.linspace(0, 1, 200)
+    border = np.column_stack([0.02 * np.sin(40 * angle), angle])
+    left = box(-1, 0, 0, 1).union(Polygon([(-0.5, 0), *border, (-0.5, 1)]))
+    right = box(-1, 0, 1, 1).difference(left)
+    for tolerance in (1e-3, 0.01):
+        lines = outlines([left, right], tolerance)
+        # Left, right and the border between: no stretch of the border twice.
+        assert len(lines) == 3
+        ends = {tuple(line[k]) for line in lines for k in (0, -1)}
+        assert len(ends) == 2
+    assert sum(map(len, outlines([left, right], 0.05))) < sum(map(len, lines))
+
+
+def test_outlines_keep_within_bytes_and_say_how_coarse_they_are():
+    rings = [Point(k, 0).buffer(0.4, quad_segs=400) for k in range(10)]
+    lines, tolerance = outlines_within(rings, 8000)
+    assert len(json.dumps(lines)) <= 8000
+    assert tolerance > 1e-4
+    for line in lines:
+        latitude, longitude = np.array(line).T
+        radius = np.hypot(latitude, longitude - np.round(longitude.mean()))
+        assert np.abs(radius - 0.4).max() < tolerance + 1e-4
+    assert outlines([], 0.1) == []
