@@ -139,7 +139,7 @@ class TestRefusals:
         assert any("is the same for any number of tests" in text for text in run["warnings"])
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
-        assert "39 of 40 new measurements, of as many tests as the data happen to hold" in page
+        assert "19 of 20 new measurements, of as many tests as the data happen to hold" in page
 
 
 def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_path):
