@@ -15,6 +15,7 @@ def counts():
 def test_each_layer_of_each_quarter_has_its_colours(visit, counts):
     seen, data = visit(counts.page), counts.data
     assert seen.is_hidden("#geogp-threshold")
+    assert "Farther" not in seen.inner_text("#geogp-marks")
     assert [one["label"] for one in data["quarters"]] == ["2023Q3", "2023Q4"]
     for quarter, arrays in ((1, data["arrays"]), (0, data["quarters"][0]["arrays"])):
         for name in ("expected", "lower", "upper", "none"):
