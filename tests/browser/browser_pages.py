@@ -15,10 +15,12 @@ from maps_worlds import World, irregular_region, make_slices, make_world, smooth
 
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.thresholds import thresholds_of
+from geogp.maps.grid import build_grid
 from geogp.maps.kernel_basis import Features, coarser, kernel_basis
 from geogp.maps.page import map_page
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_quantiles import QuarterMap
+from geogp.models.counts import predict_counts
 
 HOSTILE = (
     '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>`${1}` {{2}}'
@@ -92,3 +94,37 @@ def make_page(
     data = page_data(world.grid, content)
     page = map_page(data, region, content.counties, **{"notes": ["A note."]} | options)
     return Made(world, content, data, page)
+
+
+def make_counts() -> Made:
+    """Return a page of numbers of tests, with an earlier quarter two zooms coarser."""
+    region = irregular_region()
+    tiles = region.tiles(13)
+
+    def law(tiles, seed):
+        longitude, latitude = tiles.centres
+        rate = 1 + 2 * np.sin(9 * longitude + seed) * np.cos(7 * latitude)
+        return predict_counts(rate, np.zeros(len(tiles)), np.full(len(tiles), 0.5))
+
+    coarse = coarser(tiles, 11)
+    prediction = law(tiles, 0)
+    measured = np.where(np.arange(len(tiles)) % 3 == 0, 4, 0)
+    grid = build_grid(
+        region,
+        tiles,
+        prediction,
+        target="tests",
+        distance_km=np.zeros(len(tiles)),
+        far_km=5.0,
+        measured=measured,
+        stratum=region.stratum(*tiles.centres),
+    )
+    quarters = [
+        QuarterMap("2023Q3", coarse, law(coarse, 1)),
+        QuarterMap("2023Q4", tiles, prediction),
+    ]
+    slices = make_slices(tiles)
+    content = PageContent(region, tiles, "Tests", "numbers of tests", quarters, 1, slices)
+    data = page_data(grid, content)
+    world = World(region, tiles, prediction, measured, measured, measured, grid)
+    return Made(world, content, data, map_page(data, region))

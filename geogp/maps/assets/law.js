@@ -100,17 +100,33 @@ class Law {
     return this.lastScore;
   }
 
-  /** Return the normal score of a value given as log10. */
+  /** Return the normal score of a value given as log10, searched from the middle outward. */
   score(cell, log10) {
-    const values = this.quantiles(cell);
-    const {scores} = this;
-    let upper = 1;
-    while (upper < values.length - 1 && log10 >= values[upper]) {
-      upper += 1;
+    const {arrays, middle} = this;
+    let here = arrays[middle].at(cell);
+    if (log10 >= here) {
+      for (let level = middle + 1; ; level += 1) {
+        const next = here + arrays[level].at(cell);
+        if (log10 < next || level === arrays.length - 1) {
+          return this.between(level - 1, here, next, log10);
+        }
+        here = next;
+      }
     }
-    const gap = Math.max(values[upper] - values[upper - 1], NARROWEST);
-    const along = (log10 - values[upper - 1]) / gap;
-    return scores[upper - 1] + along * (scores[upper] - scores[upper - 1]);
+    for (let level = middle - 1; ; level -= 1) {
+      const next = here - arrays[level].at(cell);
+      if (log10 >= next || level === 0) {
+        return this.between(level, next, here, log10);
+      }
+      here = next;
+    }
+  }
+
+  /** Return the score at a value, linear between a level's quantile and the next one's. */
+  between(level, low, high, log10) {
+    const {scores} = this;
+    const along = (log10 - low) / Math.max(high - low, NARROWEST);
+    return scores[level] + along * (scores[level + 1] - scores[level]);
   }
 
   /** Return the probability of a value of at least (or at most) so much. */

@@ -192,7 +192,12 @@ class MapPage {
       }
     });
     // The map's box changes with the panel of a phone and on paper, not with the window alone.
-    new ResizeObserver(() => map.invalidateSize({animate: false})).observe(box);
+    new ResizeObserver(() => {
+      const {x, y} = map.getSize();
+      if (box.clientWidth !== x || box.clientHeight !== y) {
+        map.invalidateSize({animate: false});
+      }
+    }).observe(box);
     map.invalidateSize({animate: false});
     map.fitBounds(cornersOf(data.frame), {animate: false, padding: [12, 12]});
     this.address.read();

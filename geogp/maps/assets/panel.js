@@ -7,9 +7,10 @@ const MARKS = [
   {name: 'counties', outline: 'counties', words: 'Counties', shown: true},
 ];
 
-/** Return the marks that a page has something to show for. */
+/** Return the marks that a page has something to show for; where tests are counted none is far. */
 function marksOf(data, outlines) {
-  return MARKS.filter(({array, outline}) => (array ? array in data.arrays : outlines[outline]));
+  return MARKS.filter(({name, array, outline}) => (array
+    ? array in data.arrays && (name !== 'far' || data.levels) : outlines[outline]));
 }
 
 /** The controls beside the map. */
