@@ -15,6 +15,7 @@ from geogp.calibration.conformal_words import LEVEL_NOTE
 from geogp.errors import DataError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.distances import nearest_km
+from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
@@ -24,8 +25,9 @@ from geogp.job import LEVEL, Question
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.page import map_page
-from geogp.maps.rasters import write_geotiffs, write_netcdf
+from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.slices import KernelSlice
+from geogp.maps.tile_table import write_tile_table
 from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
 from geogp.settings import MOST_TILES
@@ -54,6 +56,8 @@ class Drawing:
         What is predicted of it.
     warnings
         What the user should know.
+    county
+        The county of each tile, where counties are known.
     """
 
     region: Region
@@ -64,13 +68,16 @@ class Drawing:
     target: str
     question: Question
     warnings: tuple[str, ...]
+    county: NDArray[np.str_] | None = None
 
     def described(self) -> dict[str, Any]:
         """Return what run.json says of the map."""
         return {"quarter": self.quarter, "zoom": self.tiles.zoom, "tiles": len(self.tiles)}
 
     def write(self, folder: Path, notes: list[str], attribution: str) -> None:
-        """Write grid.nc, the GeoTIFFs, the figures and map.html.
+        """Write grid.nc, the GeoTIFFs, tiles.parquet, the figures and map.html.
+
+        A large map is written as grid.zarr as well.
 
         Raises
         ------
@@ -79,6 +86,9 @@ class Drawing:
         """
         write_netcdf(self.grid, folder / "grid.nc")
         write_geotiffs(self.grid, folder)
+        write_tile_table(self.grid, self.tiles, folder / "tiles.parquet", county=self.county)
+        if len(self.tiles) > LARGE_TILES:
+            write_zarr(self.grid, folder / "grid.zarr")
         label = self.question.label()
         write_map_figures(self.grid, self.region, folder, quarter=label)
         kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
@@ -118,6 +128,7 @@ def make_drawing(
     settings: dict[str, str | int | float],
     repair: Repair,
     thresholds: tuple[Threshold, ...] = (),
+    counties: PolygonLayer | None = None,
 ) -> Drawing:
     """Predict a region's tiles and lay them out.
 
@@ -143,6 +154,8 @@ def make_drawing(
         Puts predictions of measurements right; the level, which none are of, stays.
     thresholds
         Their probabilities of being met are mapped.
+    counties
+        The counties of the region, where they are known.
 
     Raises
     ------
@@ -203,6 +216,7 @@ def make_drawing(
         observations.target,
         question,
         tuple(told),
+        None if counties is None else counties.label(longitude, latitude),
     )
 
 
@@ -301,6 +315,32 @@ def _reference_places(measured: _Measured, tiles: Tiles, distance: Floats) -> li
     longitude, latitude = (float(values[far]) for values in tiles.centres)
     text = f"farthest from any measured tile ({distance[far]:.1f} km)"
     return [*chosen, _Place("wildland", text, longitude, latitude)]
+
+
+def reference_slices(
+    model: LowRankGP,
+    make_inputs: MakeInputs,
+    tiles: Tiles,
+    observations: Observations,
+    quarter: int,
+) -> list[KernelSlice]:
+    """Return the slices of a fitted kernel at an urban, a rural and a wildland place.
+
+    Parameters
+    ----------
+    model, make_inputs, observations
+        As for `make_drawing`.
+    tiles
+        Where the kernel is evaluated.
+    quarter
+        Of the places and of the tiles.
+    """
+    longitude, latitude = tiles.centres
+    measured = _measured_tiles(observations)
+    distance = nearest_km(longitude, latitude, measured.longitude, measured.latitude)
+    inputs = make_inputs(longitude, latitude, np.full(len(tiles), quarter))
+    places = _reference_places(measured, tiles, distance)
+    return _slices(model, make_inputs, inputs, quarter, places)
 
 
 def _slices(

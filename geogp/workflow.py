@@ -187,6 +187,7 @@ def _complete(
             },
             repair=repair,
             thresholds=job.request.thresholds,
+            counties=job.boundaries.counties,
         )
     for text in drawing.warnings:
         job.warn(text)
