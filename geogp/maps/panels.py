@@ -80,7 +80,9 @@ def slices_panels(
     values, frame = check_slices(tiles, slices), Frame.of_tiles(tiles)
     scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
     signed = scale.palette == DIVERGING_KERNEL_PALETTE
-    scale = replace(scale, palette=SIGNED_PALETTE) if signed else scale
+    if signed:  # every shade tells a value apart: no need to lay 0 in the middle
+        ends = np.array([values.min(), values.max()])
+        scale = linear_scale(ends, label=scale.label, palette=SIGNED_PALETTE)
 
     def painter(one: KernelSlice) -> Callable[[Axes], None]:
         def paint(axes: Axes) -> None:
@@ -91,7 +93,7 @@ def slices_panels(
         return paint
 
     panels = [Panel(one.title, one.description, painter(one)) for one in slices]
-    return map_panels(region, frame, panels, scale, "neither")
+    return map_panels(region, frame, panels, scale, extend_of(values, scale))
 
 
 def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
