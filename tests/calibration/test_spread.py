@@ -16,7 +16,7 @@ def rows_of(*columns):
 def test_spread_of_a_cell_by_hand():
     y = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
     place = np.array([0.01, 0.02, 0.03, 0.04, 0.049, 0.051])
-    variance = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 9.0])
+    variance = np.array([0.1, 0.2, 0.3, 0.4, 1.0, 9.0])
     found = spread_by_cell(
         rows_of(-66 - CELL_DEGREES + place, 18 + place, y, 0 * y + 2, variance, 0 * y + 1)
     )
@@ -25,7 +25,7 @@ def test_spread_of_a_cell_by_hand():
     assert found.south == pytest.approx([18.0])
     assert found.measured == pytest.approx([np.sqrt(2.5)])
     assert found.error == pytest.approx([np.sqrt((1 + 0 + 1 + 4 + 9) / 5)])
-    assert found.predicted == pytest.approx([np.sqrt(1.3)])
+    assert found.predicted == pytest.approx([np.sqrt(1.4)])
 
 
 def test_right_predictions_are_spread_as_they_say():
