@@ -13,12 +13,11 @@ from geogp.calibration.conformal import Repair
 from geogp.calibration.conformal_words import LEVEL_NOTE
 from geogp.errors import DataError
 from geogp.files import write_bytes
-from geogp.geodata.distances import nearest_km
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.observations import Observations
 from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
-from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.region import Region, Tiles
 from geogp.geodata.thresholds import Threshold
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
@@ -27,12 +26,14 @@ from geogp.maps.page import map_page
 from geogp.maps.page_assets import Library
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_quantiles import QuarterMap
-from geogp.maps.rasters import write_geotiffs, write_netcdf
+from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.slices import KernelSlice
+from geogp.maps.tile_table import write_tile_table
 from geogp.models.counts import CountPrediction
 from geogp.models.lowrank import LowRankGP
 from geogp.predicting import Asker, MakeInputs
 from geogp.question import LEVEL, Question
+from geogp.reference_slices import distance_to_measured, reference_slices
 from geogp.settings import MOST_TILES
 
 Floats = NDArray[np.float64]
@@ -64,6 +65,8 @@ class Drawing:
         The reduced kernel, or None where it is 0.
     thresholds, counties, urban_areas
         See `make_drawing`.
+    county
+        The county of each tile, where counties are known.
     """
 
     region: Region
@@ -80,6 +83,7 @@ class Drawing:
     thresholds: tuple[Threshold, ...] = ()
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
+    county: NDArray[np.str_] | None = None
 
     def described(self) -> dict[str, Any]:
         """Return what run.json says of the map."""
@@ -122,7 +126,9 @@ class Drawing:
         )
 
     def write(self, folder: Path) -> None:
-        """Write grid.nc, the GeoTIFFs and the figures.
+        """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures.
+
+        A large map is written as grid.zarr as well.
 
         Raises
         ------
@@ -131,19 +137,12 @@ class Drawing:
         """
         write_netcdf(self.grid, folder / "grid.nc")
         write_geotiffs(self.grid, folder)
+        write_tile_table(self.grid, self.tiles, folder / "tiles.parquet", county=self.county)
+        if len(self.tiles) > LARGE_TILES:
+            write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, self.region, folder, quarter=self.question.label())
         kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
         write_bytes(folder / "kernel.png", kernel)
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """The distinct measured tiles of all quarters, with their tests summed."""
-
-    longitude: Floats
-    latitude: Floats
-    tests: NDArray[np.int64]
-    stratum: NDArray[np.str_]
 
 
 def make_drawing(
@@ -202,8 +201,7 @@ def make_drawing(
         raise DataError(f"{region.name} is smaller than a tile of zoom {used}; use a higher zoom.")
     quarter = question.quarter
     longitude, latitude = tiles.centres
-    measured = _measured_tiles(observations)
-    distance = nearest_km(longitude, latitude, measured.longitude, measured.latitude)
+    distance = distance_to_measured(tiles, observations)
     asker = Asker(region, observations, model, make_inputs, question, repair, used)
     prediction = asker.predict(tiles, [quarter])
     stratum = region.stratum(longitude, latitude)
@@ -219,8 +217,7 @@ def make_drawing(
         settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
         thresholds=thresholds,
     )
-    places = _reference_places(measured, tiles, distance)
-    slices = _slices(asker, tiles, places)
+    slices = reference_slices(model, make_inputs, tiles, observations, quarter)
     told = []
     if used < zoom:
         told.append(
@@ -256,6 +253,7 @@ def make_drawing(
         thresholds,
         counties,
         urban_areas,
+        None if counties is None else counties.label(longitude, latitude),
     )
 
 
@@ -282,19 +280,6 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
     return [text]
 
 
-def _measured_tiles(observations: Observations) -> _Measured:
-    seen = np.flatnonzero(observations.tests)
-    _, first, inverse = np.unique(
-        observations.quadkey[seen], return_index=True, return_inverse=True
-    )
-    return _Measured(
-        observations.longitude[seen[first]],
-        observations.latitude[seen[first]],
-        np.bincount(inverse, observations.tests[seen]).astype(np.int64),
-        observations.stratum[seen[first]],
-    )
-
-
 def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     """Sum the tests of all quarters on each tile of the map."""
     column, row = codes_to_tiles(observations.quadkey)
@@ -313,68 +298,3 @@ def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
 
 def _key(column: NDArray[np.int64], row: NDArray[np.int64]) -> NDArray[np.int64]:
     return (row << 32) + column
-
-
-@dataclass(frozen=True)
-class _Place:
-    name: str
-    description: str
-    longitude: float
-    latitude: float
-
-
-def _reference_places(measured: _Measured, tiles: Tiles, distance: Floats) -> list[_Place]:
-    """Choose an urban, a rural and a wildland place.
-
-    The measured tile with most tests, the rural tile with most tests, and the tile of the map
-    farthest from any measured one. Without urban areas the second is the tile whose number of
-    tests is the median.
-    """
-    by_tests = np.argsort(-measured.tests, kind="stable")
-    known = not np.any(measured.stratum == UNKNOWN)
-    places = []
-    if known:
-        for name in (URBAN, RURAL):
-            of_kind = by_tests[measured.stratum[by_tests] == name]
-            if len(of_kind):
-                text = f"{name} tile with most tests"
-                places.append((name, text, int(of_kind[0])))
-    else:
-        places.append(("most tests", "tile with most tests", int(by_tests[0])))
-        middle = int(by_tests[len(by_tests) // 2])
-        places.append(("median tests", "tile with the median number of tests", middle))
-    chosen = [
-        _Place(
-            name,
-            f"{text} ({measured.tests[at]:,})",
-            float(measured.longitude[at]),
-            float(measured.latitude[at]),
-        )
-        for name, text, at in places
-    ]
-    far = int(np.argmax(distance))
-    longitude, latitude = (float(values[far]) for values in tiles.centres)
-    text = f"farthest from any measured tile ({distance[far]:.1f} km)"
-    return [*chosen, _Place("wildland", text, longitude, latitude)]
-
-
-def _slices(asker: Asker, tiles: Tiles, places: list[_Place]) -> list[KernelSlice]:
-    """Evaluate k(x, x_ref) on the map's tiles, both in the map's quarter."""
-    quarter = asker.question.quarter
-    references = asker.make_inputs(
-        np.array([place.longitude for place in places]),
-        np.array([place.latitude for place in places]),
-        np.full(len(places), quarter),
-    )
-    values = asker.model.kernel(asker.inputs(tiles), references)
-    return [
-        KernelSlice(
-            place.name,
-            place.longitude,
-            place.latitude,
-            values[:, column],
-            quarter_label(quarter),
-            place.description,
-        )
-        for column, place in enumerate(places)
-    ]

@@ -1,9 +1,11 @@
-"""One way to write a file: beside its place first, then moved into it."""
+"""One way to write a file or folder: beside its place first, then moved into it."""
 
 import errno
 import hashlib
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from geogp.errors import OutputError
@@ -50,6 +52,52 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """Write `content` as UTF-8; see `write_bytes`."""
     write_bytes(path, content.encode())
+
+
+def write_folder(path: Path, write: Callable[[Path], object]) -> None:
+    """Make a folder of files so that it is either whole or untouched.
+
+    Parameters
+    ----------
+    path
+        Where the folder goes; what stands there is replaced.
+    write
+        Writes the files into the empty folder that it is given.
+
+    Raises
+    ------
+    OutputError
+        The disk is full, or the folder cannot be written. Nothing is left behind.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    except OSError as error:
+        raise _output_error(path, error) from error
+    try:
+        write(beside)
+        beside.chmod(0o755)
+        remove(path)
+        beside.replace(path)
+    except BaseException as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _output_error(path, error) from error
+        raise
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, where there is one.
+
+    Raises
+    ------
+    OSError
+        It cannot be removed.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sha256_of(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.files import write_text
+from geogp.files import remove, write_text
 from geogp.geodata.layers import absolute_layer
 from geogp.geodata.sources import absolute_place
 
@@ -18,7 +18,14 @@ RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
 MODEL_FILE = "model.safetensors"
 
-LATER_FILES = ("report.tex", "areas_*", "exceedance_*", "excursion_*", "next_tiles.*")
+LATER_FILES = (
+    "report.tex",
+    "areas_*",
+    "exceedance_*",
+    "excursion_*",
+    "next_tiles.*",
+    "figures",
+)
 """What commands write into a finished run; another map or fit makes it out of date."""
 
 IDENTITY_KEYS = (
@@ -175,10 +182,13 @@ class RunFolder:
         try:
             (self.path / RUN_FILE).unlink(missing_ok=True)
             for file in sorted(self._staged.iterdir()):
-                if file.name != RUN_FILE:
-                    file.replace(self.path / file.name)
+                if file.name == RUN_FILE:
+                    continue
+                if file.is_dir():  # which replaces no other
+                    remove(self.path / file.name)
+                file.replace(self.path / file.name)
             for name in json.loads(self._stale.read_text("utf-8")):
-                (self.path / Path(name).name).unlink(missing_ok=True)
+                remove(self.path / Path(name).name)
             (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
         except OSError as error:
             raise OutputError(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from geogp.errors import OutputError
-from geogp.files import sha256_of, write_bytes, write_text
+from geogp.files import remove, sha256_of, write_bytes, write_folder, write_text
 
 
 def _names(folder: Path) -> list[str]:
@@ -139,3 +139,43 @@ def test_sha256(tmp_path):
     content = bytes(range(256)) * 5000
     path.write_bytes(content)
     assert sha256_of(path) == hashlib.sha256(content).hexdigest()
+
+
+def test_folders_are_whole_or_untouched(tmp_path):
+    path = tmp_path / "new" / "store"
+    for name in ("first", "second"):
+        write_folder(path, lambda folder, name=name: write_text(folder / name, name))
+        assert _names(path) == [name]
+    assert path.stat().st_mode & 0o777 == 0o755
+
+    def stopped(folder):
+        write_text(folder / "third", "")
+        raise KeyboardInterrupt
+
+    def full(folder):
+        write_text(folder / "third", "")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(path, stopped)
+    with pytest.raises(OutputError, match="the disk is full"):
+        write_folder(path, full)
+    assert _names(tmp_path / "new") == ["store"]
+    assert _names(path) == ["second"]
+
+
+def test_a_folder_in_a_place_that_cannot_be(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="--out"):
+        write_folder(tmp_path / "file" / "store", lambda _folder: None)
+
+
+def test_remove_takes_files_folders_and_nothing(tmp_path):
+    write_text(tmp_path / "folder" / "a", "")
+    (tmp_path / "b").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    for name in ("link", "b", "nothing"):
+        remove(tmp_path / name)
+    assert _names(tmp_path) == ["folder"]
+    remove(tmp_path / "folder")
+    assert _names(tmp_path) == []

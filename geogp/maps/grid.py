@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, NumericalError, RequestError
+from geogp.geodata.quadkeys import EARTH_RADIUS_M
 from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
 from geogp.geodata.thresholds import Threshold
 from geogp.maps.counts import count_variables
@@ -29,6 +30,16 @@ TESTS_FILL = -1
 
 TESTS = "tests"
 """The target that is a number of tests."""
+
+_MERCATOR: Settings = {
+    "grid_mapping_name": "mercator",
+    "standard_parallel": 0.0,
+    "longitude_of_projection_origin": 0.0,
+    "false_easting": 0.0,
+    "false_northing": 0.0,
+    "earth_radius": EARTH_RADIUS_M,
+}
+"""EPSG:3857 for readers of CF who know no WKT: Mercator on the sphere, of WGS 84 degrees."""
 
 _SUBJECT = {
     "download": "download speed",
@@ -311,6 +322,8 @@ def _attributes(
     own: Settings = {
         "Conventions": "CF-1.10",
         "title": f"Predicted {_SUBJECT[target]} in {region.name}",
+        # No date: the same run gives the same file.
+        "history": f"made by geogp {settings.get('geogp', '')}".strip(),
         "region_code": region.code,
         "region_name": region.name,
         "target": target,
@@ -333,6 +346,7 @@ def _attributes(
 def _georeferenced(grid: xr.Dataset, frame: Frame) -> xr.Dataset:
     grid = grid.rio.set_spatial_dims("x", "y").rio.write_crs("EPSG:3857")
     grid = grid.rio.write_transform(frame.transform).rio.write_coordinate_system()
+    grid["spatial_ref"].attrs |= _MERCATOR
     for axis in ("x", "y"):
         grid[axis].encoding["_FillValue"] = None  # CF: coordinates have no missing values
     return grid

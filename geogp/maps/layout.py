@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import shapely
 import xarray as xr
@@ -66,6 +67,14 @@ class Canvas:
         """Return the figure as a PNG file, the same bytes for the same figure."""
         stream = BytesIO()
         self.figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
+        return stream.getvalue()
+
+    def pdf(self) -> bytes:
+        """Return the figure as a PDF file with its fonts, the same bytes for the same figure."""
+        stream = BytesIO()
+        undated = dict.fromkeys(("CreationDate", "Creator", "Producer"))
+        with mpl.rc_context({"pdf.fonttype": 42}):  # TrueType: text stays text
+            self.figure.savefig(stream, format="pdf", dpi=2 * DPI, metadata=undated)
         return stream.getvalue()
 
 
@@ -133,6 +142,11 @@ def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
     bar.minorticks_off()
     bar.ax.tick_params(labelsize=8)
     bar.set_label(scale.label, fontsize=8)
+
+
+def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
+    """Return the colours of values as RGBA from 0 to 1, shape (n, 4)."""
+    return np.asarray(ScalarMappable(_norm(scale), scale.palette).to_rgba(values), np.float64)
 
 
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:

@@ -1,14 +1,24 @@
-"""Files that standard tools read: NetCDF (CF) and cloud-optimised GeoTIFF."""
+"""Files that standard tools read: NetCDF (CF), Zarr and cloud-optimised GeoTIFF."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from rasterio.io import MemoryFile
 
-from geogp.files import write_bytes
+from geogp.files import write_bytes, write_folder
 from geogp.maps.frame import Frame
-from geogp.maps.grid import TESTS, quantity_of
+
+BLOCK = 256
+"""Width and height of a GeoTIFF's blocks in pixels."""
+
+CHUNK = 256
+"""Width and height of a Zarr array's chunks in pixels."""
+
+LARGE_TILES = 100_000
+"""A map of more tiles than this is written as Zarr as well: parts of it can be read apart."""
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
@@ -28,11 +38,35 @@ def write_netcdf(grid: xr.Dataset, path: Path) -> None:
     write_bytes(path, bytes(compressed.to_netcdf(engine="h5netcdf")))
 
 
-def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
-    """Write the main variables as cloud-optimised GeoTIFFs, one band each.
+def write_zarr(grid: xr.Dataset, path: Path) -> None:
+    """Write a grid as a Zarr store, a folder, in square chunks and with consolidated metadata.
 
-    Each is float32, EPSG:3857, NaN for no data, compressed without loss, with overviews; the
-    band has the variable's description and unit, the file the grid's attributes as tags.
+    The format is Zarr 2, which GDAL and older readers open as well.
+
+    Raises
+    ------
+    OutputError
+        The store cannot be written. Nothing is left behind.
+    """
+    chunked = grid.copy()
+    for variable in chunked.data_vars.values():
+        variable.encoding["chunks"] = tuple(min(CHUNK, size) for size in variable.shape)
+
+    def write(folder: Path) -> None:
+        chunked.to_zarr(folder, mode="w", zarr_format=2, consolidated=True)
+
+    write_folder(path, write)
+
+
+def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
+    """Write each variable as a cloud-optimised GeoTIFF of one band.
+
+    Each has the type of its variable, EPSG:3857, no data where the grid has none (NaN for values,
+    255 for flags, -1 for tests), lossless compression and at least one overview: of means, of
+    flags the most frequent value. The band has the variable's description, unit, scale 1 and
+    offset 0, and the statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``,
+    ``_STDDEV``, ``_VALID_PERCENT``; none where there is no value); flags have their meanings,
+    the file has the grid's attributes as tags.
 
     Parameters
     ----------
@@ -44,25 +78,15 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     Returns
     -------
     list of Path
-        The files: median, mean, lower and upper bound, width, function and noise sd, and the
-        probability of each threshold; expected number, bounds and probability of none where
-        tests are counted.
+        The files, in the order of the variables.
 
     Raises
     ------
     OutputError
         A file cannot be written.
     """
-    end = quantity_of(grid.attrs["target"]).suffix
-    if grid.attrs["target"] == TESTS:
-        names = ["expected_tests", "lower_tests", "upper_tests", "p_none"]
-    else:
-        parts = [f"{part}_sd_log10" for part in ("function", "field", "tile", "noise")]
-        values = [f"{value}_{end}" for value in ("median", "mean", "lower", "upper")]
-        chances = [str(name) for name in grid.data_vars if str(name).startswith("p_at_")]
-        names = [*values, "width_log10", *parts, *chances]
     paths = []
-    for name in names:
+    for name in map(str, grid.data_vars):
         path = folder / f"{name}.tif"
         write_geotiff(grid, name, path)
         paths.append(path)
@@ -82,21 +106,61 @@ def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
 
 def _geotiff(grid: xr.Dataset, name: str) -> bytes:
     band, frame = grid[name], Frame.of_grid(grid)
+    values, nodata = band.to_numpy(), band.encoding.get("_FillValue", np.nan)
     with MemoryFile() as memory:
         with memory.open(
             driver="COG",
             width=frame.width,
             height=frame.height,
             count=1,
-            dtype="float32",
+            dtype=values.dtype.name,
             crs="EPSG:3857",
             transform=frame.transform,
-            nodata=np.nan,
+            nodata=nodata,
             compress="DEFLATE",
             predictor="YES",
+            blocksize=BLOCK,
+            **_overviews(frame, flag="flag_values" in band.attrs),
         ) as dataset:
-            dataset.write(np.asarray(band.values, np.float32), 1)
+            dataset.write(values, 1)
             dataset.set_band_description(1, str(band.attrs["long_name"]))
-            dataset.set_band_unit(1, str(band.attrs["units"]))
+            dataset.set_band_unit(1, str(band.attrs.get("units", "")))
+            # GDAL writes no scale of 1: it stands as a tag for those who look for it.
+            told = _statistics(values, nodata) | _meanings(band)
+            dataset.update_tags(1, scale="1", offset="0", **told)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
         return bytes(memory.getbuffer())
+
+
+def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
+    """Return how to make overviews: one where the driver, for a single block, would make none."""
+    chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
+    if 1 < max(frame.width, frame.height) <= BLOCK:
+        chosen["overview_count"] = 1
+    return chosen
+
+
+def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
+    """Return what GDAL calls the statistics of a band, of all its values, in float64.
+
+    Those that GDAL 3.10 works out itself have a wrong share of valid pixels.
+    """
+    valid = values[~np.isnan(values) if np.isnan(nodata) else values != nodata].astype(np.float64)
+    told = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}
+    if valid.size:
+        found = {
+            "MINIMUM": valid.min(),
+            "MAXIMUM": valid.max(),
+            "MEAN": valid.mean(),
+            "STDDEV": valid.std(),
+        }
+        told |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in found.items()}
+    return told
+
+
+def _meanings(band: xr.DataArray) -> dict[str, str]:
+    """Return the values and meanings of a flag as tags."""
+    if "flag_values" not in band.attrs:
+        return {}
+    values = " ".join(str(value) for value in band.attrs["flag_values"])
+    return {"flag_values": values, "flag_meanings": str(band.attrs["flag_meanings"])}

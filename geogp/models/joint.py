@@ -12,6 +12,9 @@ from geogp.models.catalogue import spec_of
 from geogp.models.lowrank import Floats, LowRankGP, Rows
 from geogp.models.training import Data
 
+_LEAST_SHARE = 1e-6
+"""Components of less of the variance are rounding errors of float32 features."""
+
 
 @dataclass(frozen=True)
 class JointPosterior:
@@ -139,6 +142,58 @@ def two_variances(model: LowRankGP, train: Data, x: Floats) -> dict[str, float]:
     }
 
 
+@dataclass(frozen=True)
+class Components:
+    """Leading functions of a kernel over some points, uncorrelated there.
+
+    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x): the expansion of Karhunen and Loève
+    with the points' distribution as measure (Zhu, Yuchi and Xie, equation 17).
+
+    Attributes
+    ----------
+    values
+        The functions at the points, in the target's unit, (n, count), largest variance first. The
+        value farthest from 0 is positive.
+    share
+        Share of the mean prior variance of each, (count,).
+    """
+
+    values: Floats
+    share: Floats
+
+
+def leading_components(model: LowRankGP, x: Floats, count: int) -> Components:
+    """Return the leading components Phi v_k of the features, v_k the eigenvectors of Phi'Phi.
+
+    Parameters
+    ----------
+    model
+        The model.
+    x
+        Inputs (n, d) over which the features are taken.
+    count
+        Components; fewer where the others have less than a millionth of the variance.
+
+    Raises
+    ------
+    RequestError
+        Fewer than one component.
+    NumericalError
+        All features are 0.
+    """
+    if count < 1:
+        raise RequestError(f"expected 1 component or more, found {count}.")
+    variance, directions = torch.linalg.eigh(_gram(model, x))
+    variance = variance.flip(0).clamp(min=0)
+    count = min(count, int((variance > _LEAST_SHARE * variance.sum()).sum()))
+    directions = directions.flip(1)[:, :count]
+    parts = [(phi @ directions.to(phi.device)).cpu() for phi in model.feature_chunks(x)]
+    values = torch.cat(parts).numpy()
+    farthest = values[np.abs(values).argmax(0), np.arange(values.shape[1])]
+    share = (variance / variance.sum())[:count].numpy()
+    return Components(values * np.where(farthest < 0, -1.0, 1.0), share)
+
+
 def effective_rank(model: LowRankGP, x: Floats) -> float:
     """Return exp(entropy of the normalised eigenvalues of Phi'Phi), from 1 to r.
 
@@ -156,11 +211,16 @@ def effective_rank(model: LowRankGP, x: Floats) -> float:
     NumericalError
         All features are 0.
     """
+    share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
+    share = (share / share.sum()).numpy()
+    return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))
+
+
+def _gram(model: LowRankGP, x: Floats) -> Tensor:
+    """Return Phi'Phi over inputs, (r, r)."""
     gram = torch.zeros((), dtype=torch.float64)
     for phi in model.feature_chunks(x):
         gram = (phi.T @ phi).cpu() + gram
-    share = torch.linalg.eigvalsh(gram).clamp(min=0)
-    if not bool(share.sum() > 0):
+    if not bool(gram.trace() > 0):
         raise NumericalError("all features are 0: the kernel has no rank.")
-    share = (share / share.sum()).numpy()
-    return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))
+    return gram

@@ -37,6 +37,22 @@ def test_what_was_written_later_goes_with_the_run_that_it_was_made_from(tmp_path
             write_text(folder.path / name, "later")
 
 
+def test_folders_replace_folders_and_go_with_their_run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+
+    def writer(*names):
+        return lambda staged: [write_text(staged / name, "new") for name in names]
+
+    folder.complete(writer("grid.zarr/old", "grid.zarr/a/b"), {**IDENTITY, "n": 1})
+    write_text(folder.path / "figures" / "basis.png", "later")
+    folder.complete(writer("grid.zarr/a/b"), {**IDENTITY, "n": 2})
+    found = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*"))
+    assert found == ["grid.zarr", "grid.zarr/a", "grid.zarr/a/b", "run.json"]
+    assert json.loads((folder.path / "run.json").read_text())["files"] == ["grid.zarr"]
+    folder.complete(writer("map.html"), {**IDENTITY, "n": 3})
+    assert sorted(path.name for path in folder.path.iterdir()) == ["map.html", "run.json"]
+
+
 def test_a_failure_leaves_no_file_but_what_continues_the_run(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.begin(IDENTITY)

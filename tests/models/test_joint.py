@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from scipy.special import expit
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models import lowrank
 from geogp.models.architecture import Architecture
 from geogp.models.catalogue import CATALOGUE, build
@@ -16,6 +16,7 @@ from geogp.models.joint import (
     JointPosterior,
     effective_rank,
     joint_posterior,
+    leading_components,
     two_variances,
 )
 from geogp.models.lowrank import LowRankGP, Rows
@@ -356,3 +357,42 @@ class TestCoverage:
         standard_error = np.std(covered["with"]) / np.sqrt(300)
         assert np.mean(covered["with"]) == pytest.approx(self.LEVEL, abs=4 * standard_error)
         assert np.mean(covered["without"]) < 0.7
+
+
+class TestLeadingComponents:
+    @pytest.fixture(params=["dbk-silu", "sv-rbf"])
+    def model(self, request, make_model):
+        return make_model(request.param, dtype="float64")
+
+    def test_all_of_them_are_the_kernel(self, model, x):
+        found = leading_components(model, x, 1000)
+        Phi = model.features(x)
+        kept = found.share.sum()
+        assert 1 - 1e-4 < kept <= 1 + 1e-12
+        kernel = model.kernel(x, x)
+        np.testing.assert_allclose(
+            found.values @ found.values.T, kernel, atol=1e-4 * np.trace(kernel)
+        )
+        assert np.trace(kernel) == pytest.approx((Phi**2).sum())
+
+    def test_they_are_those_of_a_singular_value_decomposition(self, model, x):
+        found = leading_components(model, x, 3)
+        U, s, _ = np.linalg.svd(model.features(x), full_matrices=False)
+        np.testing.assert_allclose(np.abs(found.values), np.abs(U[:, :3] * s[:3]), atol=1e-6 * s[0])
+        np.testing.assert_allclose(found.share, s[:3] ** 2 / (s**2).sum(), rtol=1e-6)
+        farthest = np.abs(found.values).argmax(0)
+        assert np.all(found.values[farthest, np.arange(3)] > 0)
+
+    def test_chunks_make_no_difference(self, model, x, monkeypatch):
+        whole = leading_components(model, x, 3)
+        monkeypatch.setattr(lowrank, "CHUNK", 7)
+        parts = leading_components(model, x, 3)
+        np.testing.assert_allclose(parts.values, whole.values, rtol=1e-6, atol=1e-9)
+
+    def test_refusals(self, model, x, monkeypatch):
+        with pytest.raises(RequestError, match="1 component or more, found 0"):
+            leading_components(model, x, 0)
+        nothing = torch.zeros(len(x), 4, dtype=torch.float64)
+        monkeypatch.setattr(type(model), "feature_chunks", lambda _self, _x: iter([nothing]))
+        with pytest.raises(NumericalError, match="all features are 0"):
+            leading_components(model, x, 2)

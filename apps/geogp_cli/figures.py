@@ -1,0 +1,44 @@
+"""The command `geogp figures`: parse, call, print."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from geogp_cli import console
+
+
+def figures(
+    run: Annotated[
+        str,
+        typer.Argument(help="A finished run folder, or a region with one only in runs/: PR."),
+    ],
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="A finished run of another model, for the violins; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the figures. Default: figures in the run folder.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ] = False,
+) -> None:
+    """Figures for papers, as PNG and PDF: kernel, basis, widths, spread, reliability."""
+    from geogp.paper_figures import FiguresRequest, make_figures
+    from geogp.reopen import find_run
+
+    request = FiguresRequest(find_run(run), tuple(beside or ()), out, device)
+    with console.working() as watcher:
+        result = make_figures(request, watcher)
+    if as_json:
+        files = [str(path) for path in result.files]
+        print(json.dumps({"files": files, "captions": result.captions}))
+        return
+    shown = Console(soft_wrap=True)
+    for path in result.files:
+        shown.print(str(path), markup=False)

@@ -1,0 +1,240 @@
+"""Figures of a finished run for papers: kernel, basis, widths, spread and reliability."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.calibration.assessment import split_rows, widths_by_group
+from geogp.calibration.groups import group_reports
+from geogp.calibration.split_names import RANDOM, SPLITS
+from geogp.calibration.spread import CELL_DEGREES, LEAST_ROWS, SpreadCells, spread_by_cell
+from geogp.errors import RequestError
+from geogp.files import write_bytes, write_text
+from geogp.geodata.region import STRATA
+from geogp.maps.charts import reliability_panels, width_violins
+from geogp.maps.grid import quantity_of
+from geogp.maps.layout import Canvas
+from geogp.maps.panels import cell_panels, component_panels, slices_panels
+from geogp.models.joint import Components, leading_components
+from geogp.reference_slices import reference_slices
+from geogp.reopen import Reopened, reopen
+from geogp.runs import read_run
+from geogp.watcher import Watcher
+
+Floats = NDArray[np.float64]
+
+FOLDER = "figures"
+"""Folder of a run that holds its figures unless another is asked for."""
+
+COMPONENTS = 6
+"""Components of the basis that are drawn."""
+
+_SPLITS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class FiguresRequest:
+    """Of which run to draw figures.
+
+    Attributes
+    ----------
+    run
+        A finished run folder.
+    beside
+        Other finished runs of the same region, service and target, for the violins.
+    out
+        Where the figures go; None takes the folder ``figures`` of the run.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    """
+
+    run: Path
+    beside: tuple[Path, ...] = ()
+    out: Path | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class FiguresResult:
+    """What was drawn: the files, and a caption for each figure by its name."""
+
+    files: tuple[Path, ...]
+    captions: dict[str, str]
+
+
+def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> FiguresResult:
+    """Draw the figures of a run, each as PNG and PDF, and write their captions.
+
+    ``kernel_slices``, ``interval_widths`` and ``spread_cells`` show what figures 7, 8 and 10 of
+    Zhu, Yuchi and Xie show; ``basis`` the leading components of the basis, ``reliability`` observed
+    against stated coverage.
+
+    Parameters
+    ----------
+    request
+        Of which run.
+    watcher
+        Hears of stages and warnings.
+
+    Raises
+    ------
+    RequestError
+        A folder is no finished run, its model counts tests, or a run to set beside is of another
+        region, service, target or split.
+    DataError
+        A file is damaged, or differs from that which the run was made from; or no cell has enough
+        test rows.
+    OutputError
+        A file cannot be written.
+    """
+    watcher = watcher or Watcher()
+    run, predictions = read_run(request.run)
+    others = [read_run(path) for path in request.beside]
+    split = _split_of(run)
+    rows = _rows_of(request.run, predictions, split)
+    paths = (request.run, *request.beside)
+    runs = [(run, predictions), *others]
+    for path, (other, _) in zip(paths[1:], others, strict=True):
+        _check_alike(run, other, path)
+    names = _names(paths, [held for held, _ in runs])
+    widths = {
+        name: _by_stratum(widths_by_group(_rows_of(path, table, split)))
+        for name, path, (_, table) in zip(names, paths, runs, strict=True)
+    }
+    cells = spread_by_cell(rows)
+    opened = reopen(request.run, watcher, device=request.device)
+    watcher.stage("the kernel and its components over the region")
+    slices, components = _kernel(opened)
+    watcher.stage("drawing")
+    region, tiles, target = opened.job.region, opened.tiles, run["target"]
+    unit = f"log10 {quantity_of(target).unit}"
+    spread = {
+        "measurements": cells.measured,
+        "errors of the prediction": cells.error,
+        "as predicted": cells.predicted,
+    }
+    drawn = {
+        "kernel_slices": slices_panels(region, tiles, slices, target=target),
+        "interval_widths": width_violins(widths, unit=unit),
+        "spread_cells": cell_panels(
+            region, tiles, cells.west, cells.south, spread, degrees=CELL_DEGREES, unit=unit
+        ),
+        "basis": component_panels(region, tiles, components.values, components.share),
+        "reliability": reliability_panels(_curves(run, predictions)),
+    }
+    captions = _captions(run, region.name, split, cells, components)
+    folder = request.out or request.run / FOLDER
+    return FiguresResult(tuple(_write(folder, drawn, captions)), captions)
+
+
+def _write(folder: Path, drawn: dict[str, Canvas], captions: dict[str, str]) -> list[Path]:
+    files = []
+    for name, canvas in drawn.items():
+        for end, content in (("png", canvas.png()), ("pdf", canvas.pdf())):
+            files.append(folder / f"{name}.{end}")
+            write_bytes(files[-1], content)
+    text = "\n\n".join(f"**{name}.** {caption}" for name, caption in captions.items())
+    files.append(folder / "captions.md")
+    write_text(files[-1], f"{text}\n")
+    return files
+
+
+def _split_of(run: dict[str, Any]) -> str:
+    """Return the split whose test rows are shown: the random one, as in the paper, or the first."""
+    splits = list(run["metrics"])
+    return RANDOM.name if RANDOM.name in splits else splits[0]
+
+
+def _rows_of(path: Path, predictions: pd.DataFrame, split: str) -> pd.DataFrame:
+    rows = predictions[predictions["split"] == split]
+    if rows.empty:
+        raise RequestError(
+            f"{path} has no test rows of the split {split}. Run it with --split {split}."
+        )
+    return rows
+
+
+def _check_alike(run: dict[str, Any], other: dict[str, Any], path: Path) -> None:
+    for key in ("region", "service", "target"):
+        if run[key] != other[key]:
+            raise RequestError(f"{path} has the {key} {other[key]}, expected {run[key]}.")
+
+
+def _names(paths: Sequence[Path], runs: list[dict[str, Any]]) -> list[str]:
+    """Return a name for each run: its model, or its folder where models are alike."""
+    models = [str(run["model"]) for run in runs]
+    return models if len(set(models)) == len(models) else [path.resolve().name for path in paths]
+
+
+def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
+    """Return those of urban and rural rows; of all where strata are unknown."""
+    known = {name: values[name] for name in STRATA if len(values[name])}
+    return known or {"all": values["all"]}
+
+
+def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
+    job, tiles = opened.job, opened.tiles
+    quarter = job.question.quarter
+    slices = reference_slices(opened.model, job.scale.inputs, tiles, job.observations, quarter)
+    inputs = job.scale.inputs(*tiles.centres, np.full(len(tiles), quarter))
+    return slices, leading_components(opened.model, inputs, COMPONENTS)
+
+
+def _curves(
+    run: dict[str, Any], predictions: pd.DataFrame
+) -> dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]]:
+    """Return the reliability curves of the first splits, by title and stratum."""
+    found = {}
+    for name in list(run["metrics"])[:_SPLITS_SHOWN]:
+        rows = predictions[predictions["split"] == name]
+        groups = group_reports(rows, split_rows(name, rows), {})
+        shown = [group for group in STRATA if groups[group].n] or ["all"]
+        strata = {}
+        for group in shown:
+            curve = groups[group].reliability
+            assert curve is not None
+            parts = (curve.level, curve.observed, curve.lower, curve.upper)
+            level, observed, lower, upper = (np.asarray(part, np.float64) for part in parts)
+            strata[group] = (level, observed, lower, upper)
+        found[SPLITS[name].title] = strata
+    return found
+
+
+def _captions(
+    run: dict[str, Any], place: str, split: str, cells: SpreadCells, components: Components
+) -> dict[str, str]:
+    """Return what each figure shows, in the words of a caption."""
+    subject = quantity_of(run["target"]).subject
+    where = f"{place}, {run['service']}, {subject}"
+    what, at = f"{where}, model {run['model']}.", run["map"]["at"]
+    title = SPLITS[split].title
+    rows = f"est rows of the {title[0].lower()}{title[1:]}"
+    shown = (
+        f"{len(cells.n):,} cells of {CELL_DEGREES} degrees with {LEAST_ROWS} t{rows} or more; "
+        "dotted: fewer."
+    )
+    together = np.corrcoef(cells.error, cells.predicted)[0, 1] if len(cells.n) > 2 else np.nan
+    if np.isfinite(together):
+        shown += f" Errors and prediction correlate by {together:.2f}."
+    if run["settings"].get("conformal", "none") != "none":
+        shown += " Predicted ones are the model's own, before the conformal repair."
+    held = 100 * components.share.sum()
+    return {
+        "kernel_slices": f"Slices k(x, x*) of the learned kernel at three places (stars), x and x* "
+        f"in {at}. {what}",
+        "interval_widths": "Widths of the 95 % intervals, urban and rural: a white line is the "
+        f"median, bars the middle half and the middle 90 %. T{rows}. {where}.",
+        "spread_cells": "Standard deviation of the measurements in a cell around their mean, root "
+        f"mean squared error of the predicted means, and root mean predictive variance. {shown} "
+        f"{what}",
+        "basis": f"Leading components of the basis over the tiles in {at}, uncorrelated there: "
+        "their sum, weighted by independent normal weights, is the prior. The "
+        f"{len(components.share)} have {held:.4g} % of its variance. {what}",
+        "reliability": "Share of test rows inside central intervals against the stated level, with "
+        f"exact binomial 95 % bounds that take rows to be independent. {what}",
+    }
