@@ -35,6 +35,9 @@ IDENTITY_KEYS = (
 )
 """Keys of run.json that decide the fits: runs that agree in them agree in every score."""
 
+FILE_KEYS = ("name", "sha256", "rows", "rows_used")
+"""Keys of an input file that tell what it holds."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -92,7 +95,8 @@ class RunFolder:
         held = _read_json(self._begun) if begun else self._held()
         if not held:
             return None
-        different = [key for key in IDENTITY_KEYS if held.get(key) != identity.get(key)]
+        then, now = _comparable(held), _comparable(identity)
+        different = [key for key in IDENTITY_KEYS if then.get(key) != now.get(key)]
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
@@ -203,6 +207,20 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     return _read_json(path / RUN_FILE), predictions
+
+
+def _comparable(run: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a run how its inputs came here: that decides no score."""
+    inputs = run.get("inputs")
+    if not isinstance(inputs, list):
+        return run
+    kept = [
+        {key: value for key, value in file.items() if key in FILE_KEYS}
+        if isinstance(file, dict)
+        else file
+        for file in inputs
+    ]
+    return {**run, "inputs": kept}
 
 
 def _read_json(path: Path) -> dict[str, Any]:
