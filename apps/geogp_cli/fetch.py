@@ -56,21 +56,18 @@ def fetch(
 
 
 def _show(result: "FetchResult") -> None:
-    table = Table(title=f"{result.region}, {result.service}", title_justify="left")
-    table.add_column("quarter")
-    table.add_column("from")
-    for heading in ("rows kept", "of", "row groups", "of", "bytes read", "of bytes stored", ""):
+    table = Table(title=f"{result.region}, {result.service}", title_justify="left", box=None)
+    for heading in ("quarter", "from"):
+        table.add_column(heading)
+    for heading in ("rows", "row groups", "MB read of stored", ""):
         table.add_column(heading, justify="right")
     for one in result.quarters:
         table.add_row(
             one.quarter,
-            f"{'source' if one.fresh else 'cache'}{', whole file' if one.whole else ''}",
-            f"{one.rows:,}",
-            f"{one.rows_in_source:,}",
-            f"{one.groups_read:,}",
-            f"{one.groups_in_source:,}",
-            f"{one.bytes_read:,}",
-            f"{one.bytes_stored:,}",
+            f"{'source' if one.fresh else 'cache'}{', whole' if one.whole else ''}",
+            f"{one.rows:,} of {one.rows_in_source:,}",
+            f"{one.groups_read:,} of {one.groups_in_source:,}",
+            f"{one.bytes_read / 1e6:.2f} of {one.bytes_stored / 1e6:.2f}",
             f"{one.bytes_read / one.bytes_stored:.1%}",
         )
     out = Console(soft_wrap=True)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
+from geogp.geodata.cache import overlap
 from geogp.geodata.counts import complete_counts
 from geogp.geodata.holding import Progress, hold_quarters
 from geogp.geodata.observations import Observations, TargetColumn, find_target
@@ -225,12 +226,7 @@ class _Rows:
 
 def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     """Read the region's rows of one file."""
-    table, in_file = _read_table(path, region, column)
-    try:
-        codes = quadkey_codes(table["quadkey"])
-    except DataError as error:
-        faults = [str(error), *_value_faults(table, column)]
-        raise faulty(path, list(dict.fromkeys(faults))) from error
+    table, codes, in_file = _read_table(path, region, column)
     inside = np.flatnonzero(
         region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
     )
@@ -256,11 +252,13 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     )
 
 
-def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Table, int]:
-    """Read four columns of the row groups that can touch the region; count the file's rows.
+def _read_table(
+    path: Path, region: Region, column: TargetColumn
+) -> tuple[pa.Table, NDArray[np.uint64], int]:
+    """Read four columns of the rows in the box around the region; count the file's rows.
 
-    All quadkeys of these row groups are checked, not only those near the region: a damaged
-    one could be any tile's.
+    All quadkeys of the row groups that can touch the region are checked, not only those near it:
+    a damaged one could be any tile's. One row group is held at a time.
     """
     names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
@@ -269,8 +267,19 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
             if faults:
                 raise faulty(path, faults)
             groups = groups_touching(opened.metadata, region.code_ranges)
-            table = opened.read_row_groups(groups, names)
-            return plain_quadkeys(table), opened.metadata.num_rows
+            tables, codes = [plain_quadkeys(opened.schema_arrow.empty_table().select(names))], []
+            for group in groups:
+                table = plain_quadkeys(opened.read_row_group(group, names).select(names))
+                try:
+                    found = quadkey_codes(table["quadkey"])
+                except DataError as error:
+                    told = _group_faults(opened.read_row_groups(groups, names), column, error)
+                    raise faulty(path, told) from error
+                kept = np.flatnonzero(overlap(found, region.code_ranges))
+                tables.append(table.take(kept))
+                codes.append(found[kept])
+            whole = np.concatenate([np.zeros(0, np.uint64), *codes])
+            return pa.concat_tables(tables), whole, opened.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is not a whole Parquet file ({error}). Download it again."
@@ -279,6 +288,16 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
         if str(path) in str(error):
             raise
         raise faulty(path, [str(error)]) from error
+
+
+def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
+    """List all that is wrong with row groups of which one has a wrong quadkey."""
+    plain = plain_quadkeys(table)
+    try:
+        quadkey_codes(plain["quadkey"])
+    except DataError as error:
+        first = error
+    return list(dict.fromkeys([str(first), *_value_faults(plain, column)]))
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
