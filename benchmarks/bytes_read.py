@@ -34,6 +34,11 @@ from geogp.geodata.tile_files import tile_file
 QUARTER = "2023Q4"
 BATCH = 1 << 16
 
+HEADINGS = (
+    *("file", "rows", "rows a group", "read from", "rows used", "MB read", "of MB stored"),
+    *("share", "seconds", "peak MB", "before"),
+)
+
 
 def national_codes(boundaries: Path, rows: int, seed: int) -> Any:
     """Return codes of tiles over the land of all states, sorted."""
@@ -195,9 +200,8 @@ def markdown(lines: list[dict[str, Any]], state: str) -> str:
         "Peak memory is that of the whole process, which has taken the megabytes of the column",
         "before it (Python, libraries, boundaries) when it starts to read.",
         "",
-        "| file | rows | rows a group | read from | rows used | MB read | of stored | share "
-        "| s | peak MB | before |",
-        "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| {' | '.join(HEADINGS)} |",
+        f"| {' | '.join('---' for _ in HEADINGS)} |",
     ]
     for line in lines:
         read = line["bytes_read"]
