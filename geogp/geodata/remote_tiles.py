@@ -2,8 +2,9 @@
 
 import datetime as dt
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,9 @@ TAIL = 1 << 16
 
 MOST_GROUP_BYTES = 2 << 30
 """A row group whose wanted columns say to be larger, unpacked, is refused."""
+
+_WHOLE = threading.Lock()
+"""Of quarters that are read at once, one at a time may hold the rows of the whole world."""
 
 RESTARTS = 3
 """How often a file is begun again that changed while it was read."""
@@ -121,7 +125,7 @@ class _Opened:
 def _make(
     remote: RemoteFile, region: Entry, whole: Entry, *, simulated: Callable[[], bool]
 ) -> tuple[Entry, Note]:
-    with _opening(remote, whole) as opened:
+    with _opening(remote, whole) as opened, ExitStack() as turn:
         try:
             metadata = opened.reader.metadata
             names = _columns(remote.address, opened.reader.schema_arrow)
@@ -133,6 +137,7 @@ def _make(
             if not apart:
                 groups = list(range(metadata.num_row_groups))
             table = _Rows(opened.reader.schema_arrow, names)
+            turn.enter_context(nullcontext() if apart else _WHOLE)
             for group in groups:
                 _read_group(opened, group, table, entry.ranges)
         except (pa.ArrowException, OSError, UnicodeDecodeError, DataError) as error:
