@@ -39,3 +39,7 @@ class NetworkError(GeogpError, RuntimeError):
     """A remote source could not be reached or answered with an error."""
 
     exit_code = 4
+
+
+class UnreachableError(NetworkError):
+    """Nothing answers at the address of a remote source."""

@@ -5,12 +5,17 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from geogp.errors import OutputError
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+
+ELSEWHERE = "choose another folder with --out"
+"""What to do where a result cannot be written."""
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -28,22 +33,45 @@ def write_bytes(path: Path, content: bytes) -> None:
     OutputError
         The disk is full, or the folder cannot be written. Nothing is left behind.
     """
+    with writing(path) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
+    """Open a file beside `path`; at the end it is on disk, then moved into place.
+
+    Parameters
+    ----------
+    path
+        Where the file goes. Its folder is made when absent.
+    cure
+        What the user can do where it cannot be written.
+
+    Raises
+    ------
+    OutputError
+        As `write_bytes` says; also where the body raises an OSError that is no GeogpError.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise _output_error(path, error) from error
+        raise _output_error(path, error, cure) from error
     beside = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         beside.chmod(0o644)
         beside.replace(path)
+    except OutputError:
+        beside.unlink(missing_ok=True)
+        raise
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise _output_error(path, error) from error
+        raise _output_error(path, error, cure) from error
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
@@ -73,7 +101,7 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     except OSError as error:
-        raise _output_error(path, error) from error
+        raise _output_error(path, error, ELSEWHERE) from error
     try:
         write(beside)
         beside.chmod(0o755)
@@ -82,7 +110,7 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, OSError):
-            raise _output_error(path, error) from error
+            raise _output_error(path, error, ELSEWHERE) from error
         raise
 
 
@@ -106,12 +134,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _output_error(path: Path, error: OSError) -> OutputError:
+def _output_error(path: Path, error: OSError, cure: str) -> OutputError:
     if error.errno in _FULL:
         return OutputError(
             f"cannot write {path}: the disk is full or a file-size limit is reached. "
-            "Free some space or choose another folder with --out."
+            f"Free some space or {cure}."
         )
-    return OutputError(
-        f"cannot write {path}: {error.strerror or error}. Choose another folder with --out."
-    )
+    told = f"{cure[0].upper()}{cure[1:]}"
+    return OutputError(f"cannot write {path}: {error.strerror or error}. {told}.")

@@ -167,6 +167,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
             service=request.service,
             target=request.target,
             quarters=quarters,
+            progress=lambda done, total, note: watcher.progress("tiles", done, total, note),
         )
     region, y = boundaries.region, ingested.observations.y
     if y.min() == y.max():
@@ -295,7 +296,8 @@ def identity_of(job: Job) -> dict[str, Any]:
             **job.question.described(),
         },
         "inputs": [
-            asdict(file) for file in (*job.boundaries.files, *job.layer_files, *job.ingested.files)
+            file.described()
+            for file in (*job.boundaries.files, *job.layer_files, *job.ingested.files)
         ],
     }
 

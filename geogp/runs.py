@@ -44,6 +44,9 @@ IDENTITY_KEYS = (
 )
 """Keys of run.json that decide the fits: runs that agree in them agree in every score."""
 
+FILE_KEYS = ("name", "sha256", "rows", "rows_used")
+"""Keys of an input file that tell what it holds."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -101,8 +104,9 @@ class RunFolder:
         held = _read_json(self._begun) if begun else self._held()
         if not held:
             return None
-        one, other = _with_absolute_places(held), _with_absolute_places(identity)
-        different = [key for key in IDENTITY_KEYS if one.get(key) != other.get(key)]
+        then = _comparable(_with_absolute_places(held))
+        now = _comparable(_with_absolute_places(identity))
+        different = [key for key in IDENTITY_KEYS if then.get(key) != now.get(key)]
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
@@ -228,6 +232,20 @@ def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
     }
     layers = [absolute_layer(text) for text in settings.get("layers", [])]
     return {**run, "settings": {**settings, **places, "layers": layers}}
+
+
+def _comparable(run: dict[str, Any]) -> dict[str, Any]:
+    """Leave out of a run how its inputs came here: that decides no score."""
+    inputs = run.get("inputs")
+    if not isinstance(inputs, list):
+        return run
+    kept = [
+        {key: value for key, value in file.items() if key in FILE_KEYS}
+        if isinstance(file, dict)
+        else file
+        for file in inputs
+    ]
+    return {**run, "inputs": kept}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import typer
 
 from geogp import __version__
 from geogp.errors import GeogpError
-from geogp_cli import console
+from geogp_cli import cache, console
 from geogp_cli.areas import areas
 from geogp_cli.compare import compare
 from geogp_cli.exceedance import exceedance
+from geogp_cli.fetch import fetch
 from geogp_cli.figures import figures
 from geogp_cli.next import next_command
 
@@ -243,6 +244,8 @@ app.command()(areas)
 app.command(name="next")(next_command)
 app.command()(exceedance)
 app.command()(figures)
+app.command()(fetch)
+app.add_typer(cache.app, name="cache")
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

@@ -8,8 +8,9 @@ read, and the geometry text never is: a tile's place follows from its quadkey.
 import datetime as dt
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,23 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.files import sha256_of
 from geogp.geodata import quadkeys
+from geogp.geodata.cache import overlap
 from geogp.geodata.counts import complete_counts
+from geogp.geodata.holding import Progress, hold_quarters
 from geogp.geodata.observations import Observations, TargetColumn, find_target
 from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.region import Region
-from geogp.geodata.sources import Source
+from geogp.geodata.sources import Held, Source
+from geogp.geodata.tile_files import (
+    empty_values,
+    faulty,
+    groups_touching,
+    plain_quadkeys,
+    quadkey_codes,
+    schema_faults,
+    tile_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +47,6 @@ FIRST_QUARTER = quarter_index("2019Q1")
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
 """What the licence of Ookla's data asks to be shown."""
 
-SIMULATION_FILE = "simulation.json"
-"""A source that holds this file holds simulated tiles."""
-
 SIMULATED = "Simulated tiles, made by geogp; no measurements"
 """What stands in place of the attribution on maps of simulated tiles."""
 
@@ -48,12 +56,32 @@ SPARSE_SHARE = 0.8
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file that was read: its name, hash, rows, and how many of them the region uses."""
+    """A file that was read.
+
+    Attributes
+    ----------
+    name, sha256
+        Its name, and the hash of what was read: the file itself, or its entry in the cache.
+    rows, rows_used
+        Rows of the file, and how many of them the region uses.
+    source, etag
+        Of an entry of the cache: address and ETag of the file it was made from.
+    bytes_read, bytes_stored
+        Of an entry of the cache: bytes that came over the network for it, and size of the file.
+    """
 
     name: str
     sha256: str
     rows: int
     rows_used: int
+    source: str | None = None
+    etag: str | None = None
+    bytes_read: int | None = None
+    bytes_stored: int | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Return what run.json says of it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -81,13 +109,10 @@ class Ingested:
     attribution: str
 
 
-def tile_file(service: str, quarter: int) -> str:
-    """Return the name of a quarter's file in the bucket's layout."""
-    year, month = quarter // 4, 3 * (quarter % 4) + 1
-    return (
-        f"parquet/performance/type={service}/year={year}/quarter={quarter % 4 + 1}/"
-        f"{year}-{month:02d}-01_performance_{service}_tiles.parquet"
-    )
+def all_quarters() -> tuple[int, ...]:
+    """Return the quarters that Ookla may have published until today."""
+    today = dt.datetime.now(tz=dt.UTC).date()
+    return tuple(range(FIRST_QUARTER, today.year * 4 + (today.month - 1) // 3 + 1))
 
 
 def read_observations(
@@ -97,6 +122,7 @@ def read_observations(
     service: str = "mobile",
     target: str = "download",
     quarters: QuarterRequest | None = None,
+    progress: Progress | None = None,
 ) -> Ingested:
     """Read a region's observations from a source.
 
@@ -110,6 +136,8 @@ def read_observations(
         ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
     quarters
         Quarters asked for; None takes all that the source holds.
+    progress
+        Hears how downloads go.
 
     Raises
     ------
@@ -122,24 +150,26 @@ def read_observations(
         Unknown target, or more tiles and quarters than can be counted over.
     """
     column = find_target(target)
-    wanted = quarters.all if quarters else tuple(range(FIRST_QUARTER, _current_quarter() + 1))
+    wanted = quarters.all if quarters else all_quarters()
     named = set(quarters.named) if quarters else set()
+    held = hold_quarters(source, region, service, wanted, progress=progress)
     parts: list[_Rows] = []
     files: list[InputFile] = []
     missing: list[int] = []
     for quarter in wanted:
-        name = tile_file(service, quarter)
-        rows = None
-        if source.has(name):
-            path = source.fetch(name)
-            rows = _read_quarter(path, region, column)
-        if rows is None or not len(rows.quadkey):
+        got = held.files.get(quarter)
+        rows = None if got is None else _read_quarter(got.path, region, column)
+        if got is None or rows is None or not len(rows.quadkey):
+            if quarter in held.unreached:
+                if quarter in named:
+                    raise held.unreached[quarter]
+                continue
             if quarter in named:
                 raise _missing_quarter(source, region, service, quarter, present=rows is not None)
             missing.append(quarter)
             continue
         parts.append(rows)
-        files.append(InputFile(name, sha256_of(path), rows.in_file, len(rows.quadkey)))
+        files.append(_input_file(tile_file(service, quarter), got, rows))
         rows.quarter[:] = quarter
         logger.info("read %d rows of %s", len(rows.quadkey), quarter_label(quarter))
     if not parts:
@@ -151,14 +181,33 @@ def read_observations(
     found = tuple(int(rows.quarter[0]) for rows in parts)
     # Without a request, quarters before the first and after the last are not missed.
     gaps = [q for q in missing if quarters or found[0] < q < found[-1]]
-    warnings = _quarter_warnings(found, [len(rows.quadkey) for rows in parts], gaps, region.name)
+    warnings = [
+        *held.warnings(source.where),
+        *_quarter_warnings(found, [len(rows.quadkey) for rows in parts], gaps, region.name),
+    ]
     observations = _observations(parts, region, target, service)
     return Ingested(
         complete_counts(observations, region) if column.counted else observations,
         tuple(files),
         tuple(gaps),
         tuple(warnings),
-        SIMULATED if source.has(SIMULATION_FILE) else ATTRIBUTION,
+        SIMULATED if any(got.simulated for got in held.files.values()) else ATTRIBUTION,
+    )
+
+
+def _input_file(name: str, held: Held, rows: "_Rows") -> InputFile:
+    note = held.note
+    if note is None:
+        return InputFile(name, held.sha256, rows.in_file, len(rows.quadkey))
+    return InputFile(
+        name,
+        held.sha256,
+        note.rows_in_source,
+        len(rows.quadkey),
+        note.source,
+        note.etag,
+        note.bytes_read,
+        note.bytes_stored,
     )
 
 
@@ -177,12 +226,7 @@ class _Rows:
 
 def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     """Read the region's rows of one file."""
-    table, in_file = _read_table(path, region, column)
-    try:
-        codes = quadkeys.parse_quadkeys(_texts(table["quadkey"]))
-    except DataError as error:
-        faults = [str(error), *_value_faults(table, column)]
-        raise _faulty(path, list(dict.fromkeys(faults))) from error
+    table, codes, in_file = _read_table(path, region, column)
     inside = np.flatnonzero(
         region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
     )
@@ -197,7 +241,7 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
             f"the first {first}."
         )
     if faults:
-        raise _faulty(path, faults)
+        raise faulty(path, faults)
     return _Rows(
         in_file,
         codes,
@@ -208,23 +252,34 @@ def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
     )
 
 
-def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Table, int]:
-    """Read four columns of the row groups that can touch the region; count the file's rows.
+def _read_table(
+    path: Path, region: Region, column: TargetColumn
+) -> tuple[pa.Table, NDArray[np.uint64], int]:
+    """Read four columns of the rows in the box around the region; count the file's rows.
 
-    All quadkeys of these row groups are checked, not only those near the region: a damaged
-    one could be any tile's.
+    All quadkeys of the row groups that can touch the region are checked, not only those near it:
+    a damaged one could be any tile's. One row group is held at a time.
     """
     names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
         with pq.ParquetFile(path) as opened:
-            faults = _schema_faults(opened.schema_arrow, names)
+            faults = schema_faults(opened.schema_arrow, names)
             if faults:
-                raise _faulty(path, faults)
-            groups = _groups_touching(opened.metadata, region)
-            table = opened.read_row_groups(groups, names)
-            place = table.column_names.index("quadkey")
-            plain = table.set_column(place, "quadkey", table["quadkey"].cast(pa.string()))
-            return plain, opened.metadata.num_rows
+                raise faulty(path, faults)
+            groups = groups_touching(opened.metadata, region.code_ranges)
+            tables, codes = [plain_quadkeys(opened.schema_arrow.empty_table().select(names))], []
+            for group in groups:
+                table = plain_quadkeys(opened.read_row_group(group, names).select(names))
+                try:
+                    found = quadkey_codes(table["quadkey"])
+                except DataError as error:
+                    told = _group_faults(opened.read_row_groups(groups, names), column, error)
+                    raise faulty(path, told) from error
+                kept = np.flatnonzero(overlap(found, region.code_ranges))
+                tables.append(table.take(kept))
+                codes.append(found[kept])
+            whole = np.concatenate([np.zeros(0, np.uint64), *codes])
+            return pa.concat_tables(tables), whole, opened.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} is not a whole Parquet file ({error}). Download it again."
@@ -232,70 +287,24 @@ def _read_table(path: Path, region: Region, column: TargetColumn) -> tuple[pa.Ta
     except DataError as error:
         if str(path) in str(error):
             raise
-        raise _faulty(path, [str(error)]) from error
+        raise faulty(path, [str(error)]) from error
 
 
-def _groups_touching(metadata: pq.FileMetaData, region: Region) -> list[int]:
-    """Choose row groups by the least and greatest quadkey; one without statistics is chosen."""
-    ranges = np.asarray(quadkeys.code_ranges(*region.bounds), np.int64)
-    column = metadata.schema.to_arrow_schema().get_field_index("quadkey")
-    chosen = []
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column)
-        if chunk.physical_type != "BYTE_ARRAY":  # its statistics would abort the process
-            raise pa.ArrowInvalid(f"a chunk of strings has the type {chunk.physical_type}")
-        found = chunk.statistics
-        if found is None or not found.has_min_max:
-            chosen.append(group)
-            continue
-        try:
-            ends = [found.min, found.max]
-        except UnicodeDecodeError as error:
-            raise _not_text(error) from error
-        least, greatest = quadkeys.parse_quadkeys(ends).astype(np.int64)
-        if ((ranges[:, 0] <= greatest) & (ranges[:, 1] >= least)).any():
-            chosen.append(group)
-    return chosen
-
-
-def _schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    faults = []
-    for name in names:
-        if name not in schema.names:
-            faults.append(f"expected a column {name}, found {', '.join(schema.names)}.")
-            continue
-        kind = schema.field(name).type
-        if name == "quadkey":
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                faults.append(f"expected strings in column quadkey, found {kind}.")
-        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            faults.append(f"expected numbers in column {name}, found {kind}.")
-    return faults
-
-
-def _texts(column: pa.ChunkedArray) -> NDArray[np.object_]:
-    if column.null_count:
-        raise DataError(_empty_values("quadkey", column.null_count))
+def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
+    """List all that is wrong with row groups of which one has a wrong quadkey."""
+    plain = plain_quadkeys(table)
     try:
-        return np.asarray(column.to_numpy())
-    except pa.ArrowException as error:
-        raise _not_text(error) from error
-
-
-def _empty_values(name: str, count: int) -> str:
-    return f"expected no empty values in {name}, found {count}."
-
-
-def _not_text(error: Exception) -> DataError:
-    return DataError(f"expected quadkeys of digits 0 to 3, found bytes that are no text ({error}).")
+        quadkey_codes(plain["quadkey"])
+    except DataError as error:
+        first = error
+    return list(dict.fromkeys([str(first), *_value_faults(plain, column)]))
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
     """List what is wrong with the numbers, naming the first tile of each fault."""
     tiles = table["quadkey"]
     faults = [
-        _empty_values(name, table[name].null_count)
+        empty_values(name, table[name].null_count)
         for name in table.column_names
         if table[name].null_count
     ]
@@ -327,11 +336,6 @@ def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:
     numbers = values.astype(np.float64)
     whole = np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))
     return np.asarray(whole, np.bool_)
-
-
-def _faulty(path: Path, faults: Sequence[str]) -> DataError:
-    lines = "".join(f"\n  - {fault}" for fault in faults)
-    return DataError(f"{path} cannot be used:{lines}\nRepair the file or leave its quarter out.")
 
 
 def _missing_quarter(
@@ -383,8 +387,3 @@ def _observations(
         target=target,
         service=service,
     )
-
-
-def _current_quarter() -> int:
-    today = dt.datetime.now(tz=dt.UTC).date()
-    return today.year * 4 + (today.month - 1) // 3

@@ -103,6 +103,11 @@ class Region:
         west, south, east, north = (float(edge) for edge in self.boundary.bounds)
         return west, south, east, north
 
+    @cached_property
+    def code_ranges(self) -> NDArray[np.int64]:
+        """First and last codes of quadkeys that cover the box around the boundary, (n, 2)."""
+        return np.asarray(quadkeys.code_ranges(*self.bounds), np.int64)
+
     def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
         """Shift longitudes by whole turns to within 180 degrees of the region's middle."""
         middle = (self.bounds[0] + self.bounds[2]) / 2

@@ -1,24 +1,58 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
 import datetime as dt
-import hashlib
 import json
 import os
-import re
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
+import numpy as np
 import pooch
 import requests
 
-from geogp.errors import DataError, NetworkError
+from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
 from geogp.files import sha256_of, write_text
+from geogp.geodata.cache import Entry, Note, downloads_folder, readable_folder
+from geogp.geodata.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
+from geogp.geodata.remote_tiles import fetch_entry
+from geogp.geodata.tile_files import SIMULATION_FILE, Ranges
 
 pooch.get_logger().setLevel("WARNING")  # its advice on hashes is not for our users
 
 TIMEOUT_S = 60
 """Seconds without an answer after which a request has failed."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A Parquet file on this machine that holds all rows of some quadkeys.
+
+    Attributes
+    ----------
+    path, sha256
+        The file.
+    simulated
+        Whether the source says that its tiles are simulated.
+    note
+        Of an entry of the cache: what it was made from. None for a file read in place.
+    fresh
+        Whether it was read from the source just now.
+    checked
+        Whether the source could be asked if it is still the same; always true in place.
+    changed
+        Whether the source has another file now.
+    """
+
+    path: Path
+    sha256: str
+    simulated: bool
+    note: Note | None = None
+    fresh: bool = False
+    checked: bool = True
+    changed: bool = False
 
 
 class Source(Protocol):
@@ -33,6 +67,11 @@ class Source(Protocol):
 
     def fetch(self, name: str) -> Path:
         """Return a local path of the file."""
+
+    def hold(
+        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
+    ) -> Held | None:
+        """Bring the rows of some quadkeys of a file of tiles here; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +101,27 @@ class Folder:
             raise DataError(f"no file {name} in {self.path}.")
         return self.path / name
 
+    def hold(
+        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
+    ) -> Held | None:
+        """Return the file itself, whatever the quadkeys."""
+        del ranges, refresh
+        transfer.check()
+        if not self.has(name):
+            return None
+        path = self.path / name
+        return Held(path, sha256_of(path), self.has(SIMULATION_FILE))
+
 
 @dataclass(frozen=True)
 class Web:
-    """A URL under which files stand; a file that was fetched once is taken from the cache."""
+    """A URL under which files stand; what was fetched once is taken from the cache.
+
+    Small files are downloaded whole; of files of tiles, the rows of a region (`hold`).
+    """
 
     url: str
+    patience: Patience = PATIENCE
 
     @property
     def where(self) -> str:
@@ -138,13 +192,88 @@ class Web:
             write_text(note, json.dumps(content, indent=1) + "\n")
         return path
 
+    def hold(
+        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
+    ) -> Held | None:
+        """Return the cached rows of some quadkeys of a file, read from the source if they must be.
+
+        Parameters
+        ----------
+        name
+            A file of tiles.
+        ranges
+            First and last codes of quadkeys, sorted and disjoint, (n, 2).
+        transfer
+            Counts bytes, and can stop the download.
+        refresh
+            Read again what changed at the source.
+
+        Raises
+        ------
+        NetworkError
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing is cached, and nothing answers.
+        DataError
+            The file is damaged.
+        OutputError
+            The cache cannot be written.
+        """
+        ranges = np.asarray(ranges, np.int64)
+        entries = Entry.of(self.url, name, ranges), Entry.of(self.url, name, None)
+        held = self._cached(entries, transfer)
+        if held is not None and not (refresh and held.changed):
+            return held
+        with entries[0].locked(transfer):
+            again = self._cached(entries, transfer)  # another process may have fetched meanwhile
+            if again is not None and not (refresh and again.changed):
+                return again
+            for entry in entries:
+                entry.clean()
+            made = fetch_entry(
+                *entries,
+                simulated=self._simulated,
+                transfer=transfer,
+                patience=self.patience,
+            )
+        if made is None:
+            return again
+        entry, note = made
+        return Held(entry.path, note.sha256, note.simulated, note, fresh=True)
+
+    def _cached(self, entries: tuple[Entry, Entry], transfer: Transfer) -> Held | None:
+        """Return the first entry that is whole, and whether its source changed."""
+        for entry in entries:
+            note = entry.read()
+            if note is None:
+                continue
+            held = Held(entry.path, note.sha256, note.simulated, note)
+            if transfer.unreachable:
+                return replace(held, checked=False)
+            patience = replace(self.patience, attempts=GLANCE.attempts, timeout_s=GLANCE.timeout_s)
+            with closing(RemoteFile(entry.source, patience, transfer)) as remote:
+                try:
+                    there = remote.open()
+                except NetworkError as error:
+                    transfer.unreachable |= isinstance(error, UnreachableError)
+                    return replace(held, checked=False)
+                return replace(held, changed=not there or remote.version.differs(note.version))
+        return None
+
+    def _simulated(self) -> bool:
+        """Tell whether the source says that its tiles are simulated."""
+        with closing(RemoteFile(self._address(SIMULATION_FILE), self.patience)) as remote:
+            try:
+                return remote.open()
+            except UnreachableError:
+                raise
+            except NetworkError:  # a bucket that may not be listed refuses absent files
+                return False
+
     def _note(self, name: str) -> Path:
         """Return where the note on a cached file stands."""
-        # The digest keeps apart addresses that read alike once they are file names.
-        digest = hashlib.sha256(self.url.encode()).hexdigest()[:8]
-        readable = re.sub(r"[^\w.-]+", "_", self.url)
         file = name.replace("/", "__") + ".json"
-        return cache_folder() / "downloads" / f"{readable}-{digest}" / file
+        return downloads_folder() / readable_folder(self.url) / file
 
     def _address(self, name: str) -> str:
         return f"{self.url.rstrip('/')}/{name}"
@@ -167,17 +296,28 @@ def absolute_place(where: str) -> str:
 def open_source(where: str) -> Source:
     """Return the place a user named: a folder, an ``https://`` or an ``s3://`` address.
 
-    A bucket is read anonymously over HTTPS.
+    A bucket is read anonymously over HTTPS: from Amazon's servers, or from those that
+    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` names.
 
     Raises
     ------
     DataError
         There is no such folder.
+    RequestError
+        The address holds a name or a password, which would be written into run.json.
     """
     if where.startswith(("http://", "https://")):
+        if "@" in urlsplit(where).netloc:
+            raise RequestError(
+                "an address with a user name or password would be kept in run.json; put them "
+                "into ~/.netrc, and give the address without."
+            )
         return Web(where)
     if where.startswith("s3://"):
         bucket, _, prefix = where.removeprefix("s3://").partition("/")
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        if endpoint:
+            return Web(f"{endpoint.rstrip('/')}/{bucket}/{prefix}".rstrip("/"))
         return Web(f"https://{bucket}.s3.amazonaws.com/{prefix}".rstrip("/"))
     folder = Path(where).expanduser()
     if not folder.is_dir():
@@ -185,11 +325,6 @@ def open_source(where: str) -> Source:
             f"no folder {folder}. Give a folder, or an address that starts with https:// or s3://."
         )
     return Folder(folder)
-
-
-def cache_folder() -> Path:
-    """Return the cache: ``GEOGP_CACHE``, or the user's cache folder."""
-    return Path(os.environ.get("GEOGP_CACHE") or pooch.os_cache("geogp"))
 
 
 def _noted_hash(note: Path) -> str | None:

@@ -11,7 +11,8 @@ import requests
 
 from geogp.errors import DataError, NetworkError, RequestError
 from geogp.files import sha256_of
-from geogp.geodata.sources import TIMEOUT_S, cache_folder
+from geogp.geodata.cache import cache_folder
+from geogp.geodata.sources import TIMEOUT_S
 
 CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist"
 """Where folium takes Leaflet from, too."""

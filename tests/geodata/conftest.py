@@ -1,4 +1,7 @@
+import importlib.util
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from bucket_files import small_region, tile_columns, tiles_around, write_quarter
@@ -30,3 +33,23 @@ def census(real_data) -> Folder:
 @pytest.fixture(scope="session")
 def puerto_rico(census) -> Region:
     return read_region(census, "PR").region
+
+
+@pytest.fixture(scope="session")
+def faulty() -> ModuleType:
+    """Return the server that fails as it is told to."""
+    script = Path(__file__).parents[2] / "benchmarks" / "faulty_server.py"
+    spec = importlib.util.spec_from_file_location("faulty_server", script)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["faulty_server"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """Return an empty cache; nothing on this machine goes through a proxy."""
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    return tmp_path / "cache"

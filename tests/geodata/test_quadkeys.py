@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
-from geogp.geodata.ookla import tile_file
 from geogp.geodata.quarters import quarter_index
+from geogp.geodata.tile_files import tile_file
 
 ZOOMS = range(1, 31)
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from geogp.errors import DataError, NetworkError
+from geogp.geodata.cache import cache_folder
 from geogp.geodata.ookla import read_observations
-from geogp.geodata.sources import Folder, Web, absolute_place, cache_folder, open_source
+from geogp.geodata.sources import Folder, Web, absolute_place, open_source
 
 
 class _Server(ThreadingHTTPServer):
@@ -222,7 +223,10 @@ def test_observations_over_the_web_are_those_of_the_folder(server, bucket, testl
     server.folder = bucket
     local = read_observations(Folder(bucket), testland)
     remote = read_observations(open_source(server.url), testland)
-    assert remote.files == local.files
+    for one, other in zip(remote.files, local.files, strict=True):
+        assert (one.name, one.rows, one.rows_used) == (other.name, other.rows, other.rows_used)
+        assert one.source == f"{server.url}/{one.name}"
+        assert one.bytes_stored == (bucket / one.name).stat().st_size
     assert remote.attribution == local.attribution
     for name in ("quadkey", "quarter", "y", "tests", "longitude", "stratum"):
         np.testing.assert_array_equal(

@@ -1,0 +1,77 @@
+"""The commands `geogp cache list`, `verify` and `clear`: parse, call, print."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from geogp.geodata.cache_contents import Item
+
+app = typer.Typer(help="What was fetched: list, verify, clear.", no_args_is_help=True)
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
+]
+
+
+@app.command(name="list")
+def list_command(as_json: Json = False) -> None:
+    """List what is in the cache, with source, date and size."""
+    from geogp.geodata.cache_contents import cache_items
+
+    _show(cache_items(), as_json=as_json)
+
+
+@app.command()
+def verify(as_json: Json = False) -> None:
+    """Compare every file with its note, byte by byte; exit code 3 where one is damaged."""
+    from geogp.geodata.cache_contents import DAMAGED, cache_items
+
+    items = cache_items(check=True)
+    _show(items, as_json=as_json)
+    damaged = sum(item.state == DAMAGED for item in items)
+    if damaged:
+        if not as_json:
+            print(f"{damaged} damaged: never read, and fetched again when next needed.")
+        raise typer.Exit(3)
+
+
+@app.command()
+def clear(as_json: Json = False) -> None:
+    """Delete what was fetched; nothing is lost but time."""
+    from geogp.geodata.cache_contents import clear_cache
+
+    files, size = clear_cache()
+    if as_json:
+        print(json.dumps({"deleted": files, "bytes": size}))
+    else:
+        print(f"deleted {files} files, {size:,} bytes")
+
+
+def _show(items: "list[Item]", *, as_json: bool) -> None:
+    from geogp.geodata.cache import cache_folder
+
+    if as_json:
+        told = [item.described() for item in items]
+        print(json.dumps({"cache": str(cache_folder()), "items": told}))
+        return
+    table = Table(title=escape(str(cache_folder())), title_justify="left")
+    for heading in ("file", "kind", "state", "date", "source"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("bytes", "rows", "bytes read", "of stored"):
+        table.add_column(heading, justify="right")
+    for item in items:
+        numbers = (item.size, item.rows, item.bytes_read, item.bytes_stored)
+        table.add_row(
+            escape(item.path.name),
+            item.kind,
+            item.state or "-",
+            item.date or "-",
+            escape(item.source or "-"),
+            *("-" if number is None else f"{number:,}" for number in numbers),
+        )
+    Console(soft_wrap=True).print(table)

@@ -1,0 +1,76 @@
+"""The command `geogp fetch`: parse, call, print."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from geogp_cli import console
+
+if TYPE_CHECKING:
+    from geogp.fetching import FetchResult
+
+
+def fetch(
+    region: Annotated[str, typer.Argument(help="Postal code, name or FIPS number: PR.")],
+    quarters: Annotated[
+        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
+    ] = None,
+    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    source: Annotated[
+        str | None, typer.Option(help="Ookla's files: an address. Default: the bucket.")
+    ] = None,
+    boundaries: Annotated[
+        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
+    ] = None,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Take new files where the source's changed.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ] = False,
+) -> None:
+    """Bring a region's tiles and boundaries into the cache; the same command goes on."""
+    from geogp.fetching import FetchRequest
+    from geogp.fetching import fetch as bring
+    from geogp.geodata.census import PUBLIC_BOUNDARIES
+    from geogp.geodata.ookla import PUBLIC_SOURCE
+
+    request = FetchRequest(
+        region=region,
+        source=source or PUBLIC_SOURCE,
+        boundaries=boundaries or PUBLIC_BOUNDARIES,
+        service=service,
+        quarters=quarters,
+        refresh=refresh,
+    )
+    with console.working() as watcher:
+        result = bring(request, watcher)
+    if as_json:
+        print(json.dumps(result.described()))
+        return
+    _show(result)
+
+
+def _show(result: "FetchResult") -> None:
+    table = Table(title=f"{result.region}, {result.service}", title_justify="left", box=None)
+    for heading in ("quarter", "from"):
+        table.add_column(heading)
+    for heading in ("rows", "row groups", "MB read of stored", ""):
+        table.add_column(heading, justify="right")
+    for one in result.quarters:
+        table.add_row(
+            one.quarter,
+            f"{'source' if one.fresh else 'cache'}{', whole' if one.whole else ''}",
+            f"{one.rows:,} of {one.rows_in_source:,}",
+            f"{one.groups_read:,} of {one.groups_in_source:,}",
+            f"{one.bytes_read / 1e6:.2f} of {one.bytes_stored / 1e6:.2f}",
+            f"{one.bytes_read / one.bytes_stored:.1%}",
+        )
+    out = Console(soft_wrap=True)
+    out.print(table)
+    if result.missing:
+        out.print(f"not at the source: {', '.join(result.missing)}", markup=False)

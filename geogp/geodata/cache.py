@@ -1,0 +1,251 @@
+"""The cache of tiles: rows of remote files, each entry with a note of what it is.
+
+An entry is a Parquet file with a JSON file of the same name beside it. It is an entry only while
+both agree: the note is written last, and holds the size and the SHA-256 of the other. Whatever
+else lies in the folder (what a killed process left) is not an entry and is never read.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO, get_args, get_type_hints
+
+import numpy as np
+import pooch
+from filelock import FileLock, Timeout
+
+from geogp.errors import OutputError
+from geogp.files import sha256_of, writing
+from geogp.geodata.remote import Transfer, Version
+from geogp.geodata.tile_files import Ranges
+
+FORMAT = "geogp-tiles-1"
+
+CURE = "set GEOGP_CACHE to another folder"
+"""What to do where the cache cannot be written."""
+
+WHOLE = "world"
+"""Stands in the name of an entry with the rows of all regions."""
+
+
+def cache_folder() -> Path:
+    """Return the cache: ``GEOGP_CACHE``, or the user's cache folder."""
+    return Path(os.environ.get("GEOGP_CACHE") or pooch.os_cache("geogp"))
+
+
+def readable_folder(address: str) -> str:
+    """Return a folder name for an address: what it reads like, and a digest that keeps it apart."""
+    digest = hashlib.sha256(address.encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', address)[:80]}-{digest}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What an entry is.
+
+    Attributes
+    ----------
+    source
+        Address of the file it was made from.
+    etag, last_modified, bytes_stored
+        What the server said of that file; the last is its size.
+    date
+        When it was read, UTC.
+    sha256, size
+        Of the entry's Parquet file.
+    rows, rows_in_source
+        Rows of the entry, and of the file it was made from.
+    bytes_read
+        Bytes that came over the network for it, those of failed requests too.
+    groups_read, groups_in_source
+        Row groups.
+    ranges
+        Codes of the quadkeys it holds all rows of; None for those of the whole world.
+    columns
+        Its columns.
+    simulated
+        Whether the source says that its tiles are simulated.
+    """
+
+    source: str
+    etag: str | None
+    last_modified: str | None
+    bytes_stored: int
+    date: str
+    sha256: str
+    size: int
+    rows: int
+    rows_in_source: int
+    bytes_read: int
+    groups_read: int
+    groups_in_source: int
+    ranges: list[list[int]] | None
+    columns: list[str]
+    simulated: bool
+    format: str = FORMAT
+
+    @property
+    def version(self) -> Version:
+        """The version of the source's file."""
+        return Version(self.bytes_stored, self.etag, self.last_modified)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A place in the cache for rows of one remote file.
+
+    Attributes
+    ----------
+    path
+        Its Parquet file.
+    source
+        Address of the remote file.
+    ranges
+        Codes of the quadkeys it holds; None for all.
+    """
+
+    path: Path
+    source: str
+    ranges: list[list[int]] | None
+
+    @classmethod
+    def of(cls, url: str, name: str, ranges: Ranges | None) -> "Entry":
+        """Return the entry of a file under a URL."""
+        listed = None if ranges is None else ranges.tolist()
+        part = WHOLE if listed is None else hashlib.sha256(repr(listed).encode()).hexdigest()[:12]
+        file = f"{Path(name).stem}-{part}.parquet"
+        source = f"{url.rstrip('/')}/{name}"
+        return cls(tiles_folder() / readable_folder(url) / file, source, listed)
+
+    @property
+    def note_path(self) -> Path:
+        """Where its note stands."""
+        return self.path.with_suffix(".json")
+
+    def read(self) -> Note | None:
+        """Return the note where there is an entry, whole and as it was written; else None."""
+        note = read_note(self.note_path)
+        if note is None or (note.source, note.ranges) != (self.source, self.ranges):
+            return None
+        return note if agrees(self.path, note) else None
+
+    def clean(self) -> None:
+        """Delete what is no whole entry: damaged files, and what a killed process left."""
+        if self.read() is None:
+            self.note_path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+        for left in self.leftovers():
+            left.unlink(missing_ok=True)
+
+    def leftovers(self) -> list[Path]:
+        """Return unfinished files of this entry."""
+        if not self.path.parent.is_dir():
+            return []
+        starts = (f".{self.path.name}.", f".{self.note_path.name}.")
+        return [one for one in self.path.parent.iterdir() if one.name.startswith(starts)]
+
+    @contextmanager
+    def writing(self) -> Iterator[BinaryIO]:
+        """Open the Parquet file beside its place; see `geogp.files.writing`."""
+        with writing(self.path, CURE) as stream:
+            yield stream
+
+    def keep(self, note: Note) -> None:
+        """Write the note, which makes the Parquet file an entry.
+
+        Raises
+        ------
+        OutputError
+            The disk is full, or the folder cannot be written.
+        """
+        with writing(self.note_path, CURE) as stream:
+            stream.write((json.dumps(asdict(note), indent=1) + "\n").encode())
+
+    @contextmanager
+    def locked(self, transfer: Transfer) -> Iterator[None]:
+        """Hold the lock of the remote file: of two processes one fetches, the other waits.
+
+        The system frees the lock of a process that ends, however it ends.
+
+        Raises
+        ------
+        OutputError
+            The folder cannot be written.
+        """
+        digest = hashlib.sha256(self.source.encode()).hexdigest()[:16]
+        place = tiles_folder() / ".locks" / f"{digest}.lock"
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(place)
+            while not lock.is_locked:
+                transfer.check()
+                try:
+                    lock.acquire(timeout=0.5, poll_interval=0.05)
+                except Timeout:
+                    continue
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {place}: {error.strerror or error}. S{CURE[1:]}."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def tiles_folder() -> Path:
+    """Return the folder of the entries of tiles."""
+    return cache_folder() / "tiles"
+
+
+def downloads_folder() -> Path:
+    """Return the folder of files that were downloaded whole."""
+    return cache_folder() / "downloads"
+
+
+def agrees(path: Path, note: Note) -> bool:
+    """Tell whether a file is the one that a note is of, byte by byte."""
+    try:
+        return path.stat().st_size == note.size and sha256_of(path) == note.sha256
+    except OSError:
+        return False
+
+
+def read_note(path: Path) -> Note | None:
+    """Return a note; None where there is none, or nothing that is one."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        return None
+    if set(content) != {one.name for one in fields(Note)} or not _typed(content):
+        return None
+    return Note(**content)
+
+
+def overlap(codes: "np.ndarray[Any, np.dtype[np.uint64]]", ranges: Ranges) -> Any:
+    """Tell which codes lie in sorted, disjoint ranges."""
+    signed = codes.astype(np.int64)
+    place = np.searchsorted(ranges[:, 0], signed, side="right") - 1
+    return (place >= 0) & (signed <= ranges[np.maximum(place, 0), 1])
+
+
+def _typed(content: dict[str, Any]) -> bool:
+    """Tell whether the values of a note have the types of its fields."""
+    for name, kind in get_type_hints(Note).items():
+        value, choices = content[name], get_args(kind) or (kind,)
+        if name == "ranges":
+            if value is not None and not isinstance(value, list):
+                return False
+        elif name == "columns":
+            if not isinstance(value, list):
+                return False
+        elif type(value) not in choices:
+            return False
+    return True

@@ -1,0 +1,388 @@
+"""Parts of files on an HTTP server, read by ranges, checked, and asked for again on failure.
+
+A file is one version of itself: what its size, ETag and date of change were when it was opened.
+Every answer is held against that, so that what is put together from several answers is of one
+file.
+"""
+
+import datetime as dt
+import email.utils
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import IO, TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from urllib3.exceptions import HTTPError
+
+from geogp.errors import NetworkError, UnreachableError
+
+AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+"""Statuses after which the same request may succeed later."""
+
+ABSENT = frozenset({404, 410})
+
+FORBIDDEN = frozenset({401, 403})
+
+CHANGED = frozenset({*ABSENT, 412, 416})
+"""Statuses that tell, of a file that was there, that it is no longer the same."""
+
+PIECE = 1 << 18
+"""Bytes taken from a connection at once."""
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+_Taken = TypeVar("_Taken")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to try.
+
+    Attributes
+    ----------
+    attempts
+        Requests in all, of which the last failure is an error.
+    first_wait_s, longest_wait_s
+        The wait after the first failure, which doubles after each (times 0.5 to 1.5, by chance),
+        and its limit, which holds for a server's ``Retry-After`` as well.
+    timeout_s
+        Seconds without a byte after which a request has failed.
+    slowest
+        Bytes per second below which an answer has failed, counted after `timeout_s`.
+    """
+
+    attempts: int = 5
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 30.0
+    timeout_s: float = 30.0
+    slowest: float = 4096.0
+
+
+PATIENCE = Patience()
+
+GLANCE = Patience(attempts=2, timeout_s=10.0)
+"""For a question that can go unanswered."""
+
+
+@dataclass
+class Transfer:
+    """What several downloads have in common: the bytes received so far, and a way to stop.
+
+    `unreachable` is set where the network was not there, so that it need not be asked again.
+    """
+
+    received: int = 0
+    unreachable: bool = False
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, count: int) -> None:
+        """Count bytes that came."""
+        with self._lock:
+            self.received += count
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt where the transfer was stopped."""
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a server says of a file; `size` is None where it does not say."""
+
+    size: int | None
+    etag: str | None
+    last_modified: str | None
+
+    @property
+    def strong(self) -> bool:
+        """Whether the ETag stands for every byte (RFC 9110, section 8.8.1)."""
+        return self.etag is not None and not self.etag.startswith("W/")
+
+    def differs(self, other: "Version") -> bool:
+        """Tell whether two versions are certainly not one."""
+        pairs = (
+            (self.size, other.size),
+            (self.etag, other.etag),
+            (self.last_modified, other.last_modified),
+        )
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+
+
+class SourceChangedError(NetworkError):
+    """A file is no longer the one that was opened."""
+
+
+class NoRangesError(NetworkError):
+    """The server sends whole files only."""
+
+
+class _FaultError(Exception):
+    """An answer that is not what was asked for; the next one may be."""
+
+
+class _WriteError(Exception):
+    """What arrived could not be written; no fault of the network."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class RemoteFile:
+    """A file at an address.
+
+    Attributes
+    ----------
+    address
+        Its address.
+    version
+        What the server said when the file was opened.
+    received
+        Bytes of all bodies, those of failed answers too.
+    certain
+        Whether every part came with the strong ETag of the version.
+    """
+
+    def __init__(
+        self, address: str, patience: Patience = PATIENCE, transfer: Transfer | None = None
+    ) -> None:
+        self.address = address
+        self.received = 0
+        self.version = Version(None, None, None)
+        self.certain = True
+        self._patience = patience
+        self._transfer = transfer or Transfer()
+        self._session = requests.Session()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def open(self) -> bool:
+        """Ask what the file is; False where there is none.
+
+        Raises
+        ------
+        NetworkError
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing answers at the address.
+        """
+        found = self._ask("HEAD", {}, self._head)
+        if found is not None and found.size is None:
+            found = self._ask("GET", {"Range": "bytes=0-0"}, self._first_byte)
+        if found is None:
+            return False
+        self.version = found
+        return True
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes from a place of the file.
+
+        Raises
+        ------
+        SourceChangedError
+            The file is another one now.
+        NoRangesError
+            The server does not send parts.
+        NetworkError
+            The server refuses, or fails again and again.
+        """
+        if not length:
+            return b""
+        headers = {"Range": f"bytes={offset}-{offset + length - 1}"}
+        if self.version.strong:
+            headers["If-Match"] = str(self.version.etag)
+
+        def take(answer: requests.Response) -> bytes:
+            if answer.status_code == requests.codes.ok:
+                raise NoRangesError(f"{self.address} is not sent by parts.")
+            self._refuse(answer)
+            if answer.status_code != requests.codes.partial_content:
+                raise self._unexpected(answer)
+            told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if told is None or (int(told[1]), int(told[2])) != (offset, offset + length - 1):
+                raise _FaultError(
+                    f"bytes {offset} to {offset + length - 1} were asked for, the answer has "
+                    f"Content-Range {answer.headers.get('Content-Range')!r}"
+                )
+            self._hold(answer, None if told[3] == "*" else int(told[3]))
+            return b"".join(self._pieces(answer, length))
+
+        return self._ask("GET", headers, take)
+
+    def copy(self, stream: IO[bytes]) -> None:
+        """Write the whole file; each try starts at the beginning.
+
+        Raises
+        ------
+        SourceChangedError, NetworkError
+            As `read`.
+        """
+
+        def take(answer: requests.Response) -> None:
+            self._refuse(answer)
+            if answer.status_code != requests.codes.ok:
+                raise self._unexpected(answer)
+            length = _length(answer)
+            self._hold(answer, length)
+            stream.seek(0)
+            stream.truncate()
+            for piece in self._pieces(answer, self.version.size if length is None else length):
+                try:
+                    stream.write(piece)
+                except OSError as error:
+                    raise _WriteError(error) from error
+
+        headers = {"If-Match": str(self.version.etag)} if self.version.strong else {}
+        try:
+            self._ask("GET", headers, take)
+        except _WriteError as failed:
+            raise failed.error from None
+
+    def _head(self, answer: requests.Response) -> Version | None:
+        if answer.status_code in ABSENT:
+            return None
+        if answer.status_code in {400, 405, 501}:  # no HEAD here
+            return Version(None, None, None)
+        if not answer.ok:
+            raise self._unexpected(answer)
+        return _version(answer, _length(answer))
+
+    def _first_byte(self, answer: requests.Response) -> Version | None:
+        if answer.status_code in ABSENT:
+            return None
+        told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if answer.status_code == requests.codes.partial_content and told and told[3] != "*":
+            self.received += sum(map(len, self._pieces(answer, 1)))
+            return _version(answer, int(told[3]))
+        if answer.status_code == requests.codes.ok:
+            return _version(answer, _length(answer))
+        raise self._unexpected(answer)
+
+    def _hold(self, answer: requests.Response, size: int | None) -> None:
+        """Refuse an answer of another version."""
+        found = _version(answer, size)
+        if found.differs(self.version):
+            raise SourceChangedError(f"{self.address} changed while it was read.")
+        self.certain &= self.version.strong and found.etag == self.version.etag
+
+    def _refuse(self, answer: requests.Response) -> None:
+        if answer.status_code in CHANGED:
+            raise SourceChangedError(
+                f"{self.address} changed while it was read (status {answer.status_code})."
+            )
+
+    def _unexpected(self, answer: requests.Response) -> NetworkError:
+        told = f"{self.address} answered {answer.status_code} {answer.reason}"
+        if answer.status_code in FORBIDDEN:
+            return NetworkError(
+                f"{told}: nobody may read it without a name, or it is not there (a bucket that "
+                "may not be listed says so of absent files). Check the address and the quarters."
+            )
+        return NetworkError(f"{told}; check the address and try again.")
+
+    def _pieces(self, answer: requests.Response, length: int | None) -> Iterable[bytes]:
+        """Yield a body that must have so many bytes."""
+        encoding = answer.headers.get("Content-Encoding", "identity")
+        if encoding != "identity":
+            raise NetworkError(
+                f"{self.address} is sent in the encoding {encoding}; expected it as it is."
+            )
+        patience, started, have = self._patience, time.monotonic(), 0
+        while True:
+            self._transfer.check()
+            piece = answer.raw.read1(PIECE, decode_content=False)
+            if not piece:
+                break
+            have += len(piece)
+            self.received += len(piece)
+            self._transfer.add(len(piece))
+            if length is not None and have > length:
+                break
+            late = time.monotonic() - started - patience.timeout_s
+            if late > 0 and have < late * patience.slowest:
+                raise _FaultError(f"only {have} bytes came in {late + patience.timeout_s:.0f} s")
+            yield piece
+        if length is not None and have != length:
+            raise _FaultError(f"expected {length} bytes, found {have}")
+
+    def _ask(
+        self, method: str, headers: dict[str, str], take: Callable[[requests.Response], _Taken]
+    ) -> _Taken:
+        """Send a request until it is answered well or patience ends."""
+        patience, reached, attempt = self._patience, False, 0
+        while True:
+            self._transfer.check()
+            attempt, wait = attempt + 1, 0.0
+            try:
+                with self._session.request(
+                    method,
+                    self.address,
+                    headers={"Accept-Encoding": "identity", **headers},
+                    stream=True,
+                    timeout=patience.timeout_s,
+                    allow_redirects=True,
+                ) as answer:
+                    reached = True
+                    self._check_scheme(answer)
+                    if answer.status_code not in AGAIN:
+                        return take(answer)
+                    wait = _retry_after(answer)
+                    fault = f"answered {answer.status_code} {answer.reason}"
+            except requests.exceptions.SSLError as error:
+                raise NetworkError(f"{self.address} cannot be trusted: {error}.") from error
+            except (requests.RequestException, HTTPError, OSError, _FaultError) as error:
+                if isinstance(error, ValueError):
+                    raise NetworkError(
+                        f"{self.address} is no address that can be read: {error}."
+                    ) from error
+                fault = str(error)
+            if attempt >= patience.attempts:
+                raise (NetworkError if reached else UnreachableError)(
+                    f"could not read {self.address}: {fault} (asked {attempt} times). "
+                    "Check the connection and try again; what is complete stays in the cache."
+                )
+            self._pause(attempt, wait)
+
+    def _check_scheme(self, answer: requests.Response) -> None:
+        schemes = {urlsplit(one.url).scheme for one in (*answer.history, answer)}
+        if self.address.startswith("https://") and schemes != {"https"}:
+            raise NetworkError(f"{self.address} leads to an address without TLS; not followed.")
+
+    def _pause(self, attempt: int, asked: float) -> None:
+        patience = self._patience
+        chance = 0.5 + secrets.randbelow(1000) / 1000  # so that many do not come back at once
+        grown = patience.first_wait_s * float(2 ** (attempt - 1)) * chance
+        self._transfer.stopped.wait(min(max(grown, asked), patience.longest_wait_s))
+
+
+def _version(answer: requests.Response, size: int | None) -> Version:
+    return Version(size, answer.headers.get("ETag"), answer.headers.get("Last-Modified"))
+
+
+def _length(answer: requests.Response) -> int | None:
+    """Return the length of a body as its header gives it."""
+    told = answer.headers.get("Content-Length", "")
+    return int(told) if told.isdecimal() else None
+
+
+def _retry_after(answer: requests.Response) -> float:
+    """Return the seconds that a server asks to wait: a number, or a date."""
+    told = answer.headers.get("Retry-After", "").strip()
+    if told.isdecimal():
+        return float(told)
+    try:
+        until = email.utils.parsedate_to_datetime(told)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=dt.UTC)
+    return max(0.0, (until - dt.datetime.now(tz=dt.UTC)).total_seconds())
