@@ -12,6 +12,7 @@ from geogp_cli import console
 from geogp_cli.areas import areas
 from geogp_cli.compare import compare
 from geogp_cli.exceedance import exceedance
+from geogp_cli.gallery import gallery
 from geogp_cli.next import next_command
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ def models(as_json: Json = False) -> None:
 app.command()(areas)
 app.command(name="next")(next_command)
 app.command()(exceedance)
+app.command()(gallery)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:
