@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types environment browser clean
+.PHONY: demo test lint types docs environment browser clean
 
 demo: environment
 	$(BIN)/geogp demo
@@ -18,6 +18,11 @@ lint: environment
 
 types: environment
 	$(BIN)/mypy
+
+# Every build runs the examples anew; warnings are errors.
+docs: environment
+	rm -rf docs/_build docs/api
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -n -b html docs docs/_build/html
 
 environment: $(VENV)/.done
 
@@ -33,4 +38,4 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache tests/artefacts tests/browser/node_modules
+	rm -rf $(VENV) docs/_build docs/api .pytest_cache .mypy_cache .ruff_cache tests/artefacts tests/browser/node_modules

@@ -10,9 +10,9 @@ from geogp.calibration.compare_pages import (
     comparison_markdown,
 )
 from geogp.calibration.compare_rows import RunContent
-from geogp.errors import OutputError, RequestError
+from geogp.errors import OutputError
 from geogp.files import write_text
-from geogp.runs import RUN_FILE, RunFolder, read_run
+from geogp.runs import check_apart, printable, read_run
 
 _LATEX_FILE = "compare.tex"
 
@@ -48,7 +48,7 @@ def compare_runs(
     OutputError
         The files cannot be written.
     """
-    _check_out(out, runs)
+    check_apart(out, runs, "a comparison")
     names = _names(runs)
     if reference not in (None, *names):
         paths = [str(path) for path in runs]
@@ -73,26 +73,11 @@ def compare_runs(
     return found
 
 
-def _check_out(out: Path, runs: Sequence[Path]) -> None:
-    place = out.resolve()
-    compared = {run.resolve() for run in runs}
-    for folder in (place, *place.parents):
-        if (
-            folder in compared
-            or (folder / RUN_FILE).is_file()
-            or RunFolder(folder).unfinished.is_dir()
-        ):
-            raise RequestError(
-                f"{out} is in the run folder {folder}; a comparison needs a folder of its own. "
-                "Choose another with --out."
-            )
-
-
 def _names(runs: Sequence[Path]) -> list[str]:
     """Return a printable name for each run; no two are the same."""
-    names = [_printable(run.resolve().name) for run in runs]
+    names = [printable(run.resolve().name) for run in runs]
     if len(set(names)) < len(names):
-        names = [_printable(str(run)) for run in runs]
+        names = [printable(str(run)) for run in runs]
     found: list[str] = []
     for name in names:
         number, free = 1, name
@@ -101,8 +86,3 @@ def _names(runs: Sequence[Path]) -> list[str]:
             free = f"{name} ({number})"
         found.append(free)
     return found
-
-
-def _printable(text: str) -> str:
-    """Replace what no file in UTF-8, or no XML, can hold."""
-    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)

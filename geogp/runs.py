@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -211,15 +211,65 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     DataError
         A file is damaged.
     """
-    if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
-        raise RequestError(
-            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
-        )
+    run = read_run_file(path)
     try:
         predictions = pd.read_parquet(path / PREDICTIONS_FILE)
     except (OSError, ValueError) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
-    return _read_json(path / RUN_FILE), predictions
+    return run, predictions
+
+
+def read_run_file(path: Path) -> dict[str, Any]:
+    """Read run.json of a finished run.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run.
+    DataError
+        The file is damaged.
+    """
+    if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
+        raise RequestError(
+            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
+        )
+    return _read_json(path / RUN_FILE)
+
+
+def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
+    """Refuse a folder that is a run folder, or in one.
+
+    Parameters
+    ----------
+    out
+        Where something is to be written.
+    runs
+        Run folders that it is made from.
+    made
+        What it is, in words.
+
+    Raises
+    ------
+    RequestError
+        `out` is in a run folder.
+    """
+    place = out.resolve()
+    taken = {run.resolve() for run in runs}
+    for folder in (place, *place.parents):
+        if (
+            folder in taken
+            or (folder / RUN_FILE).is_file()
+            or RunFolder(folder).unfinished.is_dir()
+        ):
+            raise RequestError(
+                f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
+                "Choose another with --out."
+            )
+
+
+def printable(text: str) -> str:
+    """Replace what no file in UTF-8, or no XML, can hold."""
+    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
 
 
 def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from geogp_cli.compare import compare
 from geogp_cli.exceedance import exceedance
 from geogp_cli.fetch import fetch
 from geogp_cli.figures import figures
+from geogp_cli.gallery import gallery
 from geogp_cli.next import next_command
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ app.command()(exceedance)
 app.command()(figures)
 app.command()(fetch)
 app.add_typer(cache.app, name="cache")
+app.command()(gallery)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:

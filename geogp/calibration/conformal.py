@@ -1,12 +1,12 @@
 """Split conformal repair of predictive distributions.
 
-The score of a calibration row is |z|, z = Φ^(-1)(F(y)) with F its prediction: for a normal
-prediction |y - mean| / sd. Of m scores the conformal quantile q_p of level p is the k-th smallest,
-k = ceil((m + 1) p) (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). A new row whose score is
-exchangeable with these has a score of at most q_p with probability k / (m + 1), from p to
+The score of a calibration row is ``|z|``, z = Φ^(-1)(F(y)) with F its prediction: for a normal
+prediction ``|y - mean| / sd``. Of m scores the conformal quantile q_p of level p is the k-th
+smallest, k = ceil((m + 1) p) (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). A new row whose
+score is exchangeable with these has a score of at most q_p with probability k / (m + 1), from p to
 p + 1 / (m + 1), where scores have no ties; with ties at least that. The repair moves the central
-interval of each level p of a ladder from |z| <= t_p to |z| <= q_p, for which k must not exceed m;
-see `geogp.models.warped_shapes` for what lies between and beyond.
+interval of each level p of a ladder from ``|z|`` <= t_p to ``|z|`` <= q_p, for which k must
+not exceed m; see `geogp.models.warped_shapes` for what lies between and beyond.
 """
 
 import math
@@ -212,7 +212,7 @@ def fit_repair(
 
 
 def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
-    """Return |Φ^(-1)(F(y))| for each prediction F, (n,); at most 37 where tails end there.
+    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37 where tails end there.
 
     Raises
     ------

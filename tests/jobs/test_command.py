@@ -115,7 +115,11 @@ REQUESTS = {
     "bad zoom": (["--zoom", "17"], 2, r"zoom from 1 to 16"),
     "bad epochs": (["--epochs", "0"], 2, r"1 epoch or more"),
     "bad seed": (["--seed", "-1"], 2, r"seed of 0 or more"),
-    "unknown layer": (["--layer", "none.gpkg:NAME"], 2, r"no file /.*none\.gpkg: expected polygons"),
+    "unknown layer": (
+        ["--layer", "none.gpkg:NAME"],
+        2,
+        r"no file /.*none\.gpkg: expected",
+    ),
     "no counties": (["--split", "county"], 2, r"expected counties_<ST>.parquet or"),
     "too many folds": (
         ["--split", "latest", "--folds", "2"],

@@ -1,0 +1,39 @@
+"""The command `geogp gallery`: parse, call, print."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from geogp_cli import console
+
+
+def gallery(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Finished run folders, or folders that hold some.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ] = False,
+) -> None:
+    """Write one index page of many runs, with thumbnails and key numbers."""
+    from geogp.gallery import make_gallery
+
+    with console.working() as watcher:
+        made = make_gallery(runs, out=out, watcher=watcher)
+    if as_json:
+        described = {
+            "gallery": str(made.page),
+            "runs": [str(run) for run in made.runs],
+            "skipped": [{"folder": str(path), "reason": reason} for path, reason in made.skipped],
+        }
+        print(json.dumps(described))
+        return
+    screen = Console(soft_wrap=True)
+    left_out = f", {len(made.skipped)} left out" if made.skipped else ""
+    screen.print(f"{len(made.runs)} runs{left_out}", markup=False)
+    screen.print(f"gallery: {made.page}", markup=False)

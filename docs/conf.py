@@ -1,0 +1,71 @@
+"""How the documentation is built; see the Makefile."""
+
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent), str(HERE.parent / "apps")]
+
+from geogp import __version__  # noqa: E402
+
+project = "geogp"
+author = "the authors of geogp"
+project_copyright = author
+version = release = __version__
+
+extensions = [
+    "made",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+]
+exclude_patterns = ["_build", "_extensions"]
+templates_path = ["_templates"]
+root_doc = "index"
+
+smartquotes = False  # options begin with two hyphens
+html_theme = "furo"
+html_title = f"geogp {release}"
+html_copy_source = False
+html_show_sourcelink = False
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_use_type_comments = False
+autodoc_preserve_defaults = True
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+python_maximum_signature_line_length = 88
+
+default_role = "py:obj"
+nitpicky = True
+# Names of other packages are not looked up: the build needs no network. Those of the modules that
+# api.rst lists must be found.
+_LISTED = re.findall(r"^   (geogp\.[\w.]+)$", (HERE / "api.rst").read_text("utf-8"), re.MULTILINE)
+nitpick_ignore_regex = [("py:.*", rf"(?!({'|'.join(map(re.escape, _LISTED))})\b).*")]
+
+
+def _outside(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
+    """Name files outside of docs, to which pages link for who reads them in the repository."""
+    source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Mend links to files that are no pages."""
+    app.connect("source-read", _outside)
+
+
+# The examples run in this process; a package of the theme has logging print what they do.
+for _name in ("geogp", "pyogrio"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+os.environ.setdefault("MPLBACKEND", "agg")

@@ -1,0 +1,98 @@
+"""What README and docs name exists: commands, options, files. The build of docs runs the rest."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from geogp_cli.main import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GEOGP = typer.main.get_command(app)
+
+
+def commands_of(page):
+    """Words of every geogp command in the code blocks of a page."""
+    found = []
+    for block in re.findall(
+        r"^```[^\n]*\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        for line in block.replace("\\\n", " ").splitlines():
+            start = re.match(r"\s*(?:\.venv/bin/)?geogp (.*)", line)
+            if start:
+                found.append(shlex.split(start[1].replace("...", ""), comments=True))
+    return found
+
+
+def wrong(words):
+    """What of a command does not exist; None where all does."""
+    if words[0] not in GEOGP.commands:
+        return f"no command {words[0]}"
+    options = {
+        name
+        for option in GEOGP.commands[words[0]].params
+        for name in (*option.opts, *option.secondary_opts)
+    }
+    unknown = {word.split("=")[0] for word in words if word.startswith("--")} - options
+    return f"no option {', '.join(sorted(unknown))} of {words[0]}" if unknown else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_their_options_exist(page):
+    assert [told for words in commands_of(page) if (told := wrong(words))] == []
+
+
+def test_an_unknown_option_would_be_found():
+    assert isinstance(GEOGP, click.Group) or hasattr(GEOGP, "commands")
+    assert wrong(["map", "PR", "--no-such"]) == "no option --no-such of map"
+    assert wrong(["chart"]) == "no command chart"
+    counted = {page.name: len(commands_of(page)) for page in PAGES}
+    assert counted["README.md"] >= 10
+    for name in ("first-map.md", "choosing-a-model.md", "your-own-data.md", "many-states.md"):
+        assert counted[name], name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_named_in_sentences_exist(page):
+    known = {
+        name
+        for command in GEOGP.commands.values()
+        for option in command.params
+        for name in option.opts
+    }
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    named = set(re.findall(r"`(--[a-z-]+)", text))
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_files_resolve(page):
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    local = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_python_in_the_docs_compiles():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for block in re.findall(r"^```\{?python\}?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            code = re.sub(r"^:[a-z]+:\n", "", block, flags=re.MULTILINE)
+            compile(code, page.name, "exec")
+
+
+def test_every_page_and_module_of_the_site_exists():
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    pages = re.findall(r"^([a-z-]+)$", index, re.MULTILINE)
+    assert len(pages) == 7
+    for page in pages:
+        assert any((ROOT / "docs" / f"{page}.{kind}").is_file() for kind in ("md", "rst")), page
+    listed = re.findall(
+        r"^   (geogp\.[\w.]+)$", (ROOT / "docs" / "api.rst").read_text(), re.MULTILINE
+    )
+    assert len(listed) > 50
+    for module in listed:
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
