@@ -65,8 +65,10 @@ def speed_layers(grid: xr.Dataset, words: Words, bound: Floats) -> list[Layer]:
     """
     views = {view.name: view for view in views_of(grid)}
     return [
-        _view_layer(grid, views["median"], words, {"quantile": 0.5}) | {"id": "level"},
-        _view_layer(grid, views["width"], words, {"width": [0.025, 0.975]}),
+        _view_layer(grid, views["median"], words, {"quantile": 0.5})
+        | {"id": "level", "title": "Median"},
+        _view_layer(grid, views["width"], words, {"width": [0.025, 0.975]})
+        | {"title": "Uncertainty"},
         _bound_layer(words, bound),
         _probability_layer(words),
     ]
@@ -141,7 +143,7 @@ def _bound_layer(words: Words, bound: Floats) -> Layer:
     scale = speed_scale(bound, label=label, palette=BOUND_PALETTE)
     return {
         "id": "bound",
-        "title": f"{quantity.bound.capitalize()} bound of {quantity.subject}",
+        "title": f"At {side}, in 19 of 20",
         "label": label,
         "hint": f"19 of 20 {words.predicted} are expected to be at {side} this; 1 of 20 "
         f"{'below' if least else 'above'}.",
@@ -159,7 +161,7 @@ def _probability_layer(words: Words) -> Layer:
     scale = share_scale(np.zeros(1), label=label, palette=PROBABILITY_PALETTE)
     return {
         "id": "probability",
-        "title": f"Probability of a {quantity.subject} of at {side} a threshold",
+        "title": "Probability of a threshold",
         "label": label,
         "hint": f"The share of {words.predicted} expected to be at {side} the threshold.",
         "unit": "",

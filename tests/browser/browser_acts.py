@@ -28,7 +28,8 @@ def number(text):
 def click(seen, place):
     seen.update(point=None)
     seen.evaluate(
-        "([lat, lng]) => geogp.page.map.setView([lat - .02, lng], 12, {animate: false})", place
+        "([lat, lng]) => { geogp.page.map.setView([lat - .02, lng], 12, {animate: false}); }",
+        place,
     )
     seen.mouse.click(*seen.evaluate(CLICK, place))
     seen.settle()
