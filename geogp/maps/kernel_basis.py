@@ -66,7 +66,8 @@ class KernelBasis:
         Largest difference from the model's kernel over its largest value, of the components as
         decoded, between `references` cells and all cells; of all pairs of up to 12,000 cells.
     error_at_tiles
-        The same between tiles of the map, each standing for the middle of its cell.
+        The same between some tiles of the map, each standing for the middle of its cell; no less
+        than `error`.
     references
         How many: where not all, those where the decoded kernel is largest, whose errors can be,
         and as many drawn without choice.
@@ -179,11 +180,12 @@ def kernel_basis(
         raise DataError(f"no kernel of {len(cells)} cells fits {most_text} bytes.")
     decoded = unpack(packed)[(slice(None), *frame.pixels(cells))].T
     references = _references(decoded, random)
+    error = _error(decoded, references, lambda rows: model.kernel(cells, _some(cells, rows)))
     return KernelBasis(
         frame,
         packed,
-        _error(decoded, references, lambda rows: model.kernel(cells, _some(cells, rows))),
-        _error_at_tiles(tiles, cells, decoded, model, random),
+        error,
+        max(error, _error_at_tiles(tiles, cells, decoded, model, random)),
         len(references),
         exact,
     )
