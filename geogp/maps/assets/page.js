@@ -31,9 +31,7 @@ class MapPage {
     this.search = new Search(map, data.places || []);
     this.address = new Address(map, this);
     this.references = L.layerGroup().addTo(map);
-    this.weights = Object.fromEntries(Object.entries(outlines)
-      .map(([name, drawn]) => [name, drawn && drawn.options.weight]));
-    map.on('zoomend', () => this.thinOutlines());
+    map.on('zoomend', () => thinOutlines(map, outlines));
     this.work = Promise.resolve();
   }
 
@@ -133,16 +131,6 @@ class MapPage {
     }
   }
 
-  /** Draw outlines thinner where a map is seen from afar, lest they hide it. */
-  thinOutlines() {
-    const share = Math.min(1, Math.max(0.4, (this.map.getZoom() - 5) / 6));
-    for (const [name, drawn] of Object.entries(this.outlines)) {
-      if (drawn) {
-        drawn.setStyle({weight: this.weights[name] * share});
-      }
-    }
-  }
-
   /** Mark the reference points of the kernel slices shown. */
   showReferences(state) {
     this.references.clearLayers();
@@ -214,7 +202,7 @@ class MapPage {
     map.invalidateSize({animate: false});
     map.fitBounds(cornersOf(data.frame), {animate: false, padding: [12, 12]});
     this.address.read();
-    this.thinOutlines();
+    thinOutlines(map, this.outlines);
     return this.settled();
   }
 }
