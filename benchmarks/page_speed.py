@@ -103,9 +103,11 @@ HEADS = (
 """Columns of the table."""
 
 
-def open_page(browser: Browser, path: Path, leaflet: Path) -> Page:
+def open_page(
+    browser: Browser, path: Path, leaflet: Path, size: tuple[int, int] = (1280, 800)
+) -> Page:
     """Open a page, Leaflet from a folder, and wait until it is drawn."""
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]})
 
     def serve(route: Route) -> None:
         file = leaflet / "leaflet" / "dist" / route.request.url.removeprefix(CDN + "/")
