@@ -1,23 +1,36 @@
 """How fast a map's page is in Chromium: first paint, answer to a click, a new threshold.
 
-    python benchmarks/page_speed.py runs/demo/map.html ... --leaflet tests/browser/node_modules
+    python benchmarks/page_speed.py runs/demo/map.html ... --leaflet tests/browser/node_modules \
+        --out benchmarks/results/page
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
-output. Leaflet comes from an npm folder in place of the CDN, and no base map is loaded.
+output. Leaflet comes from an npm folder in place of the CDN, and no base map is loaded. With
+--out, results.json and table.md are written there, with the error of the live kernel from some
+places against that of the run's model.
 """
 
 import argparse
 import json
 import os
+import platform
 import re
 import shutil
 import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+import geogp
+from geogp.files import write_text
+from geogp.geodata.region import Tiles
+from geogp.maps.frame import Frame
+from geogp.maps.kernel_basis import coarser
 from geogp.maps.page_assets import CDN
+from geogp.reopen import reopen
+from geogp.watcher import Watcher
 
 CLICK = """async (place) => {
   const start = performance.now();
@@ -66,10 +79,35 @@ INSIDE = """async (count) => {
   return found;
 }"""
 
+KERNEL = """async place => Array.from(await geogp.page.pictures.painter.kernelAt(place),
+  value => isNaN(value) ? null : value)"""
 
-def open_page(browser: Browser, path: Path, leaflet: Path) -> Page:
+ABOUT = """() => { const {kernel, frame, quarters, steps} = geogp.page.data;
+  const {components, scale, ...told} = kernel;
+  return {kernel: {...told, components: components.shape[0]}, frame, steps,
+    quarters: quarters.length}; }"""
+
+HEADS = (
+    ("page", "run"),
+    ("tiles", "tiles"),
+    ("quarters", "quarters"),
+    ("megabytes", "MB"),
+    ("first_paint_ms", "first paint, ms"),
+    ("click_ms", "click, ms"),
+    ("slowest_click_ms", "slowest click, ms"),
+    ("threshold_ms", "threshold, ms"),
+    ("kernel_stated", "live kernel: stated error, %"),
+    ("kernel_measured", "measured, %"),
+    ("kernel_at_tiles", "stated anywhere in a square, %"),
+)
+"""Columns of the table."""
+
+
+def open_page(
+    browser: Browser, path: Path, leaflet: Path, size: tuple[int, int] = (1280, 800)
+) -> Page:
     """Open a page, Leaflet from a folder, and wait until it is drawn."""
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]})
 
     def serve(route: Route) -> None:
         file = leaflet / "leaflet" / "dist" / route.request.url.removeprefix(CDN + "/")
@@ -100,13 +138,88 @@ def times_of(browser: Browser, path: Path, leaflet: Path, repeats: int) -> dict[
         layers = page.evaluate(LAYERS)
         page.close()
     return {
-        "page": str(path),
+        "page": path.parent.name,
         "bytes": path.stat().st_size,
         "first_paint_ms": round(statistics.median(paints)),
         "click_ms": round(statistics.median(clicks)),
         "slowest_click_ms": round(max(clicks)),
         "threshold_ms": round(statistics.median(moves)) if moves else None,
         "layer_ms": {name: round(value) for name, value in layers.items()},
+    }
+
+
+def about(browser: Browser, path: Path, leaflet: Path, places: int) -> dict[str, Any]:
+    """Return what a page of a run holds, and the largest error of its live kernel.
+
+    From some places to the middles of all its squares, over the largest value of the model's
+    kernel there; the page states it over all places or many.
+    """
+    page = open_page(browser, path, leaflet)
+    told = page.evaluate(ABOUT)
+    stated = told["kernel"]
+    opened = reopen(path.parent, Watcher(), device="cpu")
+    frame = Frame(**stated["frame"])
+    cells = coarser(opened.tiles, frame.zoom)
+
+    def inputs(tiles: Tiles) -> Any:
+        quarter = np.full(len(tiles), opened.job.question.quarter)
+        return opened.job.scale.inputs(*tiles.centres, quarter)
+
+    largest = float((opened.model.features(inputs(cells)) ** 2).sum(axis=1).max())
+    rows = np.random.default_rng(1).choice(len(cells), min(places, len(cells)), replace=False)
+    worst = 0.0
+    for row in rows:
+        here = Tiles(cells.column[[row]], cells.row[[row]], cells.zoom)
+        place = [float(here.centres[1][0]), float(here.centres[0][0])]
+        found = np.array(page.evaluate(KERNEL, place), float).reshape(frame.height, frame.width)
+        exact = opened.model.kernel(inputs(cells), inputs(here))[:, 0]
+        worst = max(worst, float(np.abs(found[frame.pixels(cells)] - exact).max()))
+    page.close()
+    return {
+        "tiles": len(opened.tiles),
+        "quarters": told["quarters"],
+        "steps": told["steps"],
+        "kernel": stated | {"measured": worst / largest, "places": len(rows)},
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the figures as a table in Markdown, and what they were taken on."""
+    lines = [
+        "| " + " | ".join(head for _, head in HEADS) + " |",
+        "| --- |" + " ---: |" * (len(HEADS) - 1),
+    ]
+    for page in found["pages"]:
+        kernel = page["kernel"]
+        row = page | {
+            "tiles": f"{page['tiles']:,}",
+            "megabytes": f"{page['bytes'] / 1e6:.2f}",
+            "kernel_stated": f"{100 * kernel['error']:.3f}",
+            "kernel_measured": f"{100 * kernel['measured']:.3f}",
+            "kernel_at_tiles": f"{100 * kernel['error_at_tiles']:.2g}",
+        }
+        lines.append("| " + " | ".join(str(row[name]) for name, _ in HEADS) + " |")
+    machine = found["machine"]
+    taken = (
+        f"Medians of {found['repeats']} openings, headless Chromium {found['chromium']}, "
+        f"{machine['system']}, {machine['cores']} cores, Python {machine['python']}, geogp "
+        f"{machine['geogp']}, torch {machine['torch']}; load of the last minute "
+        f"{machine['load']:.1f} at the start (above the number of cores, others were at work). "
+        "Errors of the kernel are shares of its largest value."
+    )
+    lines += ["", taken]
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures are taken on."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "geogp": geogp.__version__,
+        "torch": torch.__version__,
     }
 
 
@@ -118,14 +231,24 @@ def main() -> None:
         "--leaflet", type=Path, default=Path("tests/browser/node_modules"), help="an npm folder"
     )
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="a folder for results.json and table.md")
     asked = parser.parse_args()
+    found: dict[str, Any] = {"machine": machine(), "repeats": asked.repeats}
     chromium = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        found = [times_of(browser, path, asked.leaflet, asked.repeats) for path in asked.pages]
-        version = browser.version
+        found["pages"] = [
+            times_of(browser, path, asked.leaflet, asked.repeats)
+            | (about(browser, path, asked.leaflet, 24) if asked.out else {})
+            for path in asked.pages
+        ]
+        found["chromium"] = browser.version
         browser.close()
-    print(json.dumps({"chromium": version, "pages": found}, indent=1))
+    text = json.dumps(found, indent=1)
+    print(text)
+    if asked.out:
+        write_text(asked.out / "results.json", text + "\n")
+        write_text(asked.out / "table.md", table(found))
 
 
 if __name__ == "__main__":

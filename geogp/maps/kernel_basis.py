@@ -31,6 +31,7 @@ _FRACTIONS = (1 / 2000, 1 / 1000, 1 / 500, 1 / 250, 1 / 125)
 _COUNTS = (48, 40, 32, 24, 16, 12, 8, 6, 4, 2, 1)
 _REFERENCES = 64
 _ROWS = 4096
+_PAIRS = 150_000_000
 _FINE_ENOUGH = 0.003
 _NEARLY = 1.1
 
@@ -63,11 +64,13 @@ class KernelBasis:
         c_j, packed with shape (m, height, width); outside the cells anything.
     error
         Largest difference from the model's kernel over its largest value, of the components as
-        decoded, between `references` cells and all cells.
+        decoded, between `references` cells and all cells; of all pairs of up to 12,000 cells.
     error_at_tiles
-        The same between tiles of the map, each standing for the middle of its cell.
+        The same between some tiles of the map, each standing for the middle of its cell; no less
+        than `error`.
     references
-        Cells drawn for that, without choice.
+        How many: where not all, those where the decoded kernel is largest, whose errors can be,
+        and as many drawn without choice.
     sample
         Kernel values of them, for a colour scale.
     """
@@ -176,14 +179,40 @@ def kernel_basis(
     else:
         raise DataError(f"no kernel of {len(cells)} cells fits {most_text} bytes.")
     decoded = unpack(packed)[(slice(None), *frame.pixels(cells))].T
+    references = _references(decoded, random)
+    error = _error(decoded, references, lambda rows: model.kernel(cells, _some(cells, rows)))
     return KernelBasis(
         frame,
         packed,
-        _relative(decoded @ decoded[chosen].T, exact),
-        _error_at_tiles(tiles, cells, decoded, model, random),
-        len(chosen),
+        error,
+        max(error, _error_at_tiles(tiles, cells, decoded, model, random)),
+        len(references),
         exact,
     )
+
+
+def _references(decoded: Floats, random: np.random.Generator) -> NDArray[np.intp]:
+    """Return the cells whose errors with all cells are looked at: all, where not too many."""
+    n = len(decoded)
+    count = min(n, max(_REFERENCES, _PAIRS // n))
+    if count == n:
+        return np.arange(n)
+    order = np.argsort(-(decoded**2).sum(axis=1), kind="stable")
+    others = random.choice(order[count // 2 :], count - count // 2, replace=False)
+    return np.sort(np.concatenate([order[: count // 2], others]))
+
+
+def _error(
+    decoded: Floats, references: NDArray[np.intp], kernel: Callable[[NDArray[np.intp]], Floats]
+) -> float:
+    """Return the largest error between references and all cells over the largest value."""
+    error = largest = 0.0
+    for start in range(0, len(references), _ROWS // 2):
+        rows = references[start : start + _ROWS // 2]
+        exact = kernel(rows)
+        error = max(error, float(np.abs(decoded @ decoded[rows].T - exact).max()))
+        largest = max(largest, float(np.abs(exact).max()))
+    return error / largest
 
 
 def _in_order(

@@ -170,8 +170,11 @@ def _speeds(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, A
     values = slider_values(float(10**low), float(10**high), content.thresholds)
     error, tiles = probability_error(shown.prediction, decoded, levels, values, at_most=at_most)
     others = [one for one in content.quarters if one is not shown]
+    others_quantiles = [quantiles_of(one.prediction, levels) for one in others]
     past = pack_within(
-        [(one.tiles, quantiles_of(one.prediction, levels)) for one in others], levels, PAST_TEXT
+        [(one.tiles, found) for one, found in zip(others, others_quantiles, strict=True)],
+        levels,
+        PAST_TEXT,
     )
     packed = [*past[: content.shown], full, *past[content.shown :]]
     steps = {"quantile_log10": full.step, "probability": error, "probability_tiles": tiles}
@@ -187,10 +190,28 @@ def _speeds(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, A
             "shown": _middle([one.value for one in content.thresholds] or values),
             "at_most": at_most,
         },
-        "layers": speed_layers(grid, words, 10 ** quantiles[levels.index(cautious_level(bound))]),
+        "layers": speed_layers(
+            grid, words, *_scaled_values([quantiles, *others_quantiles], levels, bound)
+        ),
         "arrays": {},
         "steps": steps,
     }
+
+
+def _scaled_values(
+    quarters: Sequence[Floats], levels: Sequence[float], bound: str
+) -> tuple[Floats, Floats, Floats]:
+    """Return percentiles of median, width and cautious bound, those of each quarter."""
+    places = [list(levels).index(one) for one in (0.5, 0.025, 0.975, cautious_level(bound))]
+
+    def percentiles(values: Floats) -> Floats:
+        return np.asarray(np.percentile(values, np.arange(101)))
+
+    rows = [[one[place] for place in places] for one in quarters]
+    median = np.concatenate([percentiles(10**middle) for middle, _, _, _ in rows])
+    width = np.concatenate([percentiles(high - low) for _, low, high, _ in rows])
+    cautious = np.concatenate([percentiles(10**end) for _, _, _, end in rows])
+    return median, width, cautious
 
 
 def _middle(values: list[float]) -> float:

@@ -51,8 +51,12 @@ def scale_json(scale: Scale) -> dict[str, Any]:
     }
 
 
-def speed_layers(grid: xr.Dataset, words: Words, bound: Floats) -> list[Layer]:
+def speed_layers(
+    grid: xr.Dataset, words: Words, median: Floats, width: Floats, bound: Floats
+) -> list[Layer]:
     """Return median, width, cautious bound and probability.
+
+    One scale for all quarters, so that their colours can be compared.
 
     Parameters
     ----------
@@ -60,13 +64,16 @@ def speed_layers(grid: xr.Dataset, words: Words, bound: Floats) -> list[Layer]:
         The map.
     words
         What it is of.
-    bound
-        The bound that 19 of 20 keep at the tiles, in the unit of the target, (n,).
+    median, width, bound
+        Values that the scales are made for, of all quarters: the median, the width of the 95 %
+        interval of log10, and the bound that 19 of 20 keep.
     """
     views = {view.name: view for view in views_of(grid)}
     return [
-        _view_layer(grid, views["median"], words, {"quantile": 0.5}) | {"id": "level"},
-        _view_layer(grid, views["width"], words, {"width": [0.025, 0.975]}),
+        _view_layer(views["median"], words, {"quantile": 0.5}, median)
+        | {"id": "level", "title": "Median"},
+        _view_layer(views["width"], words, {"width": [0.025, 0.975]}, width)
+        | {"title": "Uncertainty"},
         _bound_layer(words, bound),
         _probability_layer(words),
     ]
@@ -74,7 +81,10 @@ def speed_layers(grid: xr.Dataset, words: Words, bound: Floats) -> list[Layer]:
 
 def count_layers(grid: xr.Dataset, words: Words) -> list[Layer]:
     """Return expected number, bounds and probability of none."""
-    return [_view_layer(grid, view, words, {"array": view.name}) for view in views_of(grid)]
+    return [
+        _view_layer(view, words, {"array": view.name}, grid[view.variable].to_numpy())
+        for view in views_of(grid)
+    ]
 
 
 def tests_layer(grid: xr.Dataset) -> Layer:
@@ -121,7 +131,7 @@ def kernel_unit(target: str) -> str:
     return f"({'ln' if target == TESTS else 'log10'})²"
 
 
-def _view_layer(grid: xr.Dataset, view: View, words: Words, source: dict[str, Any]) -> Layer:
+def _view_layer(view: View, words: Words, source: dict[str, Any], values: Floats) -> Layer:
     return {
         "id": view.name,
         "title": view.title,
@@ -129,7 +139,7 @@ def _view_layer(grid: xr.Dataset, view: View, words: Words, source: dict[str, An
         "hint": view.hint.format(predicted=words.predicted),
         "unit": view.unit,
         "source": source,
-        "scale": scale_json(view.scale(grid)),
+        "scale": scale_json(view.make_scale(values, label=view.label, palette=view.palette)),
     }
 
 
@@ -141,7 +151,7 @@ def _bound_layer(words: Words, bound: Floats) -> Layer:
     scale = speed_scale(bound, label=label, palette=BOUND_PALETTE)
     return {
         "id": "bound",
-        "title": f"{quantity.bound.capitalize()} bound of {quantity.subject}",
+        "title": f"At {side}, in 19 of 20",
         "label": label,
         "hint": f"19 of 20 {words.predicted} are expected to be at {side} this; 1 of 20 "
         f"{'below' if least else 'above'}.",
@@ -159,7 +169,7 @@ def _probability_layer(words: Words) -> Layer:
     scale = share_scale(np.zeros(1), label=label, palette=PROBABILITY_PALETTE)
     return {
         "id": "probability",
-        "title": f"Probability of a {quantity.subject} of at {side} a threshold",
+        "title": "Probability of a threshold",
         "label": label,
         "hint": f"The share of {words.predicted} expected to be at {side} the threshold.",
         "unit": "",

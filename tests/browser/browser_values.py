@@ -12,7 +12,7 @@ LEVELS = 96
 def pixels(picture):
     """Return a canvas as an array of RGBA, (h, w, 4)."""
     shape = (picture["height"], picture["width"], 4)
-    return np.array(picture["data"], np.uint8).reshape(shape)
+    return np.frombuffer(picture["data"], np.uint8).reshape(shape)
 
 
 def quantile(data, quarter, level):

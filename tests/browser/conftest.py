@@ -1,5 +1,6 @@
 """A real browser for the tests of the page: Debian's Chromium, driven by Playwright."""
 
+import base64
 import os
 import re
 import shutil
@@ -78,20 +79,26 @@ class Visit:
         self.tab.evaluate("changes => geogp.page.update(changes)", changes)
         self.settle()
 
-    def picture(self, name: str = "main") -> list[list[int]]:
-        """Return the pixels of a canvas, rows of RGBA."""
-        return self.tab.evaluate(
-            """name => {
+    def picture(self, name: str = "main") -> dict[str, Any] | None:
+        """Return the size of a canvas and the bytes of its pixels, RGBA."""
+        found = self.tab.evaluate(
+            """async name => {
               const picture = geogp.page.pictures[name];
               if (!picture.overlay) { return null; }
               const {width, height} = picture.canvas;
               const copy = new OffscreenCanvas(width, height).getContext('2d');
               copy.drawImage(picture.canvas, 0, 0);
               const {data} = copy.getImageData(0, 0, width, height);
-              return {width, height, data: Array.from(data)};
+              const text = await new Promise(done => {
+                const reader = new FileReader();
+                reader.onload = () => done(reader.result.split(',')[1]);
+                reader.readAsDataURL(new Blob([data]));
+              });
+              return {width, height, data: text};
             }""",
             name,
         )
+        return found and found | {"data": base64.b64decode(found["data"])}
 
 
 @pytest.fixture

@@ -1,23 +1,12 @@
 """Accessibility by axe, and pages without network."""
 
 import pytest
+from browser_acts import serious
 from browser_pages import PHONE
 from browser_values import place_of
 
 from geogp.maps.page_assets import read_library
 from geogp.maps.page_parts import WITHOUT_LEAFLET
-
-AXE = """async () => {
-  const found = await axe.run(document, {resultTypes: ['violations', 'incomplete']});
-  return found.violations.map(v => [v.impact, v.id,
-    v.nodes.map(n => n.target.join(' ') + ' ' + n.failureSummary)]);
-}"""
-
-
-def violations(seen, npm):
-    seen.add_script_tag(path=npm / "axe-core" / "axe.min.js")
-    return seen.evaluate(AXE)
-
 
 STATES = {
     "start": {},
@@ -37,8 +26,7 @@ def test_axe_finds_nothing_serious(visit, made, npm, state, size):
     seen.update(**changes)
     if size:
         seen.evaluate("document.getElementById('geogp-panel').open = true")
-    found = violations(seen, npm)
-    assert [one for one in found if one[0] in {"serious", "critical"}] == []
+    assert serious(seen, npm) == []
 
 
 def test_without_network_the_page_says_what_it_lacks(visit, made):

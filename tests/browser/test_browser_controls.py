@@ -58,7 +58,7 @@ def test_two_places_of_a_name_are_told_apart(visit, made):
 def test_an_address_opens_the_same_view_again(visit, made):
     seen, data = visit(made.page), made.data
     point = list(place_of(data["frame"], 12, 15))
-    seen.evaluate("geogp.page.map.setView([18.31, -66.52], 10.5, {animate: false})")
+    seen.evaluate("() => { geogp.page.map.setView([18.31, -66.52], 10.5, {animate: false}); }")
     threshold = data["threshold"]["values"][2]
     seen.update(
         layer="probability", beside="width", split=0.4, quarter=1, threshold=threshold, point=point
@@ -113,7 +113,7 @@ def test_a_senseless_address_shows_the_usual_view(visit, made, address):
 def test_two_layers_side_by_side(visit, made):
     seen, data = visit(made.page), made.data
     assert seen.is_hidden("#geogp-divider")
-    seen.select_option("#geogp-beside", label="Uncertainty of download speed")
+    seen.select_option("#geogp-beside", label="Uncertainty")
     seen.settle()
     for name, picture in (("level", "main"), ("width", "beside")):
         scale = layer_of(data, name)["scale"]
@@ -142,7 +142,7 @@ def test_two_layers_side_by_side(visit, made):
         assert abs(line - box["x"] - split * box["width"]) < 3
         assert seen.evaluate(shown, split - 0.02) == [True, False]
         assert seen.evaluate(shown, split + 0.02) == [False, True]
-        seen.evaluate("geogp.page.map.panBy([70, 30], {animate: false})")
+        seen.evaluate("() => { geogp.page.map.panBy([70, 30], {animate: false}); }")
         assert seen.evaluate(shown, split - 0.02) == [True, False]
     slider.focus()
     seen.keyboard.press("ArrowLeft")
@@ -232,7 +232,7 @@ def test_enter_reads_the_place_under_the_cross(visit, made):
     seen = visit(made.page)
     cross = "getComputedStyle(document.getElementById('geogp-cross')).visibility"
     assert seen.evaluate(cross) == "hidden"
-    seen.evaluate("geogp.page.map.setView([18.3, -66.75], 11, {animate: false})")
+    seen.evaluate("() => { geogp.page.map.setView([18.3, -66.75], 11, {animate: false}); }")
     seen.keyboard.press("Tab")
     seen.evaluate("geogp.page.map.getContainer().focus()")
     assert seen.evaluate(cross) == "visible"
@@ -284,7 +284,7 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 390
         assert box["height"] >= 36
-    seen.tap("text=Uncertainty of download speed >> nth=0")
+    seen.tap("text=Uncertainty >> nth=0")
     assert seen.state["layer"] == "width"
     assert seen.locator(".folium-map").bounding_box()["height"] > 200
     seen.select_option("#geogp-beside", "level")

@@ -47,7 +47,7 @@ def test_the_canvas_is_stretched_between_the_frames_corners(visit, made):
     seen, frame = visit(made.page), made.data["frame"]
     for zoom in (None, 12.25):
         if zoom:
-            seen.evaluate("zoom => geogp.page.map.setZoom(zoom, {animate: false})", zoom)
+            seen.evaluate("zoom => { geogp.page.map.setZoom(zoom, {animate: false}); }", zoom)
         found = seen.evaluate(CORNERS, "main")
         north, west = place_of(frame, 0, 0, down=0, across=0)
         south, east = place_of(frame, frame["height"], frame["width"], down=0, across=0)
@@ -180,3 +180,15 @@ def test_the_live_kernel_is_near_the_models(visit, made):
     seen = visit(made.page)
     seen.update(layer="live", point=list(place_of(frame, 10, 20)))
     assert f"{100 * kernel['error']:.2g}" in seen.inner_text("#geogp-legend")
+
+
+def test_outlines_are_thinner_from_afar(visit, made):
+    seen = visit(made.page)
+    weight = "name => geogp.page.outlines[name].options.weight"
+    found = {}
+    for zoom in (7, 9, 12):
+        seen.evaluate("zoom => { geogp.page.map.setZoom(zoom, {animate: false}); }", zoom)
+        found[zoom] = [seen.evaluate(weight, name) for name in ("boundary", "urban", "counties")]
+    np.testing.assert_allclose(found[12], [1.6, 1.4, 0.8])
+    assert np.all(np.array(found[9]) < found[12])
+    assert np.all(np.array(found[7]) < found[9])

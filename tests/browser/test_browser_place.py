@@ -1,37 +1,13 @@
 """What the page says of a place: the grid's own values, within the steps it states."""
 
-import re
-
 import numpy as np
 import pytest
+from browser_acts import click, close, facts, number
 from browser_values import cells, place_of, probability, quantile
 from scipy.special import ndtri
 
 from geogp.maps.frame import Frame
 from geogp.maps.packing import unpack
-
-CLICK = """p => { const at = geogp.page.map.latLngToContainerPoint(p);
-  const box = geogp.page.map.getContainer().getBoundingClientRect();
-  return [box.left + at.x, box.top + at.y]; }"""
-
-
-def facts(seen):
-    """Return the names and values on the card."""
-    rows = seen.locator("#geogp-place dl > div")
-    return dict(line.split("\n", 1) for line in rows.all_inner_texts())
-
-
-def number(text):
-    return float(re.search(r"[\d,.]+", text)[0].replace(",", ""))
-
-
-def click(seen, place):
-    seen.update(point=None)
-    seen.evaluate(
-        "([lat, lng]) => geogp.page.map.setView([lat - .02, lng], 12, {animate: false})", place
-    )
-    seen.mouse.click(*seen.evaluate(CLICK, place))
-    seen.settle()
 
 
 def great_circle_km(latitude, longitude, others_latitude, others_longitude):
@@ -40,13 +16,6 @@ def great_circle_km(latitude, longitude, others_latitude, others_longitude):
     turn = np.deg2rad(others_longitude - longitude)
     cosine = np.sin(one) * np.sin(other) + np.cos(one) * np.cos(other) * np.cos(turn)
     return 6371.0088 * np.arccos(np.clip(cosine, -1, 1))
-
-
-def close(text, value, step_log10):
-    """Tell whether a shown number is a value, as far as digits and the step let it."""
-    found = number(text)
-    digits = 0.006 if found >= 100 else 0.055
-    return abs(np.log10(found / value)) <= np.log10(1 + digits) + step_log10
 
 
 def test_a_click_names_what_the_grid_holds(visit, made):

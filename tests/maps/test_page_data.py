@@ -332,6 +332,22 @@ def test_numbers_of_tests_have_arrays_for_each_quarter():
     assert found["kernel"] is None
 
 
+def test_one_scale_holds_all_quarters(world):
+    """A quarter of a tenth of the speed is not all of one colour."""
+    content = content_of(world)
+    past, shown = content.quarters
+    slow = replace(past, prediction=replace(past.prediction, mean=past.prediction.mean - 1))
+    found = page_data(world.grid, replace(content, quarters=[slow, shown]))
+    levels = found["levels"]
+    scales = {layer["id"]: layer["scale"] for layer in found["layers"]}
+    for name, level in (("level", 0.5), ("bound", 0.05)):
+        for quarter in found["quarters"]:
+            values = 10 ** unpack_quantiles(quarter["quantiles"], levels)[levels.index(level)]
+            values = values[np.isfinite(values)]
+            assert np.mean(values < scales[name]["low"]) < 0.05
+            assert np.mean(values > scales[name]["high"]) < 0.05
+
+
 def test_a_prediction_of_other_tiles_is_refused(world):
     content = content_of(world)
     short = replace(content, slices=[replace(one, values=one.values[1:]) for one in content.slices])

@@ -31,6 +31,7 @@ class MapPage {
     this.search = new Search(map, data.places || []);
     this.address = new Address(map, this);
     this.references = L.layerGroup().addTo(map);
+    map.on('zoomend', () => thinOutlines(map, outlines));
     this.work = Promise.resolve();
   }
 
@@ -201,6 +202,7 @@ class MapPage {
     map.invalidateSize({animate: false});
     map.fitBounds(cornersOf(data.frame), {animate: false, padding: [12, 12]});
     this.address.read();
+    thinOutlines(map, this.outlines);
     return this.settled();
   }
 }

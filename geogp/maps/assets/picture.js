@@ -141,3 +141,12 @@ class Pictures {
     return [found.x, found.y];
   }
 }
+
+/** Draw outlines thinner where a map is seen from afar, lest they hide it. */
+function thinOutlines(map, outlines) {
+  const share = Math.min(1, Math.max(0.4, (map.getZoom() - 5) / 6));
+  for (const drawn of Object.values(outlines).filter(Boolean)) {
+    drawn.fullWeight = drawn.fullWeight || drawn.options.weight;
+    drawn.setStyle({weight: drawn.fullWeight * share});
+  }
+}

@@ -1,0 +1,70 @@
+"""Pictures of the pages of runs, on a desk and on a phone, as WebP.
+
+    python benchmarks/page_pictures.py runs/PR-... --out docs/pictures
+
+Two of each: the level with what the page says of the place with most tests, and the probability of
+a threshold beside the uncertainty. No base map is loaded.
+"""
+
+import argparse
+import io
+import os
+import shutil
+from pathlib import Path
+
+import xarray as xr
+from page_speed import open_page
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+
+QUALITY = 70
+"""Of WebP."""
+
+SHOW = """async ({change, row, column}) => {
+  const {page} = geogp;
+  if (row === undefined) {
+    await page.update(change);
+  } else {
+    const place = geogp.centreOf(page.data.frame, {row, column});
+    await page.update({...change, point: [place.lat, place.lng]});
+  }
+  await page.settled();
+}"""
+
+
+def pictures(browser: Browser, run: Path, leaflet: Path, out: Path) -> None:
+    """Write the pictures of a run."""
+    with xr.open_dataset(run / "grid.nc", mask_and_scale=False) as grid:
+        place = grid["tests"].argmax(dim=("y", "x"))
+        cell = {"row": int(place["y"]), "column": int(place["x"])}
+    compared = {"layer": "probability", "beside": "width", "point": None}
+    shown = {"level": {"change": {}, **cell}, "compared": {"change": compared}}
+    for kind, size in SIZES.items():
+        page = open_page(browser, run / "map.html", leaflet, size)
+        for name, asked in shown.items():
+            page.evaluate(SHOW, asked)
+            picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            picture.save(out / f"{run.name}-{kind}-{name}.webp", quality=QUALITY, method=6)
+        page.close()
+
+
+def main() -> None:
+    """Read the arguments and write the pictures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--leaflet", type=Path, default=Path("tests/browser/node_modules"))
+    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    chromium = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for run in asked.runs:
+            pictures(browser, run, asked.leaflet, asked.out)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Finished run folders for the tests in a real browser: one made here, and those of GEOGP_RUNS."""
+
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import xarray as xr
+from shapely.geometry import box
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "jobs"))
+
+from jobs_worlds import write_small
+
+from geogp.geodata.region import Tiles
+from geogp.geodata.simulate import simple_region
+from geogp.maps.frame import Frame
+from geogp.reopen import Reopened, reopen
+from geogp.watcher import Watcher
+from geogp.workflow import make_map
+
+GIVEN = [Path(text) for text in os.environ.get("GEOGP_RUNS", "").split(os.pathsep) if text]
+"""Folders of runs to check besides the one made here."""
+
+OWN = "made here"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, its page and its grid."""
+
+    path: Path
+
+    @cached_property
+    def page(self) -> str:
+        return (self.path / "map.html").read_text("utf-8")
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        found = re.search(
+            r'<script type="application/json" id="geogp-data">(.*?)</script>', self.page, re.DOTALL
+        )
+        return json.loads(found[1])
+
+    @cached_property
+    def grid(self) -> xr.Dataset:
+        with xr.open_dataset(self.path / "grid.nc", mask_and_scale=False) as opened:
+            return opened.load()
+
+    @cached_property
+    def opened(self) -> Reopened:
+        return reopen(self.path, Watcher(), device="cpu")
+
+    def values(self, name: str) -> np.ndarray:
+        """Return a variable of the grid, (height, width), named without its unit."""
+        unit = "ms" if self.data["target"] == "latency" else "mbps"
+        return np.asarray(self.grid[f"{name}_{unit}"].to_numpy(), np.float64)
+
+    @property
+    def inside(self) -> np.ndarray:
+        return self.grid["tests"].to_numpy() >= 0
+
+    def inputs(self, tiles: Tiles) -> np.ndarray:
+        """Return the model's inputs at tiles, in the quarter of the map."""
+        job = self.opened.job
+        return job.scale.inputs(*tiles.centres, np.full(len(tiles), job.question.quarter))
+
+
+def cells_of(inside: np.ndarray, frame: Frame) -> Tiles:
+    """Return the tiles of the cells of a frame that are marked, row by row."""
+    row, column = np.nonzero(inside)
+    return Tiles(column + frame.column, row + frame.row, frame.zoom)
+
+
+def make_run(folder: Path) -> Run:
+    """Make a small run, in two quarters and four counties, in some seconds."""
+    small, region = write_small(folder / "source"), simple_region()
+    west, south, east, north = region.bounds
+    x, y = np.linspace(west, east, 3), np.linspace(south, north, 3)
+    squares = [box(x[i], y[j], x[i + 1], y[j + 1]) for i in range(2) for j in range(2)]
+    names = ["Añasco", "O'Brien", "St. Mary", "Vega"]
+    counties = gpd.GeoDataFrame({"NAME": names}, geometry=squares, crs=4269)
+    counties.to_parquet(small.folder / "boundaries" / "counties_DEMO.parquet")
+    result = make_map(small.request(folder / "run", split="random", far_km=4.0))
+    return Run(result.path)
+
+
+def places_of(run: Run, rounds: int = 1) -> dict[str, tuple[int, int]]:
+    """Return cells of the grid, (row, column), by what kind of place they are."""
+    grid, inside = run.grid, run.inside
+    tests, far = grid["tests"].to_numpy(), grid["far"].to_numpy()
+    kinds = {
+        "measured": tests > 0,
+        "unmeasured": tests == 0,
+        "far": far == 1,
+        "near": inside & (far == 0),
+    }
+    if "urban" in grid:
+        kinds |= {"urban": grid["urban"].to_numpy() == 1, "rural": grid["urban"].to_numpy() == 0}
+    random, found = np.random.default_rng(5), {}
+    for kind, where in kinds.items():
+        row, column = np.nonzero(where)
+        for turn in range(rounds if len(row) else 0):
+            k = random.integers(len(row))
+            found[f"{kind} {turn}"] = (int(row[k]), int(column[k]))
+    row, column = np.nonzero(inside)
+    ends = {"north": row.argmin(), "south": row.argmax(), "west": column.argmin()}
+    ends["east"] = column.argmax()
+    return found | {kind: (int(row[k]), int(column[k])) for kind, k in ends.items()}
