@@ -11,6 +11,7 @@ from geogp.errors import GeogpError
 from geogp_cli import cache, console
 from geogp_cli.areas import areas
 from geogp_cli.compare import compare
+from geogp_cli.doctor import doctor
 from geogp_cli.exceedance import exceedance
 from geogp_cli.fetch import fetch
 from geogp_cli.figures import figures
@@ -245,6 +246,7 @@ app.command()(areas)
 app.command(name="next")(next_command)
 app.command()(exceedance)
 app.command()(figures)
+app.command()(doctor)
 app.command()(fetch)
 app.add_typer(cache.app, name="cache")
 app.command()(gallery)

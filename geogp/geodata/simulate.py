@@ -18,6 +18,7 @@ from shapely.geometry import Polygon
 
 from geogp.errors import RequestError
 from geogp.geodata import quadkeys
+from geogp.geodata.observations import SERVICES
 from geogp.geodata.oracles import column_of
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import Region
@@ -35,8 +36,6 @@ from geogp.geodata.truth import (
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
-
-SERVICES = ("mobile", "fixed")
 
 SINGLE_SHARE = 0.285
 """Expected share of rows that are one single test; Puerto Rico has 0.25 to 0.32."""

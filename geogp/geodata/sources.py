@@ -307,16 +307,12 @@ def open_source(where: str) -> Source:
         The address holds a name or a password, which would be written into run.json.
     """
     if where.startswith(("http://", "https://")):
-        if "@" in urlsplit(where).netloc:
-            raise RequestError(
-                "an address with a user name or password would be kept in run.json; put them "
-                "into ~/.netrc, and give the address without."
-            )
-        return Web(where)
+        return Web(_without_credentials(where))
     if where.startswith("s3://"):
         bucket, _, prefix = where.removeprefix("s3://").partition("/")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         if endpoint:
+            endpoint = _without_credentials(endpoint)
             return Web(f"{endpoint.rstrip('/')}/{bucket}/{prefix}".rstrip("/"))
         return Web(f"https://{bucket}.s3.amazonaws.com/{prefix}".rstrip("/"))
     folder = Path(where).expanduser()
@@ -325,6 +321,16 @@ def open_source(where: str) -> Source:
             f"no folder {folder}. Give a folder, or an address that starts with https:// or s3://."
         )
     return Folder(folder)
+
+
+def _without_credentials(address: str) -> str:
+    """Return an address; refuse one that holds a name or a password."""
+    if "@" in urlsplit(address).netloc:
+        raise RequestError(
+            "an address with a user name or password would be kept in run.json; put them "
+            "into ~/.netrc, and give the address without."
+        )
+    return address
 
 
 def _noted_hash(note: Path) -> str | None:

@@ -373,12 +373,14 @@ def test_clearing_deletes_what_geogp_put_there_and_nothing_else(server, testland
     assert cache_items() == []
 
 
-def test_an_address_with_a_password_is_refused():
+@pytest.mark.parametrize("where", ["https://me:secret@127.0.0.1/x", "s3://bucket/x"])
+def test_an_address_with_a_password_is_refused(where, monkeypatch):
     from geogp.errors import RequestError
     from geogp.geodata.sources import open_source
 
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://me:secret@127.0.0.1")
     with pytest.raises(RequestError, match="netrc") as refusal:
-        open_source("https://me:secret@127.0.0.1/x")
+        open_source(where)
     assert "secret" not in str(refusal.value)
 
 

@@ -1,0 +1,28 @@
+"""The command `geogp doctor`: parse, call, print."""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    source: Annotated[
+        str | None, typer.Option(help="Ookla's files: a folder or address. Default: the bucket.")
+    ] = None,
+    boundaries: Annotated[
+        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no source.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ] = False,
+) -> None:
+    """Tell versions, devices, the cache and whether sources answer: paste it into a bug report."""
+    from geogp.doctor import examine
+    from geogp.geodata.census import PUBLIC_BOUNDARIES
+    from geogp.geodata.ookla import PUBLIC_SOURCE
+
+    found = examine(source or PUBLIC_SOURCE, boundaries or PUBLIC_BOUNDARIES, ask=not offline)
+    print(json.dumps(found.described()) if as_json else found.text())
