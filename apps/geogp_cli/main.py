@@ -1,5 +1,6 @@
 """Parse, call, print: the `geogp` command."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -278,10 +279,21 @@ def _common(
 def run() -> None:
     """Run the command; errors become one message and an exit code."""
     try:
-        app()
+        if "TORCHELASTIC_RUN_ID" in os.environ:  # several processes: one of them goes ahead
+            _run_in_team()
+        else:
+            app()
     except GeogpError as error:
         console.fail(str(error))
         sys.exit(error.exit_code)
+
+
+def _run_in_team() -> None:
+    from geogp.models.parallel import team
+
+    with team() as leads:
+        if leads:
+            app(standalone_mode=False)
 
 
 if __name__ == "__main__":

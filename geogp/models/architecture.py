@@ -33,6 +33,8 @@ class Architecture:
     units
         Kilometres and quarters that one unit of each column stands for, for models that measure
         distances; none given, they are 1.
+    noise
+        ``gaussian`` or ``student-t``.
 
     Raises
     ------

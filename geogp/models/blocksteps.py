@@ -66,6 +66,15 @@ class PerPlace:
             for c in chosen
         ]
 
+    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+        """Cut a part into so many: of rows, or of whole places that lie together."""
+        own = part.numbers.tensor_split(count)
+        if not part.whole_places:
+            return [Part(numbers, rows.at(numbers).n) for numbers in own]
+        places, _ = cast("FieldGP", model).sites
+        counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
+        return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
+
     def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         field, n = cast("FieldGP", model), rows.n

@@ -15,7 +15,7 @@ from geogp.models.bases import Basis, Features, checked_residual, squared_norms
 from geogp.models.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
 from geogp.models.linalg import jittered_cholesky
 from geogp.models.objectives import Statistics, Weights, WholeObjective
-from geogp.models.steps import CHUNK, ByInputs, LogPrior, Part, no_prior
+from geogp.models.steps import CHUNK, ByInputs, LogPrior, Part, no_prior, not_split
 
 if TYPE_CHECKING:
     from geogp.models.lowrank import LowRankGP, Rows
@@ -136,6 +136,11 @@ class AnchorEvidence(ByInputs):
         order = np.random.default_rng(0).permutation(inputs)[:size]
         numbers = torch.from_numpy(np.sort(order)).to(model.device)
         return [Part(numbers, rows.at(numbers).n)]
+
+    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+        """Refuse; see `geogp.models.steps.not_split`."""
+        del rows, part
+        raise not_split(model, count)
 
     def backward(
         self,

@@ -17,6 +17,7 @@ from torch import Tensor
 from geogp.errors import RequestError
 from geogp.models.bases import squared_norms
 from geogp.models.linalg import jittered_cholesky
+from geogp.models.teams import current_team
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(20)
 HERMITE = (_NODES, _SHARES / _SHARES.sum())
@@ -68,11 +69,18 @@ class BatchTerms:
     offset: Tensor | None = None
     dispersion: Tensor | None = None
 
+    @property
+    def rows(self) -> Tensor:
+        """The number of rows of the batch, a scalar."""
+        if self.repeats is None:
+            return self.mean.new_full((), len(self.mean))
+        return self.repeats.rows.sum()
+
     def average(self, values: Tensor) -> Tensor:
         """Return the mean over the rows of the batch of values (b,) that belong to inputs."""
         if self.repeats is None:
             return values.mean()
-        return (self.repeats.rows * values).sum() / self.repeats.rows.sum()
+        return (self.repeats.rows * values).sum() / self.rows
 
     def square(self, y: Tensor) -> Tensor:
         """Return the mean of (y_j - mean)² over the rows of each input, (b,)."""
@@ -315,4 +323,4 @@ def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
 
 def batch_correction(terms: BatchTerms) -> Tensor:
     """Return max_b ||phi||² - ||phi||², (b,): DBK-1's correction, the maximum over the batch."""
-    return torch.max(terms.feature_norm) - terms.feature_norm
+    return current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm

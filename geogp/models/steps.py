@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geogp.errors import RequestError
 from geogp.models.objectives import BatchObjective, Statistics, Weights, WholeObjective
 
 if TYPE_CHECKING:
@@ -52,6 +53,15 @@ class Step(Protocol):
         self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
         """Cut the rows into the steps of one epoch, which ends at `share` of all epochs."""
+
+    def split(self, model: "LowRankGP", rows: "Rows", part: "Part", count: int) -> list["Part"]:
+        """Cut a part into so many, some of them perhaps empty, for several processes.
+
+        Raises
+        ------
+        RequestError
+            The objective is not a mean over rows.
+        """
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
@@ -112,6 +122,16 @@ class ByRows(ABC):
         size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
         order = torch.from_numpy(rng.permutation(inputs)).to(model.device)
         return [Part(index, rows.at(index).n) for index in order.split(size)]
+
+    def split(
+        self,
+        model: "LowRankGP",  # noqa: ARG002
+        rows: "Rows",
+        part: Part,
+        count: int,
+    ) -> list[Part]:
+        """Cut a part into so many of about as many inputs."""
+        return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
@@ -187,6 +207,11 @@ class WholeData(ByInputs):
         """Return all rows: the likelihood does not split into batches."""
         return n
 
+    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+        """Refuse; see `not_split`."""
+        del rows, part
+        raise not_split(model, count)
+
     def backward(
         self,
         model: "LowRankGP",
@@ -211,6 +236,14 @@ class WholeData(ByInputs):
             used = [(v, g) for v, g in pairs if g is not None and v.requires_grad]
             torch.autograd.backward([v for v, _ in used], [g for _, g in used])
         return loss.detach().double()
+
+
+def not_split(model: "LowRankGP", count: int) -> RequestError:
+    """Return the error that the objective of a model is one of all rows at once."""
+    return RequestError(
+        f"{model.name} is fitted to all rows at once, which {count} processes cannot share. Start "
+        "it without torchrun, or choose a model that is fitted by batches, such as field."
+    )
 
 
 def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) -> Statistics:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +19,11 @@ from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import spec_of
 from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.optimisers import make_optimiser, restore_state, state_tensors
+from geogp.models.parallel import announcement, learn, tell
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import Part
 from geogp.models.storage import read_tensors, write_tensors
+from geogp.models.teams import current_team
 
 Floats = NDArray[np.float64]
 
@@ -123,6 +126,10 @@ def fit(
     progress
         Called after every epoch.
 
+    Notes
+    -----
+    Within `geogp.models.parallel.team` the processes share each batch.
+
     Raises
     ------
     RequestError
@@ -149,6 +156,9 @@ def fit(
             f"the target's standard deviation is {spread:g} in double precision; give it in a "
             "unit in which it is of ordinary size."
         )
+    team = current_team()
+    if team.leads and team.size > 1:
+        tell(team, announcement(model, _arrays(train, validation), settings))
     model.take_target(train.y)
     run = _Run(model, train, validation, settings, checkpoint)
     run.resume()
@@ -178,6 +188,7 @@ class _Run:
         checkpoint: Path | None,
     ) -> None:
         self.model, self.settings, self.path = model, settings, checkpoint
+        self.team = current_team()
         self.step = spec_of(model).step
         self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
@@ -233,21 +244,28 @@ class _Run:
 
     def resume(self) -> None:
         """Continue from the checkpoint, where there is one."""
-        if self.path is None or not self.path.exists():
+        tensors, described = tell(self.team, self._held() if self.team.leads else None)
+        if not described:
             self._keep()
             return
-        tensors, described = read_tensors(self.path)
-        if described.pop("identity", None) != self.identity:
-            raise DataError(
-                f"the checkpoint {self.path} belongs to another fit (other data, model or "
-                "settings). Start over with --fresh."
-            )
         self.state = FitState(**described)
         self.model.load_state_dict(_under(tensors, "model"))
         self.best = _clone(_under(tensors, "best"))
         self.average.load(_under(tensors, "average"))
         restore_state(self.optimiser, _under(tensors, "optimiser"))
         self._keep()
+
+    def _held(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Read the checkpoint of this fit; nothing where there is none."""
+        if self.path is None or not self.path.exists():
+            return {}, {}
+        tensors, described = read_tensors(self.path)
+        if described.pop("identity", None) != self.identity:
+            raise DataError(
+                f"the checkpoint {self.path} belongs to another fit (other data, model or "
+                "settings). Start over with --fresh."
+            )
+        return tensors, described
 
     def save(self) -> None:
         """Write the state after the last whole epoch."""
@@ -332,13 +350,18 @@ class _Run:
 
     def _learn(self, part: Part) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
-        return self.step.learn(self.model, self.rows, part, self.settings.weights)
+        weights = self.settings.weights
+        return learn(self.step, self.model, self.rows, part, weights=weights, team=self.team)
 
     def _validate(self, share: float) -> float:
-        held_out = self.held_out
-        self.model.settle(self.rows, held_out)
-        prediction = self.step.predicted(self.model, held_out, share)
-        return float(prediction.log_score(self.validation.y).mean())
+        self.model.settle(self.rows, self.held_out)
+        own = self.team.own(len(self.validation.y))
+        scores = torch.zeros(0)
+        if own.start < own.stop:
+            prediction = self.step.predicted(self.model, self.held_out.at(own), share)
+            scores = torch.from_numpy(prediction.log_score(self.validation.y[own]))
+        total = scores.to(self.model.device).sum(dtype=torch.float64)
+        return float(self.team.total(total)) / len(self.validation.y)
 
     def _set_rate(self, share: float) -> None:
         settings = self.settings
@@ -347,6 +370,15 @@ class _Run:
         factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = settings.learning_rate * factor * group["rate"]
+
+
+def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
+    """Return the rows as tensors, named as `geogp.models.parallel` takes them."""
+    return {
+        f"{name}.{part}": torch.from_numpy(np.ascontiguousarray(getattr(data, part)))
+        for name, data in (("train", train), ("validation", validation))
+        for part in ("x", "y", "tests")
+    }
 
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
