@@ -293,7 +293,7 @@ def _run_in_team() -> None:
 
     with team() as leads:
         if leads:
-            app(standalone_mode=False)
+            app()
 
 
 if __name__ == "__main__":

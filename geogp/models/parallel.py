@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -71,11 +71,18 @@ def team() -> Iterator[bool]:
     distributed.init_process_group(backend, timeout=PATIENCE)
     try:
         if distributed.get_rank():
-            _serve()
+            with suppress(KeyboardInterrupt):
+                _serve()
             yield False
-        else:
+            return
+        try:
             yield True
+        except SystemExit as stop:
+            if stop.code:
+                raise  # the others may be in the middle of a fit: torchrun ends them
             tell(current_team(), ({}, _END))
+            raise
+        tell(current_team(), ({}, _END))
     finally:
         distributed.destroy_process_group()
 

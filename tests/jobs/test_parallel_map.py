@@ -1,0 +1,47 @@
+"""A map whose fits are shared by the processes of torchrun."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def mapped(small, out, *options):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return subprocess.run(
+        [
+            sys.executable,
+            *launcher,
+            *("-m", "geogp_cli.main"),
+            *small.arguments,
+            *("--split", "random", "--out", out, "--json", *options),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_two_processes_map_what_one_does(small, finished, tmp_path):
+    done = mapped(small, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)  # one object: the other process prints nothing
+    one, two = finished.run, json.loads((tmp_path / "run" / "run.json").read_text())
+    assert two["metrics"]["random"] == told["metrics"]["random"]
+    for stratum, scores in one["metrics"]["random"].items():
+        for name in ("nll", "mae", "width_95"):
+            found = two["metrics"]["random"][stratum][name]
+            assert found == pytest.approx(scores[name], rel=1e-3), (stratum, name)
+    assert two["files"] == one["files"]
+
+
+def test_a_refusal_ends_all_processes(small, tmp_path):
+    done = mapped(small, tmp_path / "run", "--service", "carrier-pigeon")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr.count("carrier-pigeon") == 1
+    assert not (tmp_path / "run").exists()
