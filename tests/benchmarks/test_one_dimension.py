@@ -1,44 +1,49 @@
 """The benchmark in one dimension: its world, its oracle, and one tiny study."""
 
-import importlib.util
+import importlib
 import json
 import math
+import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "one_dimension.py"
+SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 
 TINY = ["target", "--n", "300", "--r", "4", "--h", "8", "--steps", "40"]
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("one_dimension", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.syspath_prepend(str(SCRIPTS))
+        # GPyTorch still compiles by torch.jit.script.
         warnings.simplefilter("ignore", DeprecationWarning)
-        spec.loader.exec_module(module)
-    return module
+        return importlib.import_module("one_dimension")
 
 
-def test_the_mean_has_four_levels_and_is_halfway_on_a_step(bench):
+@pytest.fixture(scope="module")
+def world(bench):
+    return sys.modules["one_dimension_world"]
+
+
+def test_the_mean_has_four_levels_and_is_halfway_on_a_step(world):
     # Far from the steps the logistic functions are 0 or 1; at a step one of them is 1/2.
     x = np.array([-0.9, -0.3, 0.2, 0.9, -0.6, 0.0, 0.4])
     expected = [0.3, 0.9, -0.6, 0.0, 0.15 + 0.45, 0.45 - 0.3, -0.3]
-    np.testing.assert_allclose(bench.true_mean(x), expected, atol=1e-12)
+    np.testing.assert_allclose(world.true_mean(x), expected, atol=1e-12)
 
 
-def test_the_noise_is_a_sine_that_vanishes_at_its_zeros(bench):
+def test_the_noise_is_a_sine_that_vanishes_at_its_zeros(world):
     x = np.array([0.0, math.pi / 20, -math.pi / 20, math.pi / 10])
-    np.testing.assert_allclose(bench.true_sd(x), [0, 0.4, 0.4, 0], atol=1e-12)
+    np.testing.assert_allclose(world.true_sd(x), [0, 0.4, 0.4, 0], atol=1e-12)
 
 
-def test_the_oracle_is_as_sharp_as_the_paper_says(bench):
+def test_the_oracle_is_as_sharp_as_the_paper_says(world):
     # 1.368 + ln(s / 2) for a standard deviation of |s sin 10x|
-    found = bench.oracle_nll(bench.draw(400_000, 7))
+    found = world.oracle_nll(world.draw(400_000, 7))
     assert found == pytest.approx(1.368 + math.log(0.2), abs=0.008)
 
 
@@ -64,7 +69,7 @@ def test_a_result_is_written_once_and_then_read(bench, tmp_path, capsys, monkeyp
     def refuse(*_args, **_options):
         pytest.fail("the model is fitted again")
 
-    monkeypatch.setattr(bench, "fit", refuse)
+    monkeypatch.setattr(sys.modules["one_dimension_fits"], "fit", refuse)
     assert bench.main([*TINY, *out]) == 0
     assert json.loads(capsys.readouterr().out) == first
 

@@ -1,0 +1,350 @@
+"""Fits of the example in one dimension: models of the catalogue and GPyTorch's exact processes."""
+
+import copy
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, process_time
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+from gpytorch.distributions import MultivariateNormal
+from one_dimension_world import (
+    FRESH_ROWS,
+    GRID,
+    KERNEL_GRID,
+    ROWS,
+    VALIDATION_ROWS,
+    Z90,
+    Floats,
+    draw,
+    oracle_nll,
+    true_mean,
+)
+
+from geogp.files import write_text
+from geogp.models.architecture import Architecture
+from geogp.models.bases import Backbone
+from geogp.models.catalogue import build, find_spec
+from geogp.models.joint import effective_rank
+from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.objectives import Weights
+from geogp.models.prediction import Prediction
+from geogp.models.schedule import FitSettings
+from geogp.models.steps import WholeData
+from geogp.models.training import Data, fit
+
+PEERS = {"exact-rbf": "exact RBF (GPyTorch)", "exact-dkl": "exact DKL (GPyTorch)"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fit: a model, its sizes and how it is trained.
+
+    `steps` counts gradient steps, whatever n; with 0 steps the untrained model is only timed.
+    `average` and `patience` count steps too.
+    """
+
+    model: str
+    n: int
+    r: int
+    h: int
+    seed: int
+    steps: int
+    batch: int
+    learning_rate: float
+    head_rate: float
+    average: int
+    patience: int
+    alpha: float
+    beta: float
+    clip: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Name of the result's file, without its suffix."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return f"{self.model}-n{self.n}-r{self.r}-{digest}"
+
+    @property
+    def whole(self) -> bool:
+        """Whether a step goes over all rows."""
+        return self.model in PEERS or isinstance(find_spec(self.model).step, WholeData)
+
+    def settings(self) -> FitSettings:
+        """Return how to train, with steps turned into epochs."""
+        per_epoch = 1 if self.whole else math.ceil(self.n / self.batch)
+        return FitSettings(
+            epochs=max(1, math.ceil(self.steps / per_epoch)),
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            head_rate=self.head_rate,
+            clip=self.clip,
+            average=self.average / per_epoch,
+            weights=Weights(self.alpha, self.beta),
+            patience=math.ceil(self.patience / per_epoch) if self.patience else None,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What is scored and drawn of a fitted model."""
+
+    predict: Callable[[Floats], Prediction]
+    step: Callable[[], object]
+    features: Floats | None
+    kernel: Floats
+    rank: float
+    epoch: int | None
+    noise: float
+
+
+class ExactGP(gpytorch.models.ExactGP):
+    """GPyTorch's exact regression under an RBF, on the inputs or on a network's features."""
+
+    def __init__(
+        self,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        likelihood: gpytorch.likelihoods.GaussianLikelihood,
+        network: torch.nn.Module | None,
+    ) -> None:
+        super().__init__(x, y, likelihood)
+        self.network = network
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel())
+
+    def forward(self, x: torch.Tensor) -> MultivariateNormal:
+        """Return the prior at inputs (n, d)."""
+        mapped = x if self.network is None else self.network(x)
+        return MultivariateNormal(self.mean_module(x), self.covar_module(mapped))
+
+
+class ExactPeer:
+    """An exact Gaussian process of GPyTorch, fitted by its marginal likelihood with Cholesky."""
+
+    def __init__(self, case: Case, train: Data) -> None:
+        torch.manual_seed(case.seed)
+        self.centre, self.spread = float(train.y.mean()), float(train.y.std())
+        x = torch.from_numpy(train.x).float()
+        y = torch.from_numpy((train.y - self.centre) / self.spread).float()
+        network = Backbone(1, case.h) if case.model == "exact-dkl" else None
+        self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
+        self.model = ExactGP(x, y, self.likelihood, network)
+        if network is not None:
+            # The features have unit scale in each of h columns.
+            self.model.covar_module.base_kernel.lengthscale = math.sqrt(case.h)
+        self.objective = gpytorch.mlls.ExactMarginalLogLikelihood(self.likelihood, self.model)
+        own = [] if network is None else list(network.parameters())
+        held = {id(value) for value in own}
+        others = [p for p in self.model.parameters() if id(p) not in held]
+        groups = [
+            {"params": others, "lr": case.learning_rate * case.head_rate},
+            {"params": own, "lr": case.learning_rate},
+        ]
+        self.optimiser = torch.optim.Adam([g for g in groups if g["params"]])
+        self.rates = [group["lr"] for group in self.optimiser.param_groups]
+
+    def step(self, share: float = 1.0) -> None:
+        """Take one full-batch gradient step, `share` of the steps done."""
+        self.model.train()
+        self.likelihood.train()
+        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
+            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * share))
+        with gpytorch.settings.max_cholesky_size(10**6):
+            self.optimiser.zero_grad()
+            loss = -self.objective(self.model(*self.model.train_inputs), self.model.train_targets)
+            loss.backward()
+            self.optimiser.step()
+
+    def predict(self, x: Floats) -> Prediction:
+        """Predict at inputs (n, 1) in chunks."""
+        self.model.eval()
+        self.likelihood.eval()
+        parts = []
+        with torch.no_grad(), gpytorch.settings.max_cholesky_size(10**6):
+            for rows in torch.from_numpy(x).float().split(1000):
+                found = self.model(rows)
+                parts.append((found.mean.double(), found.variance.double()))
+        mean, variance = (torch.cat(p).numpy() for p in zip(*parts, strict=True))
+        scale = self.spread**2
+        noise = np.full_like(mean, float(self.likelihood.noise.detach()) * scale)
+        return Prediction(self.centre + self.spread * mean, np.maximum(variance, 0) * scale, noise)
+
+    def kernel(self, x: Floats) -> Floats:
+        """Return the prior covariance, (n, n)."""
+        rows = torch.from_numpy(x).float()
+        with torch.no_grad():
+            mapped = rows if self.model.network is None else self.model.network(rows)
+            found = self.model.covar_module(mapped).to_dense().double()
+        return np.asarray(found.numpy() * self.spread**2)
+
+
+def fit_own(case: Case, train: Data, validation: Data, checkpoint: Path) -> Fitted:
+    """Fit a model of the catalogue."""
+    model = build(case.model, Architecture(1, h=case.h, r=case.r), train.x, seed=case.seed)
+    epoch = None
+    if case.steps:
+        state = fit(model, train, validation, case.settings(), checkpoint=checkpoint)
+        checkpoint.unlink(missing_ok=True)
+        epoch = state.best_epoch
+    points = KERNEL_GRID[:, None]
+    return Fitted(
+        model.predict,
+        _own_step(model, train, case),
+        model.features(points),
+        model.kernel(points, points),
+        effective_rank(model, GRID[:, None]),
+        epoch,
+        float(model.noise().detach() * model.y_sd.square()),
+    )
+
+
+def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]:
+    """Return a function that takes one gradient step on a copy."""
+    twin = copy.deepcopy(model)
+    step = find_spec(case.model).step
+    rows = slice(0, step.rows(case.batch, case.n))
+    y = (torch.from_numpy(train.y[rows]) - train.y.mean()) / train.y.std()
+    x, y = twin.scaled(train.x[rows]), y.to(twin.architecture.torch_dtype)
+    optimiser = torch.optim.AdamW(twin.parameters(), lr=1e-6, fused=True)
+    weights = Weights(case.alpha, case.beta)
+
+    def take() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        step.backward(twin, Rows(x, y, torch.ones_like(y)), case.n, weights)
+        optimiser.step()
+
+    return take
+
+
+def fit_peer(case: Case, train: Data, _validation: Data, _checkpoint: Path) -> Fitted:
+    """Fit a peer; at many points it is interpolated from `GRID`, on which all is smooth."""
+    peer = ExactPeer(case, train)
+    for step in range(case.steps):
+        peer.step(step / case.steps)
+
+    def predict(x: Floats) -> Prediction:
+        if len(x) <= len(GRID):
+            return peer.predict(x)
+        found = peer.predict(GRID[:, None])
+        parts = (found.mean, found.function_variance, found.noise_variance)
+        return Prediction(*(np.interp(x[:, 0], GRID, part) for part in parts))
+
+    kernel = peer.kernel(KERNEL_GRID[:, None])
+    share = np.linalg.eigvalsh(kernel).clip(min=0)
+    share = share[share > 0] / share.sum()
+    rank = float(np.exp(-np.sum(share * np.log(share))))
+    noise = float(peer.likelihood.noise.detach()) * peer.spread**2
+    return Fitted(predict, peer.step, None, kernel, rank, case.steps or None, noise)
+
+
+class Benchmark:
+    """The world, and the results of cases in it."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.rows = draw(ROWS, 1)
+        self.validation = draw(VALIDATION_ROWS, 2)
+        self.fresh = draw(FRESH_ROWS, 3)
+        self.oracle = oracle_nll(self.fresh)
+
+    def result(self, case: Case) -> dict[str, Any]:
+        """Return the figures of a case, which is fitted where its file is not yet there."""
+        path = self.out / f"{case.name}.json"
+        if not path.exists():
+            write_text(path, json.dumps(self.measure(case), indent=1) + "\n")
+        found: dict[str, Any] = json.loads(path.read_text())
+        say(_line(found))
+        return found
+
+    def measure(self, case: Case) -> dict[str, Any]:
+        """Fit and score a case, and keep its curves beside the figures.
+
+        A fit that was interrupted and continued has no times: only its last part is known.
+        """
+        train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
+        checkpoint = self.out / f"{case.name}.safetensors"
+        continued, started, worked = checkpoint.exists(), monotonic(), process_time()
+        fitter = fit_peer if case.model in PEERS else fit_own
+        model = fitter(case, train, self.validation, checkpoint)
+        times = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
+        took = dict.fromkeys(times) if continued else times
+        repeats = 3 if case.whole and case.n >= 2000 else 20
+        timing = {
+            "step_seconds": _quickest(model.step, repeats),
+            "prediction_seconds": _quickest(lambda: model.predict(self.validation.x), 5),
+        }
+        scores = self.score(model) if case.steps else {}
+        if scores:
+            curve = model.predict(GRID[:, None])
+            arrays = {"mean": curve.mean, "sd": curve.sd, "kernel": model.kernel}
+            if model.features is not None:
+                arrays["features"] = model.features
+            _write_arrays(self.out / f"{case.name}.npz", arrays)
+        return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
+
+    def score(self, model: Fitted) -> dict[str, Any]:
+        """Return the figures on the fresh points."""
+        x, y = self.fresh.x, self.fresh.y
+        prediction = model.predict(x)
+        nll = float(prediction.log_score(y).mean())
+        valid = self.validation
+        valid_nll = float(model.predict(valid.x).log_score(valid.y).mean())
+        return {
+            "mae": float(np.abs(prediction.mean - true_mean(x[:, 0])).mean()),
+            "nll": nll,
+            "gap": nll - self.oracle,
+            "validation_gap": valid_nll - oracle_nll(valid),
+            "coverage_90": float(np.mean(np.abs(y - prediction.mean) <= Z90 * prediction.sd)),
+            "effective_rank": model.rank,
+            "noise_variance": model.noise,
+            "best_epoch": model.epoch,
+        }
+
+
+def _quickest(action: Callable[[], object], repeats: int) -> float:
+    """Return the least processor time of some runs, in seconds, after one to warm up."""
+    action()
+    found = []
+    for _ in range(repeats):
+        started = process_time()
+        action()
+        found.append(process_time() - started)
+    return min(found)
+
+
+def _write_arrays(path: Path, arrays: dict[str, Floats]) -> None:
+    beside = path.with_name(f"{path.stem}.part.npz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(beside, **{k: v.astype(np.float32) for k, v in arrays.items()})
+    beside.replace(path)
+
+
+def say(text: str) -> None:
+    """Print a line beside the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _line(found: dict[str, Any]) -> str:
+    case = found["case"]
+    text = f"{case['model']} n {case['n']} r {case['r']}:"
+    if "nll" in found:
+        text += (
+            f" gap {found['gap']:.4f} coverage {found['coverage_90']:.4f} mae {found['mae']:.4f}"
+        )
+    return f"{text} step {found['step_seconds']:.4g} s, fit {seconds(found)} s"
+
+
+def seconds(found: dict[str, Any]) -> str:
+    """Return the processor time of a fit as text, empty where it is not known."""
+    took = found["fit_cpu_seconds"]
+    return "" if took is None else f"{took:.0f}"
