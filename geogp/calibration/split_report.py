@@ -120,8 +120,13 @@ def _repair(name: str, run: dict[str, Any]) -> dict[str, Any]:
         It is of another form.
     """
     held = run.get("calibration") or {}
-    found = (held.get("splits") or {}).get(name) or {} if isinstance(held, dict) else None
-    if not isinstance(found, dict) or (found and not {"statement", "folds"} <= set(found)):
+    splits = (held.get("splits") or {}) if isinstance(held, dict) else None
+    found = (splits.get(name) or {}) if isinstance(splits, dict) else None
+    whole = isinstance(found, dict) and (
+        not found
+        or (isinstance(found.get("statement"), str) and isinstance(found.get("folds"), list))
+    )
+    if not isinstance(found, dict) or not whole:
         raise DataError(
             "expected a list of sentences and, by split, a statement and folds under calibration "
             "of run.json, found something else. Run `geogp map` again with --fresh."

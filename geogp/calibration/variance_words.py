@@ -38,7 +38,7 @@ def variances(run: dict[str, Any]) -> list[str]:
     why = held.get("differ_by", NOISE_IN_SPREAD)
     closed, stated = (_sd(held.get(name)) for name in ("closed_form", "stated"))
     positive = closed > 0 and (stated == 0 if why == POINT else stated > 0)
-    if not positive or why not in {*_WHY, POINT}:
+    if not positive or not isinstance(why, str) or why not in {*_WHY, POINT}:
         raise DataError(
             "expected two standard deviations above 0 under variance_check of run.json, "
             f"closed_form and stated, and why they differ, found {check}. Run `geogp map` again "
@@ -62,4 +62,10 @@ def variances(run: dict[str, Any]) -> list[str]:
 
 def _sd(value: Any) -> float:
     """Return a standard deviation; NaN where it is none."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        found = float(value)
+    except OverflowError:  # an integer beyond every float
+        return math.nan
+    return found if math.isfinite(found) else math.nan

@@ -48,7 +48,7 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 HELD_BYTES = 2**29
 """What is held of joint sums or draws that share one pass over the features, about."""
 
-TILE_WORDS = 600
+TILE_WORDS = 300
 """Numbers per tile of a joint law with a tile process: on which 64 rows and 24 tiles it is
 conditioned with which weights, twice while they are put together, and what solves for them."""
 
@@ -73,9 +73,9 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width
     process = TILE_WORDS * tiles + BLOCK_ARRAYS * block if block else 0
-    # Each of a group of columns has a number per tile and row, some twice, and what it becomes.
-    numbers = 4 * tiles + 2 * rows
-    held = min(columns * numbers, 4 * HELD_BYTES // WORD + 32 * numbers)
+    # A group of columns has two numbers per tile and one per row, the few at work some more.
+    numbers = 2 * tiles + rows
+    held = min(columns * numbers, HELD_BYTES // WORD) + min(columns, 32) * 4 * numbers
     square = SQUARE_ARRAYS * sizes.r**2
     return WORD * (features + process + held + square + ROW_WORDS * (rows + tiles))
 

@@ -192,10 +192,6 @@ class ScaleMixture(LowRankGP, ABC):
         m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
         return m, L * math.sqrt(self.scale_posterior.mean)
 
-    def added_variance(self, x: Floats) -> Floats:
-        """Return what the diagonal adds at single points, with the mean of s² in it, (n,)."""
-        return self.scale_posterior.mean * super().added_variance(x)
-
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:

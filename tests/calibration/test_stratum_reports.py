@@ -152,6 +152,7 @@ def test_distances_out_of_range_are_refused(wide, run_of):
         ({"settings": {"conformal": "marginal"}}, "repaired by split conformal calibration"),
         ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "function variance carry noise"),
         ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "0.200 as stated and 0.100"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(2.0 times as much)"),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},
             "weights was learned by steps",
@@ -202,7 +203,17 @@ def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "x"}},
             "and why they differ, found",
         ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": ["field"]}},
+            "and why they differ, found",
+        ),
+        ({"variance_check": {"closed_form": 10**400, "stated": 0.2}}, "expected two standard"),
+        ({"variance_check": {"closed_form": True, "stated": 0.2}}, "expected two standard"),
         ({"variance_check": 3}, "expected two standard deviations"),
+        ({"calibration": {"splits": [1]}}, "a statement and folds"),
+        ({"calibration": {"splits": "blocks"}}, "a statement and folds"),
+        ({"calibration": {"splits": {"blocks": {"statement": 1, "folds": []}}}}, "and folds"),
+        ({"calibration": {"splits": {"blocks": {"statement": "x", "folds": 2}}}}, "and folds"),
     ],
 )
 def test_statements_of_another_form_are_refused(both, run_of, entry, message):

@@ -1,5 +1,7 @@
 """What a fit needs of memory, against what it takes."""
 
+import os
+import platform
 import subprocess
 import sys
 
@@ -64,6 +66,61 @@ def test_the_estimate_holds_what_a_fit_takes(name, n, r, batch):
     expected = fit_bytes(Architecture(d=3, h=32, r=r), n, batch)
     assert taken <= expected
     assert expected < 12 * taken + 2**26
+
+
+LEVEL_PROGRAM = """
+import ctypes, sys
+from pathlib import Path
+import numpy as np
+from geogp.models import joint_level as levels
+from geogp.models.architecture import Architecture
+from geogp.models.catalogue import build
+from geogp.models.memory import level_bytes
+from geogp.models.schedule import FitSettings
+from geogp.models.training import Data, fit
+
+random = np.random.default_rng(0)
+x = np.column_stack([random.uniform(-1, 1, (1000, 2)), random.integers(0, 3, 1000)])
+data = Data(x, np.sin(3 * x[:, 0]) + random.standard_normal(1000))
+model = build("field", Architecture(d=3, h=16, r=16, blocks=1, units=(50.0, 50.0, 4.0)), x)
+fit(model, data, Data(x[:100], data.y[:100]), FitSettings(epochs=1, batch=256))
+expected = []
+levels.check_level = lambda *sizes: expected.append(level_bytes(*sizes))
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+
+def taken(side):
+    steps = (np.arange(side) + 0.5) / side * 2 - 1
+    east, north = np.meshgrid(steps, steps)
+    tiles = np.column_stack([east.ravel(), north.ravel(), np.full(side**2, 2.0)])
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    before = peak()
+    for _ in levels.joint_level(model, None, tiles, columns=8).paths(8):
+        pass
+    return peak() - before
+
+taken(8)
+found = [taken(side) for side in (40, 120)]
+print(*found, *expected[1:])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="gives memory back by malloc_trim")
+def test_the_estimate_holds_what_a_joint_law_takes_and_how_it_grows_with_the_tiles():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LEVEL_PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    few, many, few_expected, many_expected = map(int, done.stdout.split())
+    assert few <= few_expected < 8 * few
+    assert many <= many_expected < 8 * many
+    assert 0.7 * (many - few) <= many_expected - few_expected <= 3 * (many - few)
 
 
 def test_a_fit_that_is_too_large_is_refused_with_the_numbers(monkeypatch):
