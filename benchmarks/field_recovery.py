@@ -185,7 +185,7 @@ def main() -> int:
         print(found[-1], flush=True)
     options.table.mkdir(parents=True, exist_ok=True)
     command = (
-        f"python benchmarks/field_recovery.py --source {options.source.name} "
+        f"python benchmarks/field_recovery.py --source {options.source} "
         f"--seeds {options.seeds} --preset {options.preset}"
     )
     write_text(options.table / "recovery.md", markdown(found, command))

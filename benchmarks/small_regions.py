@@ -43,7 +43,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         "    python benchmarks/small_regions.py --source ookla-open-data --boundaries census",
         "",
         f"`field`, preset `quick`, download, mobile, {QUARTERS}, random split, seed 0; log",
-        "scores in log10 Mbps over the test rows, beside those of each quarter's mean and variance.",
+        "scores in log10 Mbps over the test rows, beside those of a quarter's mean and variance.",
         "",
         "| region | rows | test rows | log score | baseline | in the 95 % interval |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
