@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from geogp.errors import UnreachableError
 from geogp.geodata.quarters import quarter_label
@@ -13,6 +14,9 @@ from geogp.geodata.tile_files import tile_file
 
 PARALLEL = 4
 """Quarters that are downloaded at once."""
+
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts to which nothing leaves this machine."""
 
 Progress = Callable[[int, int, str], None]
 """Hears of quarters done, of how many, and of what came."""
@@ -34,8 +38,14 @@ class HeldQuarters:
     unreached: Mapping[int, UnreachableError]
 
     def warnings(self, where: str) -> list[str]:
-        """Say what could not be asked or taken, and what the source has changed since."""
+        """Say what could not be asked, taken or trusted, and what the source has changed since."""
         told = []
+        parts = urlsplit(where)
+        if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
+            told.append(
+                f"{where} is read without TLS: nothing vouches for what came over the network. "
+                "Where the server has an https:// address, give that."
+            )
         unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
         if unchecked:
             told.append(
