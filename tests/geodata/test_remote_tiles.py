@@ -264,6 +264,7 @@ def test_without_the_network_the_cache_is_used_and_the_run_says_so(
         first = read(source, testland, "2020Q1")
     alone = read(source, testland, "2020Q1..2020Q2")
     assert same(alone, first)
+    assert (alone.missing, alone.unreached) == ((), (QUARTER + 1,))
     told = " ".join(alone.warnings)
     assert "could not be asked whether its files changed: 2020Q1 are taken from the cache" in told
     assert "2020Q2 are not in the cache: they are left out" in told
