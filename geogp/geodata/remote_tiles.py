@@ -27,6 +27,7 @@ from geogp.geodata.remote import (
     Transfer,
 )
 from geogp.geodata.tile_files import (
+    AT_SOURCE,
     GEOMETRY,
     QUADKEY,
     VALUES,
@@ -145,7 +146,7 @@ def _make(
             if isinstance(error, DataError):
                 if remote.address in str(error):
                     raise
-                raise faulty(remote.address, [str(error)]) from error
+                raise faulty(remote.address, [str(error)], AT_SOURCE) from error
             raise DataError(
                 f"{remote.address} is not a whole Parquet file ({error}). The source is damaged; "
                 "leave its quarter out or try again later."
@@ -228,7 +229,7 @@ def _columns(address: str, schema: pa.Schema) -> list[str]:
     names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in counts]
     faults = schema_faults(schema, list(dict.fromkeys([QUADKEY, *names])))
     if faults:
-        raise faulty(address, faults)
+        raise faulty(address, faults, AT_SOURCE)
     return names
 
 

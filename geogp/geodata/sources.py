@@ -32,8 +32,11 @@ class Held:
 
     Attributes
     ----------
-    path, sha256
+    path
         The file.
+    sha256
+        Of an entry of the cache: what its note says. None for a file read in place, which is
+        hashed as it is read.
     simulated
         Whether the source says that its tiles are simulated.
     note
@@ -47,7 +50,7 @@ class Held:
     """
 
     path: Path
-    sha256: str
+    sha256: str | None
     simulated: bool
     note: Note | None = None
     fresh: bool = False
@@ -110,7 +113,7 @@ class Folder:
         if not self.has(name):
             return None
         path = self.path / name
-        return Held(path, sha256_of(path), self.has(SIMULATION_FILE))
+        return Held(path, None, self.has(SIMULATION_FILE))
 
 
 @dataclass(frozen=True)

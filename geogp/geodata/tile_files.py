@@ -25,6 +25,14 @@ SIMULATION_FILE = "simulation.json"
 BATCH = 1 << 17
 """Quadkeys that are turned from text into numbers at once: as text they take ten times the room."""
 
+IN_PLACE = "Repair the file or leave its quarter out."
+"""What to do about faults of a file on this machine."""
+
+AT_SOURCE = (
+    "Leave its quarter out until the source has a better file; geogp fetch --refresh takes it then."
+)
+"""What to do about faults of a file at its source."""
+
 Ranges = NDArray[np.int64]
 """First and last codes of quadkeys, both included, (n, 2)."""
 
@@ -114,10 +122,10 @@ def empty_values(name: str, count: int) -> str:
     return f"expected no empty values in {name}, found {count}."
 
 
-def faulty(where: Path | str, faults: Sequence[str]) -> DataError:
+def faulty(where: Path | str, faults: Sequence[str], cure: str = IN_PLACE) -> DataError:
     """Return the error that lists the faults of a file."""
     lines = "".join(f"\n  - {fault}" for fault in faults)
-    return DataError(f"{where} cannot be used:{lines}\nRepair the file or leave its quarter out.")
+    return DataError(f"{where} cannot be used:{lines}\n{cure}")
 
 
 def _not_text(error: Exception) -> DataError:
