@@ -238,7 +238,7 @@ def _read_group(
 ) -> None:
     """Read the wanted columns of one row group, and keep the rows of the ranges."""
     metadata = opened.reader.metadata.row_group(group)
-    spans = _spans(metadata, table.names)
+    spans = _spans(metadata, table.names, opened.size)
     if opened.parts is not None:
         opened.parts.load(spans)
     found = opened.reader.read_row_group(group, table.names, use_threads=False)
@@ -250,13 +250,14 @@ def _read_group(
     table.add(codes, found)
 
 
-def _spans(group: pq.RowGroupMetaData, names: list[str]) -> list[tuple[int, int]]:
+def _spans(group: pq.RowGroupMetaData, names: list[str], size: int) -> list[tuple[int, int]]:
     """Return the places (first, length) of the wanted columns, near ones put together.
 
     Raises
     ------
     DataError
-        The sizes that the footer gives are impossible or too large.
+        The places that the footer gives are not in a file of that size, or too large to be held,
+        packed or unpacked.
     """
     wanted, geometry, unpacked = [], [], 0
     for column in range(group.num_columns):
@@ -271,13 +272,17 @@ def _spans(group: pq.RowGroupMetaData, names: list[str]) -> list[tuple[int, int]
         elif name in names:
             wanted.append(span)
             unpacked += chunk.total_uncompressed_size
-            if start < 4 or span[1] < start:
-                raise DataError(f"the footer puts column {name} at bytes {start} to {span[1]}.")
-    if unpacked > MOST_GROUP_BYTES:
-        raise DataError(
-            f"a row group of {group.num_rows} rows says to hold {unpacked} bytes of the columns "
-            f"wanted; expected at most {MOST_GROUP_BYTES}."
-        )
+            if start < 4 or not start <= span[1] <= size:
+                raise DataError(
+                    f"the footer puts column {name} at bytes {start} to {span[1]} of {size}."
+                )
+    packed = sum(end - first for first, end in wanted)
+    for found in (packed, unpacked):
+        if found > MOST_GROUP_BYTES:
+            raise DataError(
+                f"a row group of {group.num_rows} rows says to hold {found} bytes of the columns "
+                f"wanted; expected at most {MOST_GROUP_BYTES}."
+            )
     merged: list[tuple[int, int]] = []
     for first, end in sorted(wanted):
         if merged and first - merged[-1][1] <= HOLE:

@@ -54,7 +54,8 @@ def groups_touching(metadata: pq.FileMetaData, ranges: Ranges) -> list[int]:
     DataError
         The statistics are no quadkeys.
     """
-    column = metadata.schema.to_arrow_schema().get_field_index(QUADKEY)
+    paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
+    column = paths.index(QUADKEY)  # a place among leaves: a nested column before it has several
     chosen = []
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
