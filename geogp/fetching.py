@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 from geogp.geodata.census import PUBLIC_BOUNDARIES, read_region
 from geogp.geodata.holding import hold_quarters
 from geogp.geodata.observations import SERVICES
 from geogp.geodata.ookla import PUBLIC_SOURCE, all_quarters
 from geogp.geodata.quarters import parse_quarters, quarter_label
-from geogp.geodata.sources import Folder, open_source
+from geogp.geodata.sources import Folder, Held, open_source
 from geogp.watcher import Watcher
 
 
@@ -37,10 +38,7 @@ class FetchRequest:
     refresh: bool = False
 
     def __post_init__(self) -> None:
-        if self.service not in SERVICES:
-            raise RequestError(
-                f"unknown service {self.service!r}; choose one of {', '.join(SERVICES)}."
-            )
+        one_of("service", self.service, SERVICES)
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,27 @@ class FetchedQuarter:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """What is in the cache for a region and service, and what the source has not."""
+    """What is in the cache for a region and service, and what is not.
+
+    Attributes
+    ----------
+    region, service
+        As asked for.
+    quarters
+        Those in the cache.
+    missing
+        Quarters that the source has not.
+    unreached
+        Quarters that were not fetched, as nothing answered at the source.
+    warnings
+        What the user should know.
+    """
 
     region: str
     service: str
     quarters: tuple[FetchedQuarter, ...]
     missing: tuple[str, ...]
+    unreached: tuple[str, ...]
     warnings: tuple[str, ...]
 
     def described(self) -> dict[str, Any]:
@@ -96,6 +109,9 @@ class FetchResult:
 
 def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
     """Bring a region's tiles and boundaries into the cache; the same call goes on where it stopped.
+
+    Where nothing answers, quarters of a range that are in the cache are enough; the others are
+    the result's `unreached`.
 
     Raises
     ------
@@ -127,40 +143,40 @@ def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
         refresh=request.refresh,
         progress=lambda done, total, note: watcher.progress("tiles", done, total, note),
     )
-    missing = tuple(q for q in quarters if q not in held.files and q not in held.unreached)
-    named = set(wanted.named) if wanted else set()
-    for quarter, error in held.unreached.items():
-        if quarter in named:
-            raise error
-    absent = sorted(named & set(missing))
-    if absent or not held.files:
-        told = ", ".join(map(quarter_label, absent or quarters[:1] + quarters[-1:]))
+    held.check_named(wanted.named if wanted else (), source.where, request.service)
+    if not held.files:
+        told = ", ".join(map(quarter_label, quarters[:1] + quarters[-1:]))
         raise DataError(
-            f"{source.where} has no {request.service} tiles for {told}. Leave the quarter out, or "
-            "give a range, in which gaps are allowed."
+            f"{source.where} has no {request.service} tiles for {told}, nor between. Ask for "
+            "other quarters."
         )
     warnings = tuple(held.warnings(source.where))
     for text in warnings:
         watcher.warn(text)
-    found = []
-    for quarter, one in held.files.items():
-        assert one.note is not None
-        note = one.note
-        found.append(
-            FetchedQuarter(
-                quarter_label(quarter),
-                one.fresh,
-                note.ranges is None,
-                note.rows,
-                note.rows_in_source,
-                note.groups_read,
-                note.groups_in_source,
-                note.bytes_read,
-                note.bytes_stored,
-                note.source,
-                note.etag,
-                note.date,
-            )
-        )
-    labels = tuple(map(quarter_label, missing))
-    return FetchResult(region.code, request.service, tuple(found), labels, warnings)
+    return FetchResult(
+        region.code,
+        request.service,
+        tuple(_fetched(quarter, one) for quarter, one in held.files.items()),
+        tuple(map(quarter_label, held.missing)),
+        tuple(map(quarter_label, held.unreached)),
+        warnings,
+    )
+
+
+def _fetched(quarter: int, held: Held) -> FetchedQuarter:
+    note = held.note
+    assert note is not None
+    return FetchedQuarter(
+        quarter_label(quarter),
+        held.fresh,
+        note.ranges is None,
+        note.rows,
+        note.rows_in_source,
+        note.groups_read,
+        note.groups_in_source,
+        note.bytes_read,
+        note.bytes_stored,
+        note.source,
+        note.etag,
+        note.date,
+    )

@@ -109,7 +109,7 @@ def make_gallery(
         )
     read.sort(key=lambda one: (*one.kind, one.shown.region, one.shown.model, one.shown.name))
     attributions = sorted({str(one.run.get("attribution") or DEFAULT_ATTRIBUTION) for one in read})
-    told = [(printable(str(path)), reason) for path, reason in skipped]
+    told = [(printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped]
     write_text(out / _PAGE, gallery_html(_groups(read), told, attributions))
     return Gallery(out / _PAGE, tuple(one.path for one in read), tuple(skipped))
 

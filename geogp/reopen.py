@@ -20,7 +20,7 @@ from geogp.models.joint_level import JointLevel, joint_level
 from geogp.models.lowrank import LowRankGP
 from geogp.models.storage import load_model
 from geogp.models.training import Data
-from geogp.runs import MODEL_FILE, RUN_FILE, read_run
+from geogp.runs import MODEL_FILE, RUN_FILE, read_run, same_input
 from geogp.settings import MapRequest
 from geogp.watcher import Watcher
 
@@ -229,12 +229,11 @@ def reopen(
         out=path,
     )
     job = prepare(asked, watcher)
-    # Pairs, as a layer of the user's may be called like a file of the boundaries.
-    used = {(file["name"], file["sha256"]) for file in run["inputs"]}
+    # All are looked at, as a layer of the user's may be called like a file of the boundaries.
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
-        if (file.name, file.sha256) not in used
+        if not any(same_input(file.described(), held) for held in run["inputs"])
     ]
     if changed:
         raise DataError(

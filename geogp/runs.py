@@ -47,6 +47,9 @@ IDENTITY_KEYS = (
 FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 """Keys of an input file that tell what it holds."""
 
+ROWS_KEYS = ("name", "rows_sha256", "rows_used")
+"""The same of an entry of the cache: what else it holds depends on what was fetched before."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -104,9 +107,13 @@ class RunFolder:
         held = _read_json(self._begun) if begun else self._held()
         if not held:
             return None
-        then = _comparable(_with_absolute_places(held))
-        now = _comparable(_with_absolute_places(identity))
-        different = [key for key in IDENTITY_KEYS if then.get(key) != now.get(key)]
+        then, now = _with_absolute_places(held), _with_absolute_places(identity)
+        different = [
+            key
+            for key in IDENTITY_KEYS
+            if then.get(key) != now.get(key)
+            and not (key == "inputs" and _same_inputs(then.get(key), now.get(key)))
+        ]
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
@@ -284,18 +291,18 @@ def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
     return {**run, "settings": {**settings, **places, "layers": layers}}
 
 
-def _comparable(run: dict[str, Any]) -> dict[str, Any]:
-    """Leave out of a run how its inputs came here: that decides no score."""
-    inputs = run.get("inputs")
-    if not isinstance(inputs, list):
-        return run
-    kept = [
-        {key: value for key, value in file.items() if key in FILE_KEYS}
-        if isinstance(file, dict)
-        else file
-        for file in inputs
-    ]
-    return {**run, "inputs": kept}
+def same_input(one: Any, other: Any) -> bool:
+    """Tell whether two input files of run.json hold the same rows; how they came does not count."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return bool(one == other)
+    keys = ROWS_KEYS if "rows_sha256" in one and "rows_sha256" in other else FILE_KEYS
+    return all(one.get(key) == other.get(key) for key in keys)
+
+
+def _same_inputs(then: Any, now: Any) -> bool:
+    if not isinstance(then, list) or not isinstance(now, list):
+        return False
+    return len(then) == len(now) and all(map(same_input, then, now))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -207,6 +207,7 @@ def _complete(
         **identity,
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
+        "quarters_unreached": [quarter_label(q) for q in job.ingested.unreached],
         **scores,
         "calibration": scores["calibration"] | repair.described(),
         "seconds": job.seconds,

@@ -45,11 +45,13 @@ def clear(as_json: Json = False) -> None:
     """Delete what was fetched; nothing is lost but time."""
     from geogp.geodata.cache_contents import clear_cache
 
-    files, size = clear_cache()
+    done = clear_cache()
     if as_json:
-        print(json.dumps({"deleted": files, "bytes": size}))
+        print(json.dumps({"deleted": done.files, "bytes": done.size, "busy": done.busy}))
     else:
-        print(f"deleted {files} files, {size:,} bytes")
+        print(f"deleted {done.files} files, {done.size:,} bytes")
+        if done.busy:
+            print(f"{done.busy} files stay: another process is fetching them")
 
 
 def _show(items: "list[Item]", *, as_json: bool) -> None:

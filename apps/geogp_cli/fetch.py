@@ -33,7 +33,11 @@ def fetch(
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Bring a region's tiles and boundaries into the cache; the same command goes on."""
+    """Bring a region's tiles and boundaries into the cache; the same command goes on.
+
+    Exit code 4 where a quarter could not be asked for.
+    """
+    from geogp.errors import NetworkError
     from geogp.fetching import FetchRequest
     from geogp.fetching import fetch as bring
     from geogp.geodata.census import PUBLIC_BOUNDARIES
@@ -51,8 +55,10 @@ def fetch(
         result = bring(request, watcher)
     if as_json:
         print(json.dumps(result.described()))
-        return
-    _show(result)
+    else:
+        _show(result)
+    if result.unreached:
+        raise typer.Exit(NetworkError.exit_code)
 
 
 def _show(result: "FetchResult") -> None:
@@ -74,3 +80,5 @@ def _show(result: "FetchResult") -> None:
     out.print(table)
     if result.missing:
         out.print(f"not at the source: {', '.join(result.missing)}", markup=False)
+    if result.unreached:
+        out.print(f"not reached: {', '.join(result.unreached)}", markup=False)

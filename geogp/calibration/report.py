@@ -42,7 +42,7 @@ class Report:
     unit, plain_unit
         Unit of all errors and widths (``log10 Mbps``), and of the quantity where that is its
         logarithm (``Mbps``).
-    quarters, quarters_missing
+    quarters, quarters_missing, quarters_unreached
         Labels such as ``2019Q1``.
     settings, inputs, seconds, warnings
         As in run.json; each input has `name`, `sha256` and `rows`.
@@ -76,6 +76,7 @@ class Report:
     plain_unit: str
     quarters: list[str]
     quarters_missing: list[str]
+    quarters_unreached: list[str]
     settings: dict[str, Any]
     inputs: list[dict[str, Any]]
     seconds: dict[str, Any]
@@ -133,6 +134,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         plain_unit=plain_unit,
         quarters=_quarter_labels(run.get("quarters")),
         quarters_missing=_quarter_labels(run.get("quarters_missing")),
+        quarters_unreached=_quarter_labels(run.get("quarters_unreached")),
         settings=dict(run.get("settings") or {}),
         inputs=_inputs(run.get("inputs")),
         # The report is written while the clock for writing still runs.

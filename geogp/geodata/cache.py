@@ -1,8 +1,9 @@
 """The cache of tiles: rows of remote files, each entry with a note of what it is.
 
 An entry is a Parquet file with a JSON file of the same name beside it. It is an entry only while
-both agree: the note is written last, and holds the size and the SHA-256 of the other. Whatever
-else lies in the folder (what a killed process left) is not an entry and is never read.
+both agree: the note is written last, and holds the size and the SHA-256 of the other, and a hash of
+itself. Whatever else lies in the folder (what a killed process left) is not an entry and is never
+read.
 """
 
 import hashlib
@@ -24,13 +25,21 @@ from geogp.files import sha256_of, writing
 from geogp.geodata.remote import Transfer, Version
 from geogp.geodata.tile_files import Ranges
 
-FORMAT = "geogp-tiles-1"
+FORMAT = "geogp-tiles-2"
 
 CURE = "set GEOGP_CACHE to another folder"
 """What to do where the cache cannot be written."""
 
 WHOLE = "world"
 """Stands in the name of an entry with the rows of all regions."""
+
+LOCKS = ".locks"
+"""Folder of the locks: empty files that stay, as one process may wait for what another deletes."""
+
+_DIGEST = "note_sha256"
+_FOLDER = re.compile(r".+-[0-9a-f]{8}")
+_FILE = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json)")
+_LEFT = re.compile(rf"\.{_FILE.pattern}\..+")
 
 
 def cache_folder() -> Path:
@@ -42,6 +51,31 @@ def readable_folder(address: str) -> str:
     """Return a folder name for an address: what it reads like, and a digest that keeps it apart."""
     digest = hashlib.sha256(address.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', address)[:80]}-{digest}"
+
+
+def children(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing where there is none, or none any more."""
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def our_folders(folder: Path) -> list[Path]:
+    """Return the folders in one of the cache that bear names as `readable_folder` gives them."""
+    return [one for one in children(folder) if _FOLDER.fullmatch(one.name) and one.is_dir()]
+
+
+def lock_of(path: Path) -> Path | None:
+    """Return the lock of a file in a folder of tiles; None of one that is not geogp's.
+
+    All entries of one remote file, and what was left of them, have one lock.
+    """
+    found = _FILE.fullmatch(path.name) or _LEFT.fullmatch(path.name)
+    if found is None:
+        return None
+    digest = hashlib.sha256(f"{path.parent.name}/{found[1]}".encode()).hexdigest()[:16]
+    return tiles_folder() / LOCKS / f"{digest}.lock"
 
 
 @dataclass(frozen=True)
@@ -164,7 +198,7 @@ class Entry:
             The disk is full, or the folder cannot be written.
         """
         with writing(self.note_path, CURE) as stream:
-            stream.write((json.dumps(asdict(note), indent=1) + "\n").encode())
+            stream.write(_note_text(note).encode())
 
     @contextmanager
     def locked(self, transfer: Transfer) -> Iterator[None]:
@@ -177,8 +211,8 @@ class Entry:
         OutputError
             The folder cannot be written.
         """
-        digest = hashlib.sha256(self.source.encode()).hexdigest()[:16]
-        place = tiles_folder() / ".locks" / f"{digest}.lock"
+        place = lock_of(self.path)
+        assert place is not None
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(place)
@@ -217,16 +251,26 @@ def agrees(path: Path, note: Note) -> bool:
 
 
 def read_note(path: Path) -> Note | None:
-    """Return a note; None where there is none, or nothing that is one."""
+    """Return a note, as it was written; None where there is none, or another byte in it."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        content = json.loads(text)
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None
+    content.pop(_DIGEST, None)
     if set(content) != {one.name for one in fields(Note)} or not _typed(content):
         return None
-    return Note(**content)
+    note = Note(**content)
+    return note if text == _note_text(note) else None
+
+
+def _note_text(note: Note) -> str:
+    """Return the file of a note, with the hash of all else in it."""
+    content = asdict(note)
+    content[_DIGEST] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return json.dumps(content, indent=1) + "\n"
 
 
 def overlap(codes: "np.ndarray[Any, np.dtype[np.uint64]]", ranges: Ranges) -> Any:

@@ -1,16 +1,36 @@
 """What is in the cache: listed, checked byte by byte, deleted."""
 
 import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from geogp.errors import OutputError
 from geogp.files import sha256_of
-from geogp.geodata.cache import Note, agrees, downloads_folder, read_note, tiles_folder
+from geogp.geodata.cache import WHOLE as OF_ALL
+from geogp.geodata.cache import (
+    Note,
+    agrees,
+    children,
+    downloads_folder,
+    lock_of,
+    our_folders,
+    read_note,
+    tiles_folder,
+)
 
 WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
-_LOCKS = ".locks"
+DEAD_S = 600
+"""A download that has not written for so long has ended: one waits a minute for a byte."""
+
+_LEFT = re.compile(r"tmp[a-z0-9_]{8}|\..+\.[A-Za-z0-9_]{6,}")
+"""Names of files that a download writes before they have theirs."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +45,8 @@ class Item:
         ``region`` or ``world`` (tiles), ``file`` (downloaded whole), ``none`` (left by a process
         that was killed, and never read).
     state
-        ``whole``, ``damaged`` (does not agree with its note: never read, fetched again),
-        ``unfinished``; None where nothing was checked.
+        ``whole``, ``damaged`` (does not agree with its note, or the note not with itself: never
+        read, fetched again), ``unfinished``; None where nothing was checked.
     source, date, etag
         Where and when it is from.
     rows, bytes_read, bytes_stored
@@ -49,64 +69,172 @@ class Item:
         return {**vars(self), "path": str(self.path)}
 
 
+@dataclass(frozen=True)
+class Cleared:
+    """What was deleted.
+
+    Attributes
+    ----------
+    files, size
+        How many, notes left out, and their bytes.
+    busy
+        Files that stay, as another process is fetching them.
+    """
+
+    files: int
+    size: int
+    busy: int
+
+
 def cache_items(*, check: bool = False) -> list[Item]:
-    """List the cache; with `check`, compare every file with its note, byte by byte."""
+    """List the cache; with `check`, compare every file with its note, byte by byte.
+
+    What does not bear a name of geogp's, in a folder of geogp's, is no part of the cache; what
+    another process deletes meanwhile is left out.
+    """
     items = []
-    for path in _files(tiles_folder()):
-        note = read_note(path.with_suffix(".json"))
-        if path.suffix == ".json" and path.with_suffix(".parquet").is_file():
-            if note is not None:
-                continue
-        elif path.suffix == ".parquet" and note is not None and not path.name.startswith("."):
-            items.append(_entry(path, note, check=check))
-            continue
-        items.append(Item(path, path.stat().st_size, "none", UNFINISHED))
-    for path in _files(downloads_folder()):
-        noted = _download_note(path.with_name(f"{path.name}.json"))
-        if path.suffix == ".json" and _download_note(path) and path.with_suffix("").is_file():
-            continue
-        if noted is None:
-            items.append(Item(path, path.stat().st_size, "none", UNFINISHED))
-            continue
-        good = not check or sha256_of(path) == noted["sha256"]
-        state = (WHOLE if good else DAMAGED) if check else None
-        size = path.stat().st_size
-        items.append(Item(path, size, "file", state, noted.get("source"), noted.get("date")))
+    for path in _tile_files():
+        with suppress(FileNotFoundError):
+            items.append(_tiles_item(path, check=check))
+    for path in _download_files():
+        with suppress(FileNotFoundError):
+            items.append(_download_item(path, check=check))
     return items
 
 
-def clear_cache() -> tuple[int, int]:
+def clear_cache() -> Cleared:
     """Delete what geogp put into the cache, and nothing else.
 
-    Returns
-    -------
-    (files, bytes)
-        Deleted.
+    Entries of tiles are deleted under their lock; those that another process is fetching stay, and
+    so do locks and folders, in which it may be about to write.
 
     Raises
     ------
     OutputError
         A file cannot be deleted.
     """
-    items = cache_items()
+    deleted, busy = [], 0
     try:
-        for item in items:
-            notes = (item.path.with_suffix(".json"), item.path.with_name(f"{item.path.name}.json"))
-            for path in (*(note for note in notes if item.kind != "none"), item.path):
-                path.unlink(missing_ok=True)
-        for lock in _files(tiles_folder() / _LOCKS):
-            lock.unlink(missing_ok=True)
-        for folder in (tiles_folder(), downloads_folder()):
-            for path in sorted(folder.rglob("*"), reverse=True) if folder.is_dir() else []:
-                if path.is_dir() and not any(path.iterdir()):
-                    path.rmdir()
+        for item in cache_items():
+            if _delete(item):
+                deleted.append(item)
+            else:
+                busy += 1
     except OSError as error:
         raise OutputError(f"cannot clear the cache: {error}.") from error
-    return len(items), sum(item.size for item in items)
+    return Cleared(len(deleted), sum(item.size for item in deleted), busy)
+
+
+def delete_download(path: Path) -> None:
+    """Delete a file that was downloaded whole, and its note."""
+    _note_of(path).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _delete(item: Item) -> bool:
+    """Delete an item with its note; False where it is being fetched."""
+    path = item.path
+    lock = _lock_of(path)
+    if lock is None:
+        if _LEFT.fullmatch(path.name):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime < DEAD_S:
+                    return False
+        delete_download(path)
+        return True
+    with _held(lock) as free:
+        if free:
+            if path.suffix == ".parquet":
+                path.with_suffix(".json").unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+            if lock_of(path) is None:  # in a folder that was left
+                with suppress(OSError):  # not the last
+                    path.parent.rmdir()
+        return free
+
+
+@contextmanager
+def _held(place: Path) -> Iterator[bool]:
+    """Hold a lock, if nobody else does; say whether it is held."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(place)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def _lock_of(path: Path) -> Path | None:
+    """Return the lock of a file of tiles, or of one in a folder that was left of it."""
+    for place in (path, *path.parents):
+        if place.parent.parent == tiles_folder():
+            return lock_of(place)
+    return None
+
+
+def _tile_files() -> list[Path]:
+    """Return the files of entries, and what was left of them, without the notes of files."""
+    found = []
+    for folder in our_folders(tiles_folder()):
+        for place in children(folder):
+            if lock_of(place) is None:
+                continue
+            if place.is_dir():
+                found += sorted(path for path in place.rglob("*") if path.is_file())
+            elif place.suffix != ".json" or not place.with_suffix(".parquet").is_file():
+                found.append(place)
+    return found
+
+
+def _tiles_item(path: Path, *, check: bool) -> Item:
+    note_path = path.with_suffix(".json")
+    note = read_note(note_path)
+    if path.suffix != ".parquet" or not note_path.exists():
+        return Item(path, path.stat().st_size, "none", UNFINISHED)
+    if note is None:
+        kind = "world" if path.stem.endswith(OF_ALL) else "region"
+        return Item(path, path.stat().st_size, kind, DAMAGED)
+    return _entry(path, note, check=check)
+
+
+def _download_files() -> list[Path]:
+    """Return files with a note, notes without a file, and what was left unfinished."""
+    found = []
+    for folder in our_folders(downloads_folder()):
+        for path in children(folder):
+            if path.suffix == ".json" and path.with_suffix("").is_file():
+                continue
+            alone = path.suffix == ".json" and _download_note(path) is not None
+            noted = alone or _note_of(path).is_file()
+            if path.is_file() and (noted or _LEFT.fullmatch(path.name)):
+                found.append(path)
+    return found
+
+
+def _download_item(path: Path, *, check: bool) -> Item:
+    size, note = path.stat().st_size, _note_of(path)
+    if not note.is_file():
+        return Item(path, size, "none", UNFINISHED)
+    noted = _download_note(note)
+    if noted is None:
+        return Item(path, size, "file", DAMAGED)
+    good = not check or sha256_of(path) == noted["sha256"]
+    state = (WHOLE if good else DAMAGED) if check else None
+    return Item(path, size, "file", state, noted.get("source"), noted.get("date"))
+
+
+def _note_of(path: Path) -> Path:
+    """Return where the note of a downloaded file stands."""
+    return path.with_name(f"{path.name}.json")
 
 
 def _entry(path: Path, note: Note, *, check: bool) -> Item:
-    state = (WHOLE if agrees(path, note) else DAMAGED) if check else None
+    state = _state(path, note) if check else None
     return Item(
         path,
         path.stat().st_size,
@@ -121,15 +249,21 @@ def _entry(path: Path, note: Note, *, check: bool) -> Item:
     )
 
 
-def _files(folder: Path) -> list[Path]:
-    """Return the files under a folder of the cache, locks left out unless they are asked for."""
-    if not folder.is_dir():
-        return []
-    return [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and (folder.name == _LOCKS or _LOCKS not in path.parts)
-    ]
+def _state(path: Path, note: Note) -> str:
+    """Compare an entry with its note; where they differ, again while nobody writes it."""
+    if agrees(path, note):
+        return WHOLE
+    lock = lock_of(path)
+    assert lock is not None
+    try:
+        with _held(lock) as free:
+            if not free:
+                return UNFINISHED
+            path.stat()  # deleted meanwhile?
+            again = read_note(path.with_suffix(".json"))
+            return WHOLE if again is not None and agrees(path, again) else DAMAGED
+    except PermissionError:  # a cache that can only be read has no locks
+        return DAMAGED
 
 
 def _download_note(path: Path) -> dict[str, str] | None:
@@ -137,6 +271,8 @@ def _download_note(path: Path) -> dict[str, str] | None:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(content, dict) or not isinstance(content.get("sha256"), str):
+    if not isinstance(content, dict):
+        return None
+    if not all(isinstance(content.get(key), str) for key in ("source", "date", "sha256")):
         return None
     return content

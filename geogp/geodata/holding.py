@@ -1,10 +1,11 @@
 """Several quarters of tiles at once: brought here in parallel, and what became of each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
-from geogp.errors import UnreachableError
+from geogp.errors import DataError, UnreachableError
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.remote import Transfer
@@ -13,6 +14,9 @@ from geogp.geodata.tile_files import tile_file
 
 PARALLEL = 4
 """Quarters that are downloaded at once."""
+
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts to which nothing leaves this machine."""
 
 Progress = Callable[[int, int, str], None]
 """Hears of quarters done, of how many, and of what came."""
@@ -25,17 +29,47 @@ class HeldQuarters:
     Attributes
     ----------
     files
-        Where the rows of a quarter are; a quarter that the source has not is left out.
+        Where the rows of a quarter are.
+    missing
+        Quarters that the source has not.
     unreached
         Quarters that are not in the cache, while nothing answered at the source.
     """
 
     files: Mapping[int, Held]
-    unreached: Mapping[int, UnreachableError]
+    missing: tuple[int, ...] = ()
+    unreached: Mapping[int, UnreachableError] = field(default_factory=dict)
+
+    def check_named(self, named: Collection[int], where: str, service: str) -> None:
+        """Refuse quarters named singly that are not here.
+
+        Raises
+        ------
+        UnreachableError
+            Nothing answered at the source.
+        DataError
+            The source has none.
+        """
+        for quarter, error in self.unreached.items():
+            if quarter in named:
+                raise error
+        absent = [quarter for quarter in self.missing if quarter in named]
+        if absent:
+            raise DataError(
+                f"{_labels(absent)} {'was' if len(absent) == 1 else 'were'} named but {where} has "
+                f"no {tile_file(service, absent[0])}. Leave the quarter out, or give a range, in "
+                "which gaps are allowed."
+            )
 
     def warnings(self, where: str) -> list[str]:
-        """Say what could not be asked or taken, and what the source has changed since."""
+        """Say what could not be asked, taken or trusted, and what the source has changed since."""
         told = []
+        parts = urlsplit(where)
+        if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
+            told.append(
+                f"{where} is read without TLS: nothing vouches for what came over the network. "
+                "Where the server has an https:// address, give that."
+            )
         unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
         if unchecked:
             told.append(
@@ -108,6 +142,7 @@ def hold_quarters(
             pool.shutdown(cancel_futures=True)
             raise
     files: dict[int, Held] = {}
+    missing: list[int] = []
     unreached: dict[int, UnreachableError] = {}
     answered = False
     for task, quarter in tasks.items():
@@ -117,11 +152,13 @@ def hold_quarters(
             continue
         held = task.result()
         answered |= held is None or held.checked
-        if held is not None:
+        if held is None:
+            missing.append(quarter)
+        else:
             files[quarter] = held
     if unreached and (answered or not files):
         raise next(iter(unreached.values()))
-    return HeldQuarters(files, unreached)
+    return HeldQuarters(files, tuple(missing), unreached)
 
 
 def _watch(

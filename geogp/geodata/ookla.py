@@ -7,34 +7,22 @@ read, and the geometry text never is: a tile's place follows from its quadkey.
 
 import datetime as dt
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
-from geogp.geodata.cache import overlap
 from geogp.geodata.counts import complete_counts
 from geogp.geodata.holding import Progress, hold_quarters
 from geogp.geodata.observations import Observations, TargetColumn, find_target
 from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import Held, Source
-from geogp.geodata.tile_files import (
-    empty_values,
-    faulty,
-    groups_touching,
-    plain_quadkeys,
-    quadkey_codes,
-    schema_faults,
-    tile_file,
-)
+from geogp.geodata.tile_files import tile_file
+from geogp.geodata.tile_rows import OtherFileError, TileRows, read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +42,10 @@ SPARSE_SHARE = 0.8
 """A quarter with a smaller share of the other quarters' median rows is reported."""
 
 
+HOLDS = 3
+"""How often a file is held again that another process replaces before it is read."""
+
+
 @dataclass(frozen=True)
 class InputFile:
     """A file that was read.
@@ -64,6 +56,8 @@ class InputFile:
         Its name, and the hash of what was read: the file itself, or its entry in the cache.
     rows, rows_used
         Rows of the file, and how many of them the region uses.
+    rows_sha256
+        Of an entry of the cache: hash of the region's rows, whatever else the entry holds.
     source, etag
         Of an entry of the cache: address and ETag of the file it was made from.
     bytes_read, bytes_stored
@@ -74,6 +68,7 @@ class InputFile:
     sha256: str
     rows: int
     rows_used: int
+    rows_sha256: str | None = None
     source: str | None = None
     etag: str | None = None
     bytes_read: int | None = None
@@ -96,6 +91,8 @@ class Ingested:
         The files read.
     missing
         Quarters inside a range for which the source has no rows of the region.
+    unreached
+        Quarters inside a range that are not in the cache, while nothing answered at the source.
     warnings
         What the user should know.
     attribution
@@ -105,6 +102,7 @@ class Ingested:
     observations: Observations
     files: tuple[InputFile, ...]
     missing: tuple[int, ...]
+    unreached: tuple[int, ...]
     warnings: tuple[str, ...]
     attribution: str
 
@@ -153,200 +151,99 @@ def read_observations(
     wanted = quarters.all if quarters else all_quarters()
     named = set(quarters.named) if quarters else set()
     held = hold_quarters(source, region, service, wanted, progress=progress)
-    parts: list[_Rows] = []
+    held.check_named(named, source.where, service)
+    parts: dict[int, TileRows] = {}
     files: list[InputFile] = []
-    missing: list[int] = []
-    for quarter in wanted:
-        got = held.files.get(quarter)
-        rows = None if got is None else _read_quarter(got.path, region, column)
-        if got is None or rows is None or not len(rows.quadkey):
-            if quarter in held.unreached:
-                if quarter in named:
-                    raise held.unreached[quarter]
-                continue
-            if quarter in named:
-                raise _missing_quarter(source, region, service, quarter, present=rows is not None)
-            missing.append(quarter)
-            continue
-        parts.append(rows)
-        files.append(_input_file(tile_file(service, quarter), got, rows))
-        rows.quarter[:] = quarter
-        logger.info("read %d rows of %s", len(rows.quadkey), quarter_label(quarter))
+    taken = dict(held.files)
+    missing = set(held.missing)
+    for quarter, first in held.files.items():
+        place = _Place(source, region, service, quarter)
+        taken[quarter], rows = _read_quarter(place, column, first)
+        if len(rows.quadkey):
+            parts[quarter] = rows
+            files.append(_input_file(tile_file(service, quarter), taken[quarter], rows))
+            logger.info("read %d rows of %s", len(rows.quadkey), quarter_label(quarter))
+        elif quarter in named:
+            raise DataError(
+                f"the file of {quarter_label(quarter)} in {source.where} has no tile of "
+                f"{region.name}."
+            )
+        else:
+            missing.add(quarter)
     if not parts:
         raise DataError(
             f"no {service} tiles of {region.name} in {source.where} for "
             f"{quarter_label(wanted[0])} to {quarter_label(wanted[-1])}. Expected files like "
             f"{tile_file(service, wanted[-1])}."
         )
-    found = tuple(int(rows.quarter[0]) for rows in parts)
+    found = tuple(parts)
     # Without a request, quarters before the first and after the last are not missed.
-    gaps = [q for q in missing if quarters or found[0] < q < found[-1]]
+    gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
+    counts = [len(rows.quadkey) for rows in parts.values()]
     warnings = [
-        *held.warnings(source.where),
-        *_quarter_warnings(found, [len(rows.quadkey) for rows in parts], gaps, region.name),
+        *replace(held, files=taken).warnings(source.where),
+        *_quarter_warnings(found, counts, gaps, region.name),
     ]
     observations = _observations(parts, region, target, service)
     return Ingested(
         complete_counts(observations, region) if column.counted else observations,
         tuple(files),
         tuple(gaps),
+        tuple(sorted(held.unreached)),
         tuple(warnings),
-        SIMULATED if any(got.simulated for got in held.files.values()) else ATTRIBUTION,
-    )
-
-
-def _input_file(name: str, held: Held, rows: "_Rows") -> InputFile:
-    note = held.note
-    if note is None:
-        return InputFile(name, held.sha256, rows.in_file, len(rows.quadkey))
-    return InputFile(
-        name,
-        held.sha256,
-        note.rows_in_source,
-        len(rows.quadkey),
-        note.source,
-        note.etag,
-        note.bytes_read,
-        note.bytes_stored,
+        SIMULATED if any(got.simulated for got in taken.values()) else ATTRIBUTION,
     )
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """The region's rows of one quarter, ordered by quadkey, and the rows of the whole file."""
+class _Place:
+    """Where the rows of one quarter are from."""
 
-    in_file: int
-
-    quadkey: NDArray[np.uint64]
-    quarter: NDArray[np.int64]
-    value: NDArray[np.float64]
-    tests: NDArray[np.int64]
-    devices: NDArray[np.int64]
+    source: Source
+    region: Region
+    service: str
+    quarter: int
 
 
-def _read_quarter(path: Path, region: Region, column: TargetColumn) -> _Rows:
-    """Read the region's rows of one file."""
-    table, codes, in_file = _read_table(path, region, column)
-    inside = np.flatnonzero(
-        region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
-    )
-    kept = inside[np.argsort(codes[inside], kind="stable")]
-    codes, table = codes[kept], table.take(kept)
-    faults = _value_faults(table, column)
-    repeated = codes[1:][codes[1:] == codes[:-1]]
-    if len(repeated):
-        first = quadkeys.format_quadkeys(repeated[:1])[0]
-        faults.append(
-            f"expected every tile once in a quarter, found {len(repeated)} duplicates, "
-            f"the first {first}."
-        )
-    if faults:
-        raise faulty(path, faults)
-    return _Rows(
-        in_file,
-        codes,
-        np.zeros(len(kept), np.int64),
-        table[column.column].to_numpy().astype(np.float64) / column.divisor,
-        table["tests"].to_numpy().astype(np.int64),
-        table["devices"].to_numpy().astype(np.int64),
-    )
+def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held, TileRows]:
+    """Read the rows that are held; hold them again where another process has changed the file.
 
-
-def _read_table(
-    path: Path, region: Region, column: TargetColumn
-) -> tuple[pa.Table, NDArray[np.uint64], int]:
-    """Read four columns of the rows in the box around the region; count the file's rows.
-
-    All quadkeys of the row groups that can touch the region are checked, not only those near it:
-    a damaged one could be any tile's. One row group is held at a time.
+    Raises
+    ------
+    DataError
+        The file is damaged, gone, or keeps changing.
     """
-    names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
-    try:
-        with pq.ParquetFile(path) as opened:
-            faults = schema_faults(opened.schema_arrow, names)
-            if faults:
-                raise faulty(path, faults)
-            groups = groups_touching(opened.metadata, region.code_ranges)
-            tables, codes = [plain_quadkeys(opened.schema_arrow.empty_table().select(names))], []
-            for group in groups:
-                table = plain_quadkeys(opened.read_row_group(group, names).select(names))
-                try:
-                    found = quadkey_codes(table["quadkey"])
-                except DataError as error:
-                    told = _group_faults(opened.read_row_groups(groups, names), column, error)
-                    raise faulty(path, told) from error
-                kept = np.flatnonzero(overlap(found, region.code_ranges))
-                tables.append(table.take(kept))
-                codes.append(found[kept])
-            whole = np.concatenate([np.zeros(0, np.uint64), *codes])
-            return pa.concat_tables(tables), whole, opened.metadata.num_rows
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} is not a whole Parquet file ({error}). Download it again."
-        ) from error
-    except DataError as error:
-        if str(path) in str(error):
-            raise
-        raise faulty(path, [str(error)]) from error
+    source, label = place.source, quarter_label(place.quarter)
+    for _ in range(HOLDS):
+        try:
+            return held, read_rows(held, place.region, column)
+        except OtherFileError:
+            again = hold_quarters(source, place.region, place.service, [place.quarter])
+            if place.quarter not in again.files:
+                raise DataError(
+                    f"the file of {label} went from {source.where} while it was read. Try again."
+                ) from None
+            held = again.files[place.quarter]
+    raise DataError(
+        f"{held.path} changed {HOLDS} times between the check of its bytes and their reading. "
+        "Try again when nothing else writes it."
+    )
 
 
-def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
-    """List all that is wrong with row groups of which one has a wrong quadkey."""
-    plain = plain_quadkeys(table)
-    try:
-        quadkey_codes(plain["quadkey"])
-    except DataError as error:
-        first = error
-    return list(dict.fromkeys([str(first), *_value_faults(plain, column)]))
-
-
-def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
-    """List what is wrong with the numbers, naming the first tile of each fault."""
-    tiles = table["quadkey"]
-    faults = [
-        empty_values(name, table[name].null_count)
-        for name in table.column_names
-        if table[name].null_count
-    ]
-    if faults:
-        return faults
-    value = table[column.column].to_numpy().astype(np.float64)
-    tests, devices = table["tests"].to_numpy(), table["devices"].to_numpy()
-    rules = [
-        (f"expected finite {column.column} above 0", ~(np.isfinite(value) & (value > 0)), value),
-        ("expected whole tests of 1 or more", ~_counts(tests), tests),
-        (
-            "expected whole devices between 1 and tests",
-            ~(_counts(devices) & (devices <= tests)),
-            devices,
-        ),
-    ]
-    for expected, wrong, values in rules:
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            faults.append(
-                f"{expected}, found {int(wrong.sum())} that are not, the first {values[first]} "
-                f"in tile {tiles[first].as_buffer().to_pybytes().decode(errors='replace')}."
-            )
-    return faults
-
-
-def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Tell which values are whole numbers of 1 or more."""
-    numbers = values.astype(np.float64)
-    whole = np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))
-    return np.asarray(whole, np.bool_)
-
-
-def _missing_quarter(
-    source: Source, region: Region, service: str, quarter: int, *, present: bool
-) -> DataError:
-    label = quarter_label(quarter)
-    if present:
-        return DataError(f"the file of {label} in {source.where} has no tile of {region.name}.")
-    return DataError(
-        f"quarter {label} was named but {source.where} has no {tile_file(service, quarter)}. "
-        "Leave the quarter out, or give a range, in which gaps are allowed."
+def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
+    note = held.note
+    if note is None:
+        return InputFile(name, rows.file_sha256, rows.in_file, len(rows.quadkey))
+    return InputFile(
+        name,
+        rows.file_sha256,
+        note.rows_in_source,
+        len(rows.quadkey),
+        rows.sha256,
+        note.source,
+        note.etag,
+        note.bytes_read,
+        note.bytes_stored,
     )
 
 
@@ -370,19 +267,21 @@ def _quarter_warnings(
 
 
 def _observations(
-    parts: Sequence[_Rows], region: Region, target: str, service: str
+    parts: Mapping[int, TileRows], region: Region, target: str, service: str
 ) -> Observations:
-    codes = np.concatenate([rows.quadkey for rows in parts])
-    value = np.concatenate([rows.value for rows in parts])
+    codes = np.concatenate([rows.quadkey for rows in parts.values()])
+    value = np.concatenate([rows.value for rows in parts.values()])
     longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
     return Observations(
         quadkey=codes,
-        quarter=np.concatenate([rows.quarter for rows in parts]),
+        quarter=np.repeat(
+            np.array(list(parts), np.int64), [len(rows.quadkey) for rows in parts.values()]
+        ),
         longitude=region.unwrap(longitude),
         latitude=latitude,
         y=value if find_target(target).counted else np.log10(value),
-        tests=np.concatenate([rows.tests for rows in parts]),
-        devices=np.concatenate([rows.devices for rows in parts]),
+        tests=np.concatenate([rows.tests for rows in parts.values()]),
+        devices=np.concatenate([rows.devices for rows in parts.values()]),
         stratum=region.stratum(longitude, latitude),
         target=target,
         service=service,

@@ -9,6 +9,7 @@ import datetime as dt
 import email.utils
 import re
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -160,6 +161,8 @@ class RemoteFile:
         self._patience = patience
         self._transfer = transfer or Transfer()
         self._session = requests.Session()
+        if self._by_tls:  # a redirect to http:// would carry a password of ~/.netrc in clear
+            del self._session.adapters["http://"]
 
     def close(self) -> None:
         """Close the connections."""
@@ -332,18 +335,14 @@ class RemoteFile:
                     allow_redirects=True,
                 ) as answer:
                     reached = True
-                    self._check_scheme(answer)
                     if answer.status_code not in AGAIN:
                         return take(answer)
                     wait = _retry_after(answer)
                     fault = f"answered {answer.status_code} {answer.reason}"
-            except requests.exceptions.SSLError as error:
-                raise NetworkError(f"{self.address} cannot be trusted: {error}.") from error
             except (requests.RequestException, HTTPError, OSError, _FaultError) as error:
-                if isinstance(error, ValueError):
-                    raise NetworkError(
-                        f"{self.address} is no address that can be read: {error}."
-                    ) from error
+                final = self._final(error)
+                if final is not None:
+                    raise final from error
                 fault = str(error)
             if attempt >= patience.attempts:
                 raise (NetworkError if reached else UnreachableError)(
@@ -352,16 +351,34 @@ class RemoteFile:
                 )
             self._pause(attempt, wait)
 
-    def _check_scheme(self, answer: requests.Response) -> None:
-        schemes = {urlsplit(one.url).scheme for one in (*answer.history, answer)}
-        if self.address.startswith("https://") and schemes != {"https"}:
-            raise NetworkError(f"{self.address} leads to an address without TLS; not followed.")
+    @property
+    def _by_tls(self) -> bool:
+        return urlsplit(self.address).scheme == "https"
+
+    def _final(self, error: Exception) -> NetworkError | None:
+        """Return what no other try would mend; None of what one may."""
+        if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
+            return NetworkError(f"{self.address} leads to an address without TLS; not followed.")
+        if _is_untrusted(error):
+            return NetworkError(f"{self.address} cannot be trusted: {error}.")
+        if isinstance(error, ValueError):
+            return NetworkError(f"{self.address} is no address that can be read: {error}.")
+        return None
 
     def _pause(self, attempt: int, asked: float) -> None:
         patience = self._patience
         chance = 0.5 + secrets.randbelow(1000) / 1000  # so that many do not come back at once
         grown = patience.first_wait_s * float(2 ** (attempt - 1)) * chance
         self._transfer.stopped.wait(min(max(grown, asked), patience.longest_wait_s))
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Tell whether an error comes of a certificate, and not of a handshake that broke off."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _version(answer: requests.Response, size: int | None) -> Version:

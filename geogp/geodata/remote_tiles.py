@@ -27,6 +27,7 @@ from geogp.geodata.remote import (
     Transfer,
 )
 from geogp.geodata.tile_files import (
+    AT_SOURCE,
     GEOMETRY,
     QUADKEY,
     VALUES,
@@ -145,7 +146,7 @@ def _make(
             if isinstance(error, DataError):
                 if remote.address in str(error):
                     raise
-                raise faulty(remote.address, [str(error)]) from error
+                raise faulty(remote.address, [str(error)], AT_SOURCE) from error
             raise DataError(
                 f"{remote.address} is not a whole Parquet file ({error}). The source is damaged; "
                 "leave its quarter out or try again later."
@@ -228,7 +229,7 @@ def _columns(address: str, schema: pa.Schema) -> list[str]:
     names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in counts]
     faults = schema_faults(schema, list(dict.fromkeys([QUADKEY, *names])))
     if faults:
-        raise faulty(address, faults)
+        raise faulty(address, faults, AT_SOURCE)
     return names
 
 
@@ -237,7 +238,7 @@ def _read_group(
 ) -> None:
     """Read the wanted columns of one row group, and keep the rows of the ranges."""
     metadata = opened.reader.metadata.row_group(group)
-    spans = _spans(metadata, table.names)
+    spans = _spans(metadata, table.names, opened.size)
     if opened.parts is not None:
         opened.parts.load(spans)
     found = opened.reader.read_row_group(group, table.names, use_threads=False)
@@ -249,13 +250,14 @@ def _read_group(
     table.add(codes, found)
 
 
-def _spans(group: pq.RowGroupMetaData, names: list[str]) -> list[tuple[int, int]]:
+def _spans(group: pq.RowGroupMetaData, names: list[str], size: int) -> list[tuple[int, int]]:
     """Return the places (first, length) of the wanted columns, near ones put together.
 
     Raises
     ------
     DataError
-        The sizes that the footer gives are impossible or too large.
+        The places that the footer gives are not in a file of that size, or too large to be held,
+        packed or unpacked.
     """
     wanted, geometry, unpacked = [], [], 0
     for column in range(group.num_columns):
@@ -270,13 +272,17 @@ def _spans(group: pq.RowGroupMetaData, names: list[str]) -> list[tuple[int, int]
         elif name in names:
             wanted.append(span)
             unpacked += chunk.total_uncompressed_size
-            if start < 4 or span[1] < start:
-                raise DataError(f"the footer puts column {name} at bytes {start} to {span[1]}.")
-    if unpacked > MOST_GROUP_BYTES:
-        raise DataError(
-            f"a row group of {group.num_rows} rows says to hold {unpacked} bytes of the columns "
-            f"wanted; expected at most {MOST_GROUP_BYTES}."
-        )
+            if start < 4 or not start <= span[1] <= size:
+                raise DataError(
+                    f"the footer puts column {name} at bytes {start} to {span[1]} of {size}."
+                )
+    packed = sum(end - first for first, end in wanted)
+    for found in (packed, unpacked):
+        if found > MOST_GROUP_BYTES:
+            raise DataError(
+                f"a row group of {group.num_rows} rows says to hold {found} bytes of the columns "
+                f"wanted; expected at most {MOST_GROUP_BYTES}."
+            )
     merged: list[tuple[int, int]] = []
     for first, end in sorted(wanted):
         if merged and first - merged[-1][1] <= HOLE:

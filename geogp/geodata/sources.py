@@ -32,8 +32,11 @@ class Held:
 
     Attributes
     ----------
-    path, sha256
+    path
         The file.
+    sha256
+        Of an entry of the cache: what its note says. None for a file read in place, which is
+        hashed as it is read.
     simulated
         Whether the source says that its tiles are simulated.
     note
@@ -47,7 +50,7 @@ class Held:
     """
 
     path: Path
-    sha256: str
+    sha256: str | None
     simulated: bool
     note: Note | None = None
     fresh: bool = False
@@ -110,7 +113,7 @@ class Folder:
         if not self.has(name):
             return None
         path = self.path / name
-        return Held(path, sha256_of(path), self.has(SIMULATION_FILE))
+        return Held(path, None, self.has(SIMULATION_FILE))
 
 
 @dataclass(frozen=True)
@@ -304,17 +307,18 @@ def open_source(where: str) -> Source:
     DataError
         There is no such folder.
     RequestError
-        The address holds a name or a password, which would be written into run.json.
+        The address holds a name, a password or a query, which would be written into run.json, or
+        is no address.
     """
     if where.startswith(("http://", "https://")):
-        return Web(_without_credentials(where))
+        return Web(_checked(where))
     if where.startswith("s3://"):
         bucket, _, prefix = where.removeprefix("s3://").partition("/")
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        if endpoint:
-            endpoint = _without_credentials(endpoint)
-            return Web(f"{endpoint.rstrip('/')}/{bucket}/{prefix}".rstrip("/"))
-        return Web(f"https://{bucket}.s3.amazonaws.com/{prefix}".rstrip("/"))
+        base = (
+            f"{endpoint.rstrip('/')}/{bucket}" if endpoint else f"https://{bucket}.s3.amazonaws.com"
+        )
+        return Web(_checked(f"{base}/{prefix}".rstrip("/")))
     folder = Path(where).expanduser()
     if not folder.is_dir():
         raise DataError(
@@ -323,12 +327,31 @@ def open_source(where: str) -> Source:
     return Folder(folder)
 
 
-def _without_credentials(address: str) -> str:
-    """Return an address; refuse one that holds a name or a password."""
-    if "@" in urlsplit(address).netloc:
+def _checked(address: str) -> str:
+    """Return an address; refuse one that names of files cannot follow, or that holds a secret.
+
+    What is wrong is not repeated: it may be a password.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise RequestError(
+            "expected an address such as https://host/folder, found one that cannot be read."
+        ) from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise RequestError(
+            "expected an address such as https://host/folder, found one without https:// or "
+            "without a host. Look at AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL, too."
+        )
+    if "@" in parts.netloc:
         raise RequestError(
             "an address with a user name or password would be kept in run.json; put them "
             "into ~/.netrc, and give the address without."
+        )
+    if "?" in address or "#" in address:
+        raise RequestError(
+            "an address with ? or # would be kept in run.json with the keys in it, and names of "
+            "files cannot follow it; give the address of a folder, without."
         )
     return address
 

@@ -25,6 +25,14 @@ SIMULATION_FILE = "simulation.json"
 BATCH = 1 << 17
 """Quadkeys that are turned from text into numbers at once: as text they take ten times the room."""
 
+IN_PLACE = "Repair the file or leave its quarter out."
+"""What to do about faults of a file on this machine."""
+
+AT_SOURCE = (
+    "Leave its quarter out until the source has a better file; geogp fetch --refresh takes it then."
+)
+"""What to do about faults of a file at its source."""
+
 Ranges = NDArray[np.int64]
 """First and last codes of quadkeys, both included, (n, 2)."""
 
@@ -46,7 +54,8 @@ def groups_touching(metadata: pq.FileMetaData, ranges: Ranges) -> list[int]:
     DataError
         The statistics are no quadkeys.
     """
-    column = metadata.schema.to_arrow_schema().get_field_index(QUADKEY)
+    paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
+    column = paths.index(QUADKEY)  # a place among leaves: a nested column before it has several
     chosen = []
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
@@ -114,10 +123,10 @@ def empty_values(name: str, count: int) -> str:
     return f"expected no empty values in {name}, found {count}."
 
 
-def faulty(where: Path | str, faults: Sequence[str]) -> DataError:
+def faulty(where: Path | str, faults: Sequence[str], cure: str = IN_PLACE) -> DataError:
     """Return the error that lists the faults of a file."""
     lines = "".join(f"\n  - {fault}" for fault in faults)
-    return DataError(f"{where} cannot be used:{lines}\nRepair the file or leave its quarter out.")
+    return DataError(f"{where} cannot be used:{lines}\n{cure}")
 
 
 def _not_text(error: Exception) -> DataError:

@@ -1,18 +1,14 @@
 """The library that draws the page's map: from the CDN, or written into the page."""
 
 import base64
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-import requests
-
 from geogp.errors import DataError, NetworkError, RequestError
 from geogp.files import sha256_of
-from geogp.geodata.cache import cache_folder
-from geogp.geodata.sources import TIMEOUT_S
+from geogp.geodata.cache_contents import delete_download
+from geogp.geodata.sources import Web
 
 CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist"
 """Where folium takes Leaflet from, too."""
@@ -119,27 +115,17 @@ def _check(path: Path, name: str) -> None:
 
 def _fetched(name: str) -> Path:
     """Return a file of the CDN from the cache, downloaded first if it must be."""
-    address = f"{CDN}/{name}"
-    folder = cache_folder() / "leaflet-1.9.3"
+    cure = "Or give --assets FOLDER with the npm package of Leaflet 1.9.3."
     try:
-        found = pooch.retrieve(
-            address,
-            known_hash=SHA256[name],
-            fname=name,
-            path=folder,
-            downloader=pooch.HTTPDownloader(timeout=TIMEOUT_S),
+        path = Web(CDN).fetch(name)
+    except NetworkError as error:
+        raise NetworkError(f"{error} {cure}") from error
+    if sha256_of(path) != SHA256[name]:
+        delete_download(path)
+        raise NetworkError(
+            f"{CDN}/{name} sent another file than Leaflet 1.9.3. Try again later. {cure}"
         )
-    except ValueError as error:
-        raise NetworkError(
-            f"{address} sent another file than Leaflet 1.9.3 ({error}). Give --assets FOLDER with "
-            "the npm package."
-        ) from error
-    except (requests.RequestException, OSError) as error:
-        raise NetworkError(
-            f"could not read {address}: {error}. Check the connection, or give --assets FOLDER "
-            "with the npm package of Leaflet 1.9.3."
-        ) from error
-    return Path(os.fspath(found))
+    return path
 
 
 def _with_images(style: str, folder: Path | None) -> str:

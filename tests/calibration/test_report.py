@@ -203,6 +203,15 @@ def test_text_from_outside_is_escaped(both, run_of, place):
     assert r"&lt;img src=x onerror=alert(1)&gt;\|\`\*" in markdown
 
 
+def test_quarters_that_were_not_reached_are_told_where_there_are_some(both, run_of):
+    run = run_of(both)
+    for unreached in ([], ["2019Q4", "2020Q1"]):
+        report = build_report(run | {"quarters_unreached": unreached}, both)
+        assert report.quarters_unreached == unreached
+        assert ("2019Q4, 2020Q1" in Page(report_html(report, both)).text) == bool(unreached)
+        assert ("| quarters not reached | 2019Q4" in report_markdown(report)) == bool(unreached)
+
+
 def test_sparse_run_files_are_read(both, run_of):
     """Only what the report cannot do without is needed; other forms of some keys are read."""
     run = run_of(both)

@@ -264,6 +264,7 @@ def test_without_the_network_the_cache_is_used_and_the_run_says_so(
         first = read(source, testland, "2020Q1")
     alone = read(source, testland, "2020Q1..2020Q2")
     assert same(alone, first)
+    assert (alone.missing, alone.unreached) == ((), (QUARTER + 1,))
     told = " ".join(alone.warnings)
     assert "could not be asked whether its files changed: 2020Q1 are taken from the cache" in told
     assert "2020Q2 are not in the cache: they are left out" in told
@@ -287,21 +288,24 @@ def test_damaged_bytes_are_found_and_fetched_again(server, national, testland):
     good = read(Folder(national), testland)
     read(web(server), testland)
     random = np.random.default_rng(3)
-    for _ in range(12):
+    for number in range(16):
         paths = [item.path for item in cache_items()]
-        path = paths[random.integers(len(paths))]
+        entry = paths[random.integers(len(paths))]
+        path = entry.with_suffix(".json") if number % 2 else entry
         content = bytearray(path.read_bytes())
         place = random.integers(len(content))
         content[place] ^= 1 << random.integers(8)
         path.write_bytes(content)
         states = {item.path: item.state for item in cache_items(check=True)}
-        assert states.pop(path) == DAMAGED
+        assert states.pop(entry) == DAMAGED
         assert set(states.values()) == {"whole"}
         assert same(read(web(server), testland), good)
         assert {item.state for item in cache_items(check=True)} == {"whole"}
 
 
-@pytest.mark.parametrize("change", ["note", "other note", "no note", "no file", "short", "list"])
+@pytest.mark.parametrize(
+    "change", ["note", "edited", "other note", "no note", "no file", "short", "list"]
+)
 def test_an_entry_without_its_note_is_no_entry(server, national, testland, change):
     read(web(server), testland)
     one, other = sorted(item.path for item in cache_items())
@@ -309,6 +313,11 @@ def test_an_entry_without_its_note_is_no_entry(server, national, testland, chang
     if change == "note":
         content = json.loads(note.read_text())
         note.write_text(json.dumps(content | {"source": "http://127.0.0.1/else"}))
+    elif change == "edited":
+        content = json.loads(note.read_text()) | {"rows_in_source": 5, "simulated": True}
+        note.write_text(json.dumps(content, indent=1) + "\n")
+        states = {item.path: item.state for item in cache_items(check=True)}
+        assert states == {one: DAMAGED, other: "whole"}
     elif change == "other note":
         shutil.copy(other, one)
         shutil.copy(other.with_suffix(".json"), note)
@@ -366,10 +375,11 @@ def test_clearing_deletes_what_geogp_put_there_and_nothing_else(server, testland
     read(web(server), testland)
     mine = cache / "mine.txt"
     mine.write_text("mine")
-    files, size = clear_cache()
-    assert files == 2
-    assert size > 1000
-    assert [path for path in cache.rglob("*") if path.is_file()] == [mine]
+    done = clear_cache()
+    assert (done.files, done.busy) == (2, 0)
+    assert done.size > 1000
+    left = [path for path in cache.rglob("*") if path.is_file()]
+    assert [path for path in left if path.suffix != ".lock"] == [mine]
     assert cache_items() == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geogp.errors import DataError, NetworkError
+from geogp.errors import DataError, NetworkError, RequestError
 from geogp.geodata.cache import cache_folder
 from geogp.geodata.ookla import read_observations
 from geogp.geodata.sources import Folder, Web, absolute_place, open_source
@@ -119,6 +119,31 @@ def test_places_are_opened_by_how_they_are_written(tmp_path, monkeypatch):
 )
 def test_a_bucket_is_read_over_https(written, address):
     assert open_source(written) == Web(address)
+
+
+@pytest.mark.parametrize(
+    ("written", "endpoint"),
+    [
+        ("https://host/get?token=SECRET&path=", None),
+        ("https://host/get#SECRET", None),
+        ("https://SECRET@host/x", None),
+        ("s3://bucket/x?token=SECRET", None),
+        ("s3://SECRET@bucket/x", None),
+        ("s3://bucket/x", "http://host/?token=SECRET&path="),
+        ("s3://bucket/x", "http://host:1/#SECRET"),
+        ("s3://bucket/x", "https://me:SECRET@host"),
+        ("s3://bucket/x", "host/SECRET"),
+        ("https://[SECRET", None),
+        ("https:///SECRET", None),
+    ],
+)
+def test_an_address_that_keeps_a_secret_or_is_none_is_refused(written, endpoint, monkeypatch):
+    if endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+    with pytest.raises(RequestError, match="address") as refusal:
+        open_source(written)
+    assert "SECRET" not in str(refusal.value)
+    assert refusal.value.exit_code == 2
 
 
 def test_a_missing_folder_is_refused(tmp_path):

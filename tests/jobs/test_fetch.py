@@ -92,14 +92,30 @@ def test_fetch_tells_what_was_read_of_what_is_stored(world, server, geogp):
 
 def test_what_cannot_be_fetched(world, server, geogp):
     code, _, told = geogp(*asked(world, server, "2022Q1,2021Q1"))
-    assert (code, "has no mobile tiles for 2021Q1" in told) == (3, True)
+    assert (code, "2021Q1 was named but" in told) == (3, True)
     code, _, told = geogp("fetch", "DEMO", "--source", world.folder / "old")
     assert (code, "reads it in place" in told) == (2, True)
-    code, _, told = geogp(*asked(world, server), "--service", "wifi")
-    assert (code, "choose one of mobile, fixed" in told) == (2, True)
+    code, _, told = geogp(*asked(world, server), "--service", "mobil")
+    assert (code, "choose one of mobile, fixed. Did you mean mobile?" in told) == (2, True)
+    code, _, told = geogp(*asked(world, server, "2021Q1..2021Q2"))
+    assert (code, "has no mobile tiles for 2021Q1, 2021Q2" in told) == (3, True)
     server.tell(sys.modules["faulty_server"].Fault("403", times=99, method="HEAD"))
     code, out, told = geogp(*asked(world, server))
     assert (code, out, "answered 403" in told) == (4, "", True)
+
+
+def test_what_was_not_reached_is_no_success(world, faults, geogp):
+    with faults.serving(world.folder / "old") as server:
+        assert geogp(*asked(world, server, "2022Q1"))[0] == 0
+    code, out, told = geogp(*asked(world, server, "2022Q1..2022Q3"), "--json")
+    found = json.loads(out)
+    assert (code, found["unreached"], found["missing"]) == (4, ["2022Q2", "2022Q3"], [])
+    assert [one["quarter"] for one in found["quarters"]] == ["2022Q1"]
+    assert "2022Q2, 2022Q3 are not in the cache" in " ".join(told.split())
+    code, out, _ = geogp(*asked(world, server, "2022Q1..2022Q3"))
+    assert (code, "not reached: 2022Q2, 2022Q3" in out) == (4, True)
+    code, out, told = geogp(*asked(world, server, "2022Q1"))
+    assert (code, "could not be asked" in told) == (0, True)
 
 
 def test_the_cache_is_listed_verified_and_cleared(world, server, geogp, cache):
@@ -118,7 +134,8 @@ def test_the_cache_is_listed_verified_and_cleared(world, server, geogp, cache):
     assert (code, states) == (3, ["damaged", "whole"])
     code, out, _ = geogp("cache", "clear", "--json")
     assert (code, json.loads(out)["deleted"]) == (0, 2)
-    assert not [path for path in cache.rglob("*") if path.is_file()]
+    left = [path for path in cache.rglob("*") if path.is_file()]
+    assert {path.suffix for path in left} == {".lock"}
     assert json.loads(geogp("cache", "list", "--json")[1])["items"] == []
 
 

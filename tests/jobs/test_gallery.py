@@ -130,6 +130,17 @@ def test_damaged_numbers_are_told(folder, tmp_path):
         make_gallery([folder / "first"], out=tmp_path / "page")
 
 
+def test_a_damaged_run_whose_name_is_no_text_is_named(folder, tmp_path):
+    odd = folder / os.fsdecode(b"r\xff")
+    odd.mkdir()
+    (odd / "run.json").write_text("{")
+    (odd / "test_predictions.parquet").touch()
+    made = make_gallery([folder], out=tmp_path / "page")
+    assert odd in {path for path, _ in made.skipped}
+    text = _Page(made.page.read_text("utf-8")).text
+    assert re.search(r"r\ufffd.*r\ufffd/run\.json is damaged", text, re.DOTALL)
+
+
 def test_the_command_prints_one_object(folder, tmp_path, monkeypatch, capsys):
     arguments = ["gallery", str(folder), "--out", str(tmp_path / "page"), "--json"]
     monkeypatch.setattr(sys, "argv", ["geogp", *arguments])

@@ -31,6 +31,7 @@ from geogp.workflow import make_map, remake_report
 KEYS = {
     *("versions", "files", "folds"),
     *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),
+    "quarters_unreached",
     *("seed", "settings", "inputs", "n", "seconds", "device", "warnings", "metrics", "baseline"),
 }
 SCORES = [

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from geogp.errors import DataError, NetworkError, RequestError
+from geogp.geodata.cache_contents import cache_items, clear_cache
 from geogp.maps import page_assets
 from geogp.maps.page_assets import read_library
 
@@ -107,6 +108,19 @@ def test_another_file_from_the_cdn_is_a_network_error(cdn, known):
     with pytest.raises(NetworkError, match=r"sent another file than Leaflet 1\.9\.3") as caught:
         read_library()
     assert caught.value.exit_code == 4
+    (cdn[0] / "leaflet.js").write_text(FILES["leaflet.js"], "utf-8")
+    assert read_library().script.startswith("window.L")
+
+
+def test_the_cache_lists_checks_and_clears_it(cdn, known):
+    read_library()
+    items = cache_items(check=True)
+    assert {item.path.name: item.state for item in items} == dict.fromkeys(FILES, "whole")
+    assert {item.source for item in items} == {f"{page_assets.CDN}/{name}" for name in FILES}
+    items[0].path.write_text("damaged")
+    assert [item.state for item in cache_items(check=True)] == ["damaged", "whole"]
+    assert clear_cache().files == 2
+    assert not items[1].path.exists()
 
 
 def test_a_damaged_copy_in_the_cache_is_fetched_anew(cdn, known, tmp_path):
@@ -119,6 +133,6 @@ def test_a_damaged_copy_in_the_cache_is_fetched_anew(cdn, known, tmp_path):
 def test_without_network_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(page_assets, "CDN", "http://127.0.0.1:9")
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path))
-    with pytest.raises(NetworkError, match=r"could not read .*or give --assets FOLDER") as caught:
+    with pytest.raises(NetworkError, match=r"could not read .*Or give --assets FOLDER") as caught:
         read_library()
     assert caught.value.exit_code == 4
