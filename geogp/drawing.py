@@ -268,14 +268,15 @@ def _kernel(asker: Asker, tiles: Tiles) -> KernelBasis | None:
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Say where tails are too heavy for a mean."""
+    """Say where tails are too heavy for a mean that float32 holds."""
     shown = np.isfinite(grid[f"median_{quantity.suffix}"].to_numpy())
     absent = int((shown & ~np.isfinite(grid[f"mean_{quantity.suffix}"].to_numpy())).sum())
     if not absent:
         return []
     text = (
-        f"at {absent:,} tiles the predictive distribution has tails too heavy for a mean "
-        f"{quantity.subject}; the mean holds no data there."
+        f"at {absent:,} tiles the tails of the predictive distribution are too heavy for a mean "
+        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the mean holds no "
+        "data there."
     )
     return [text]
 
