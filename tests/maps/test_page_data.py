@@ -216,6 +216,17 @@ def test_arrays_are_those_of_the_grid(world, data):
     assert np.isnan(unpack(data["arrays"]["stratum"])).sum() == (tests.size - len(world.tiles))
 
 
+def test_many_tests_are_kept_to_the_one(world):
+    """Fixed broadband has tiles of hundreds of thousands of tests at coarse zooms."""
+    tests = world.grid["tests"].copy()
+    inside = tests.values >= 0
+    tests.values[inside] = np.arange(inside.sum()) % 7
+    tests.values[tuple(np.argwhere(inside)[0])] = 1_234_567
+    found = page_data(world.grid.assign(tests=tests), content_of(world))
+    np.testing.assert_array_equal(unpack(found["arrays"]["tests"])[inside], tests.values[inside])
+    assert found["steps"]["tests"] == 1
+
+
 def test_counties_are_those_that_hold_the_tiles(world, data):
     numbers = at_tiles(unpack(data["arrays"]["county"]), world.tiles).astype(int)
     west, _, east, _ = world.region.bounds
