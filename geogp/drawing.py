@@ -275,8 +275,8 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
         return []
     text = (
         f"at {absent:,} tiles the tails of the predictive distribution are too heavy for a mean "
-        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the mean holds no "
-        "data there."
+        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the mean holds "
+        "no data there."
     )
     return [text]
 

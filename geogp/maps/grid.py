@@ -110,9 +110,9 @@ def build_grid(
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
     mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
     are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none, or one
-    beyond float32. The function variance includes that of single tiles, which is given apart too. Each threshold adds
-    the probability that what is predicted meets it, such as p_at_least_7_mbps. Numbers of tests
-    have variables of their own; see `geogp.maps.counts.count_variables`.
+    beyond float32. The function variance includes that of single tiles, which is given apart too.
+    Each threshold adds the probability that what is predicted meets it, such as p_at_least_7_mbps.
+    Numbers of tests have variables of their own; see `geogp.maps.counts.count_variables`.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def build_grid(
     far_km
         Tiles farther than this from any measurement are flagged.
     measured
-        Number of tests at each tile in the training data, 0 where none, shape (n,).
+        Number of tests at each tile in the data, of all quarters, 0 where none, shape (n,).
     stratum
         ``urban``, ``rural`` or ``unknown`` per tile, shape (n,); None or any unknown leaves
         the variable ``urban`` out.
@@ -304,7 +304,7 @@ def _placed(
 
 def _add_counts(grid: xr.Dataset, frame: Frame, tiles: Tiles, measured: NDArray[Any]) -> None:
     counts = frame.place(tiles, np.asarray(measured).astype(np.int32), TESTS_FILL)
-    attributes = {"long_name": "number of tests in the training data", "units": "1"}
+    attributes = {"long_name": "number of tests in the data, all quarters together", "units": "1"}
     grid["tests"] = (("y", "x"), counts, attributes)
     grid["tests"].encoding["_FillValue"] = np.int32(TESTS_FILL)
 

@@ -63,8 +63,8 @@ def pack(
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
         raise DataError(
-            "expected values of shape (h, w) or (m, h, w), a positive step and 8, 16 or 32 bits, found "
-            f"shape {values.shape}, step {step} and {bits} bits."
+            "expected values of shape (h, w) or (m, h, w), a positive step and 8, 16 or 32 bits, "
+            f"found shape {values.shape}, step {step} and {bits} bits."
         )
     absent = np.isnan(values)
     none = bool(absent.any()) if none is None else none

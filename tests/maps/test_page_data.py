@@ -208,6 +208,10 @@ def test_layers_show_what_they_say(world, data):
 
 def test_arrays_are_those_of_the_grid(world, data):
     tests = unpack(data["arrays"]["tests"])
+    # All rows are counted, those of the test split as well.
+    assert "training" not in world.grid["tests"].attrs["long_name"]
+    (layer,) = (one for one in data["layers"] if one["id"] == "tests")
+    assert "made from" not in layer["hint"]
     np.testing.assert_array_equal(np.nan_to_num(tests, nan=-1), world.grid["tests"].values)
     far = at_tiles(unpack(data["arrays"]["far"]), world.tiles)
     np.testing.assert_array_equal(far, world.distance_km > 5)
