@@ -72,8 +72,9 @@ def make_gallery(
     Parameters
     ----------
     places
-        Run folders, and folders that hold run folders. What such a folder holds besides is
-        skipped and named on the page, with the reason; what is asked for by itself must be a run.
+        Run folders, and folders that hold run folders. Of such a folder, runs that are not
+        finished or cannot be read are skipped and named on the page, with the reason, and folders
+        that are no runs are passed over; what is asked for by itself must be a run.
     out
         Folder for the page, made when absent; no run folder.
     watcher
