@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from geogp.calibration.conformal import Repair
 from geogp.calibration.conformal_words import LEVEL_NOTE
-from geogp.errors import DataError
 from geogp.files import write_bytes
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.observations import Observations
@@ -192,13 +191,12 @@ def make_drawing(
 
     Raises
     ------
-    DataError
-        The region has no tile at this zoom.
+    RequestError
+        No tile of this zoom has its centre in the region.
     """
     used = region.zoom_within(zoom, MOST_TILES)
+    region.check_zoom(used)
     tiles = region.tiles(used)
-    if not len(tiles):
-        raise DataError(f"{region.name} is smaller than a tile of zoom {used}; use a higher zoom.")
     quarter = question.quarter
     longitude, latitude = tiles.centres
     distance = distance_to_measured(tiles, observations)
