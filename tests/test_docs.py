@@ -132,3 +132,24 @@ def test_the_bound_of_the_page_is_told_alike_everywhere():
     assert cautious_level("lower") == 1 / 20
     first = (ROOT / "docs" / "first-map.md").read_text("utf-8")
     assert re.search(r"bound that 19 of 20 such averages exceed", first)
+
+
+def test_a_page_runs_what_others_made(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    from made import blocks_of
+
+    shown = "```{command}\n:output:\n\ngeogp demo\n```\n\n```sh\nno\n```\n"
+    text = shown + "```{python}\nx = 1\ny = 2\n```\n"
+    assert blocks_of(text) == [("command", "geogp demo"), ("python", "x = 1\ny = 2")]
+    found = [
+        one
+        for name in ("choosing-a-model", "your-own-data")
+        for one in blocks_of((ROOT / "docs" / f"{name}.md").read_text("utf-8"))
+    ]
+    assert len(found) >= 8
+    for kind, block in found:
+        if kind == "python":
+            compile(block, "example", "exec")
+        else:
+            assert block.startswith("geogp ")

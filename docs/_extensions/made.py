@@ -136,7 +136,7 @@ class Python(_Run):
 def blocks_of(page: str) -> list[tuple[str, str]]:
     """Return kind, ``command`` or ``python``, and text of all that a page in Markdown runs."""
     blocks = re.findall(
-        r"^```\{(command|python)\}\n(?::.*\n)*\n*(.*?)\n```$", page, re.DOTALL | re.MULTILINE
+        r"^```\{(command|python)\}\n(?::[^\n]*\n)*\n*(.*?)\n```$", page, re.DOTALL | re.MULTILINE
     )
     return [(kind, text) for kind, text in blocks]
 
