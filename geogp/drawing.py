@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from geogp.calibration.conformal import Repair
 from geogp.calibration.conformal_words import LEVEL_NOTE
-from geogp.errors import DataError
 from geogp.files import write_bytes
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.observations import Observations
@@ -192,13 +191,12 @@ def make_drawing(
 
     Raises
     ------
-    DataError
-        The region has no tile at this zoom.
+    RequestError
+        No tile of this zoom has its centre in the region.
     """
     used = region.zoom_within(zoom, MOST_TILES)
+    region.check_zoom(used)
     tiles = region.tiles(used)
-    if not len(tiles):
-        raise DataError(f"{region.name} is smaller than a tile of zoom {used}; use a higher zoom.")
     quarter = question.quarter
     longitude, latitude = tiles.centres
     distance = distance_to_measured(tiles, observations)
@@ -268,14 +266,15 @@ def _kernel(asker: Asker, tiles: Tiles) -> KernelBasis | None:
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Say where tails are too heavy for a mean."""
+    """Say where tails are too heavy for a mean that float32 holds."""
     shown = np.isfinite(grid[f"median_{quantity.suffix}"].to_numpy())
     absent = int((shown & ~np.isfinite(grid[f"mean_{quantity.suffix}"].to_numpy())).sum())
     if not absent:
         return []
     text = (
-        f"at {absent:,} tiles the predictive distribution has tails too heavy for a mean "
-        f"{quantity.subject}; the mean holds no data there."
+        f"at {absent:,} tiles the tails of the predictive distribution are too heavy for a mean "
+        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the mean holds "
+        "no data there."
     )
     return [text]
 

@@ -2,6 +2,7 @@
 
 import base64
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -72,8 +73,9 @@ def make_gallery(
     Parameters
     ----------
     places
-        Run folders, and folders that hold run folders. What such a folder holds besides is
-        skipped and named on the page, with the reason; what is asked for by itself must be a run.
+        Run folders, and folders that hold run folders. Of such a folder, runs that are not
+        finished or cannot be read are skipped and named on the page, with the reason, and folders
+        that are no runs are passed over; what is asked for by itself must be a run.
     out
         Folder for the page, made when absent; no run folder.
     watcher
@@ -195,12 +197,14 @@ def _links(path: Path, out: Path) -> tuple[tuple[str, str], ...]:
 
 def _groups(read: Sequence[_Read]) -> list[GalleryGroup]:
     groups = []
-    for kind in dict.fromkeys(one.kind for one in read):
+    kinds = dict.fromkeys(one.kind for one in read)
+    times = Counter(kind[:2] for kind in kinds)
+    for kind in kinds:
         members = [one for one in read if one.kind == kind]
         drawn = draw_thumbnails([one.picture for one in members])
         groups.append(
             GalleryGroup(
-                f"{kind[0]}, {kind[1]}".capitalize(),
+                _title(*kind, alone=times[kind[:2]] == 1),
                 drawn.label,
                 _address(drawn.bar),
                 drawn.ticks,
@@ -211,6 +215,12 @@ def _groups(read: Sequence[_Read]) -> list[GalleryGroup]:
             )
         )
     return groups
+
+
+def _title(target: str, service: str, label: str, *, alone: bool) -> str:
+    """Return target and service; what is shown too where several groups have the same."""
+    title = f"{target}, {service}".capitalize()
+    return title if alone else f"{title}: {label}"
 
 
 def _with_picture(shown: GalleryRun, image: Thumbnail) -> GalleryRun:

@@ -192,6 +192,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         library=library,
     )
     job.folder.check()
+    region.check_zoom(request.zoom)
     _check_question(job)
     for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
         job.warn(text)
@@ -236,6 +237,11 @@ def _check_question(job: Job) -> None:
         job.warn(
             f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
             "measurement as the data hold them."
+        )
+    if question.name == LEVEL and not spec.has_spread:
+        raise RequestError(
+            f"{spec.name} says nothing of how sure its level is, so --for level has no intervals; "
+            "map --for tile-mean or single-test, or take another model."
         )
     if question.name == LEVEL and spec.step.spread_is_noise:
         job.warn(

@@ -96,3 +96,60 @@ def test_every_page_and_module_of_the_site_exists():
     assert len(listed) > 50
     for module in listed:
         assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+
+
+def test_the_readme_names_every_option():
+    text = PAGES[0].read_text("utf-8")
+    missing = {
+        f"{name} {option}"
+        for name, command in GEOGP.commands.items()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--") and not re.search(rf"{option}(?![a-z-])", text)
+    }
+    assert missing == set()
+
+
+def test_figures_in_sentences_are_those_of_the_table():
+    """What the README and the page on many states say of Puerto Rico, against the benchmarks."""
+    table = (ROOT / "benchmarks" / "results" / "regions" / "PR.md").read_text("utf-8")
+    first = table.partition("## download, random split")[2].partition("## ")[0]
+    rows = {
+        cells[0].strip("`"): cells
+        for line in first.splitlines()
+        if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == 10
+    }
+    gain = re.search(r"`dbk-rbf` gains ([\d.]+) on download", PAGES[0].read_text("utf-8"))
+    assert float(gain[1]) == pytest.approx(-float(rows["dbk-rbf"][2]), abs=5e-4)
+    states = (ROOT / "docs" / "many-states.md").read_text("utf-8")
+    took = re.search(r"took (\d+) s and the run ([\d.]+) GB", states)
+    assert [took[1], took[2]] == rows["field"][8:10]
+
+
+def test_the_bound_of_the_page_is_told_alike_everywhere():
+    from geogp.maps.page_quantiles import cautious_level
+
+    assert cautious_level("lower") == 1 / 20
+    first = (ROOT / "docs" / "first-map.md").read_text("utf-8")
+    assert re.search(r"bound that 19 of 20 such averages exceed", first)
+
+
+def test_a_page_runs_what_others_made(monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_extensions")
+    from made import blocks_of
+
+    shown = "```{command}\n:output:\n\ngeogp demo\n```\n\n```sh\nno\n```\n"
+    text = shown + "```{python}\nx = 1\ny = 2\n```\n"
+    assert blocks_of(text) == [("command", "geogp demo"), ("python", "x = 1\ny = 2")]
+    found = [
+        one
+        for name in ("choosing-a-model", "your-own-data")
+        for one in blocks_of((ROOT / "docs" / f"{name}.md").read_text("utf-8"))
+    ]
+    assert len(found) >= 8
+    for kind, block in found:
+        if kind == "python":
+            compile(block, "example", "exec")
+        else:
+            assert block.startswith("geogp ")

@@ -1,7 +1,8 @@
 """Directives that run what a page shows, and show what came of it.
 
 Commands and Python run in one folder, docs/_build/made, in this process. Each text runs once a
-build, wherever it stands: pages that share a run repeat its command with the option ``hidden``.
+build, wherever it stands: a page that needs what others made names them in ``runs-of``, or repeats
+a command with the option ``hidden``.
 What fails is a warning, and so an error of the build.
 """
 
@@ -132,6 +133,36 @@ class Python(_Run):
     runner = staticmethod(_run_python)
 
 
+def blocks_of(page: str) -> list[tuple[str, str]]:
+    """Return kind, ``command`` or ``python``, and text of all that a page in Markdown runs."""
+    blocks = re.findall(
+        r"^```\{(command|python)\}\n(?::[^\n]*\n)*\n*(.*?)\n```$", page, re.DOTALL | re.MULTILINE
+    )
+    return [(kind, text) for kind, text in blocks]
+
+
+class RunsOf(SphinxDirective):
+    """Run what other pages run, and show nothing: the names of the pages."""
+
+    required_arguments = 1
+    optional_arguments = 9
+    runners: ClassVar[dict[str, type[_Run]]] = {"command": Command, "python": Python}
+
+    def run(self) -> list[nodes.Node]:
+        for name in self.arguments:
+            path = ROOT / "docs" / f"{name}.md"
+            self.env.note_dependency(str(path))
+            blocks = blocks_of(path.read_text("utf-8"))
+            if not blocks:
+                raise self.error(f"{name} runs nothing.")
+            for kind, text in blocks:
+                try:
+                    _told_by(self.runners[kind].runner, text)
+                except RuntimeError as error:
+                    raise self.error(f"what {name} runs has failed:\n{text}\n{error}") from error
+        return []
+
+
 class Picture(SphinxDirective):
     """A picture that was made: its path, the option ``alt``, a caption."""
 
@@ -190,7 +221,8 @@ def _publish(app: Sphinx, failed: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Add the directives and the role."""
-    for name, kind in {"command": Command, "python": Python, "picture": Picture}.items():
+    kinds = {"command": Command, "python": Python, "runs-of": RunsOf, "picture": Picture}
+    for name, kind in kinds.items():
         assert issubclass(kind, Directive)
         app.add_directive(name, kind)
     app.add_role("made", MadeRole())

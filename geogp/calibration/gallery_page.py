@@ -72,12 +72,12 @@ class GalleryRun:
 
 @dataclass(frozen=True)
 class GalleryGroup:
-    """Runs of one target and service, whose pictures share their colours.
+    """Runs of one target and service that show the same, whose pictures share their colours.
 
     Attributes
     ----------
     title
-        Target and service.
+        Target and service, and what is shown where other groups have the same.
     label, bar, ticks
         The scale: what is shown, its colours as a data address, places (percent) and texts.
     runs

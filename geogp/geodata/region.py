@@ -1,6 +1,6 @@
 """A region: its boundary with all parts, its urban areas, its tiles and its scale."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.geodata import quadkeys
 
 EARTH_RADIUS_KM = 6371.0088
@@ -152,18 +152,22 @@ class Region:
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
         """Return the tiles whose centre lies in the region, row by row from the north-west."""
-        west, south, east, north = self.bounds
-        columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
-        across = np.arange(columns[0], columns[1] + 1)
-        kept: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        strip = max(1, 2_000_000 // len(across))
-        for top in range(int(rows[0]), int(rows[1]) + 1, strip):
-            down = np.arange(top, min(top + strip, int(rows[1]) + 1))
-            row, column = (part.ravel() for part in np.meshgrid(down, across, indexing="ij"))
-            inside = self.contains(*quadkeys.tile_centres(column, row, zoom))
-            kept.append((column[inside], row[inside]))
+        kept = list(self._strips(zoom, 2_000_000))
         column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         return Tiles(column, row, zoom)
+
+    def check_zoom(self, zoom: int) -> None:
+        """Refuse a zoom of which no tile has its centre in the region.
+
+        Raises
+        ------
+        RequestError
+            It is such a one.
+        """
+        if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
+            raise RequestError(
+                f"no tile of zoom {zoom} has its centre in {self.name}; use a higher zoom."
+            )
 
     def zoom_within(self, zoom: int, most: int) -> int:
         """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
@@ -183,6 +187,20 @@ class Region:
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
             coarse -= 1
         return len(self.tiles(coarse)) << 2 * (zoom - coarse)
+
+    def _strips(
+        self, zoom: int, size: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield columns and rows of the tiles, strip by strip of about `size` in the box."""
+        west, south, east, north = self.bounds
+        columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
+        across = np.arange(columns[0], columns[1] + 1)
+        strip = max(1, size // len(across))
+        for top in range(int(rows[0]), int(rows[1]) + 1, strip):
+            down = np.arange(top, min(top + strip, int(rows[1]) + 1))
+            row, column = (part.ravel() for part in np.meshgrid(down, across, indexing="ij"))
+            inside = self.contains(*quadkeys.tile_centres(column, row, zoom))
+            yield column[inside], row[inside]
 
     def _box_tiles(self, zoom: int) -> int:
         west, south, east, north = self.bounds

@@ -109,10 +109,10 @@ def build_grid(
     With mu and v = function variance + noise variance of log10 of the value, for a Gaussian
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
     mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
-    are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none. The
-    function variance includes that of single tiles, which is given apart too. Each threshold adds
-    the probability that what is predicted meets it, such as p_at_least_7_mbps. Numbers of tests
-    have variables of their own; see `geogp.maps.counts.count_variables`.
+    are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none, or one
+    beyond float32. The function variance includes that of single tiles, which is given apart too.
+    Each threshold adds the probability that what is predicted meets it, such as p_at_least_7_mbps.
+    Numbers of tests have variables of their own; see `geogp.maps.counts.count_variables`.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def build_grid(
     far_km
         Tiles farther than this from any measurement are flagged.
     measured
-        Number of tests at each tile in the training data, 0 where none, shape (n,).
+        Number of tests at each tile in the data, of all quarters, 0 where none, shape (n,).
     stratum
         ``urban``, ``rural`` or ``unknown`` per tile, shape (n,); None or any unknown leaves
         the variable ``urban`` out.
@@ -153,7 +153,7 @@ def build_grid(
         The target is unknown or not that of the prediction or of a threshold, or a setting
         cannot be an attribute.
     NumericalError
-        A value overflows float32.
+        A value other than the mean overflows float32.
     """
     quantity = quantity_of(target)
     _check_lengths(tiles, prediction, distance_km, measured, stratum)
@@ -171,7 +171,7 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    absent = {f"mean_{quantity.suffix}"}  # where tails are too heavy for one
+    absent = {f"mean_{quantity.suffix}"}  # where tails are too heavy for one that float32 holds
     data = {
         name: (
             ("y", "x"),
@@ -291,7 +291,9 @@ def _placed(
 ) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
-    if not absent and not np.isfinite(narrow).all():
+    if absent:
+        narrow = np.where(np.isfinite(narrow), narrow, np.float32(np.nan))
+    elif not np.isfinite(narrow).all():
         raise NumericalError(
             f"{name} is not finite at {int((~np.isfinite(narrow)).sum())} of {len(tiles)} tiles; "
             f"the largest finite value is {np.finfo(np.float32).max:.3g}. Did the fit diverge?"
@@ -302,7 +304,7 @@ def _placed(
 
 def _add_counts(grid: xr.Dataset, frame: Frame, tiles: Tiles, measured: NDArray[Any]) -> None:
     counts = frame.place(tiles, np.asarray(measured).astype(np.int32), TESTS_FILL)
-    attributes = {"long_name": "number of tests in the training data", "units": "1"}
+    attributes = {"long_name": "number of tests in the data, all quarters together", "units": "1"}
     grid["tests"] = (("y", "x"), counts, attributes)
     grid["tests"].encoding["_FillValue"] = np.int32(TESTS_FILL)
 

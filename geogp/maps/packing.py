@@ -3,11 +3,11 @@
 A packed array is a dictionary that JSON can hold:
 
 - ``shape``: [h, w], or [m, h, w] for m planes;
-- ``bits``: 8 or 16, of the unsigned whole numbers n;
+- ``bits``: 8, 16 or 32, of the unsigned whole numbers n;
 - ``step``, ``offset``, ``none``: value = offset + step n; with ``none``, n = 0 is no data and
   value = offset + step (n - 1);
 - ``data``: n of each plane, each row differenced with the cell to its left and the first column
-  with the cell above, modulo 2^bits; of 16 bits all low bytes before all high ones; deflated
+  with the cell above, modulo 2^bits; all lowest bytes first, all highest ones last; deflated
   with the head of RFC 1950, in base64.
 """
 
@@ -23,7 +23,11 @@ from geogp.errors import DataError
 Floats = NDArray[np.float64]
 Packed = dict[str, Any]
 
-_TYPES: dict[int, type[np.uint8] | type[np.uint16]] = {8: np.uint8, 16: np.uint16}
+_TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
+    8: np.uint8,
+    16: np.uint16,
+    32: np.uint32,
+}
 
 
 def pack(
@@ -43,7 +47,7 @@ def pack(
     step
         Distance of the values that can be told apart: decoded ones are off by step/2 at most.
     bits
-        8 or 16.
+        8, 16 or 32.
     none
         Whether n = 0 stands for no data; None tells by whether there is any.
     offset
@@ -59,8 +63,8 @@ def pack(
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
         raise DataError(
-            "expected values of shape (h, w) or (m, h, w), a positive step and 8 or 16 bits, found "
-            f"shape {values.shape}, step {step} and {bits} bits."
+            "expected values of shape (h, w) or (m, h, w), a positive step and 8, 16 or 32 bits, "
+            f"found shape {values.shape}, step {step} and {bits} bits."
         )
     absent = np.isnan(values)
     none = bool(absent.any()) if none is None else none
@@ -104,7 +108,9 @@ def unpack(packed: Packed) -> Floats:
     if len(raw) != np.prod(shape) * kind.itemsize:
         raise DataError(f"expected a packed array of shape {shape}, found {len(raw)} bytes.")
     planes = raw.reshape(kind.itemsize, *shape).astype(kind)
-    numbers = planes[0] if kind.itemsize == 1 else planes[0] | planes[1] << 8
+    numbers = planes[0]
+    for place, plane in enumerate(planes[1:], start=1):
+        numbers |= plane << kind.type(8 * place)
     numbers[..., 0] = np.cumsum(numbers[..., 0], axis=-1, dtype=kind)
     numbers = np.cumsum(numbers, axis=-1, dtype=kind)
     none = packed["none"]
@@ -142,6 +148,6 @@ def _encoded(numbers: NDArray[Any]) -> str:
     change = numbers.copy()
     change[..., 1:] -= numbers[..., :-1]
     change[..., 1:, 0] -= numbers[..., :-1, 0]
-    planes = [change & 0xFF] if numbers.dtype == np.uint8 else [change & 0xFF, change >> 8]
-    raw = b"".join(plane.astype(np.uint8).tobytes() for plane in planes)
+    shifts = [numbers.dtype.type(8 * place) for place in range(numbers.itemsize)]
+    raw = b"".join((change >> shift & 0xFF).astype(np.uint8).tobytes() for shift in shifts)
     return base64.b64encode(zlib.compress(raw, 9)).decode()

@@ -65,6 +65,7 @@ PAST_TEXT = 1_500_000
 """Bytes of base64 of all other quarters together."""
 
 _SLICE_STEPS = 250
+_MOST_OF_16, _MOST_OF_32 = 65_000, 4_200_000_000
 _SHARE_STEP = 0.004
 
 
@@ -127,7 +128,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     arrays, names = _arrays(grid, content, frame)
     made = (_counts if target == TESTS else _speeds)(grid, content, words)
     arrays |= made.pop("arrays")
-    steps = made.pop("steps")
+    steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
     scale = _kernel_scale(content, target)
     layers = [*made.pop("layers"), tests_layer(grid)]
     if scale is not None:
@@ -262,9 +263,15 @@ def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
 
 
 def _within(values: Floats, step: float) -> Packed:
-    """Pack values from 0 on in 16 bits, in steps larger than asked for where they must be."""
-    step *= max(1, int(np.ceil(np.nanmax(values) / step / 65_000)))
-    return pack(values, step, 16, none=True, offset=0.0)
+    """Pack values from 0 on in 16 bits, or in 32 where they are many.
+
+    Beyond those in larger steps, in which none above 0 becomes 0.
+    """
+    highest = float(np.nanmax(values)) / step
+    if highest > _MOST_OF_32:
+        step *= int(np.ceil(highest / _MOST_OF_32))
+        values = np.where(values > 0, np.maximum(values, step), values)
+    return pack(values, step, 16 if highest < _MOST_OF_16 else 32, none=True, offset=0.0)
 
 
 def _arrays(

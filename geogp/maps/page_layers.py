@@ -97,7 +97,8 @@ def tests_layer(grid: xr.Dataset) -> Layer:
         "id": "tests",
         "title": "Number of tests",
         "label": label,
-        "hint": "How many tests the map was made from at each tile; 0 where nothing was measured.",
+        "hint": "How many tests the data hold at each tile, those kept for checks among them; 0 "
+        "where nothing was measured.",
         "unit": "tests",
         "source": {"array": "tests"},
         "scale": scale_json(scale),

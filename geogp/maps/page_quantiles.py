@@ -1,8 +1,9 @@
 """Predictions in a page: quantiles in steps, and the probabilities that follow from them.
 
 Between the quantiles of a tile the normal score z = Phi^-1(level) is interpolated linearly in
-log10 of the value, and beyond them extrapolated: exact for a normal law, whatever the levels.
-The fewest levels are kept that bring the probabilities of a threshold near enough.
+log10 of the value, and beyond them extrapolated: exact for a normal law, whatever the levels. Of
+other laws all levels are kept that the page shows, and as many more as bring the probabilities of
+a threshold near enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from geogp.maps.frame import Frame
 from geogp.maps.packing import Packed, filled, pack, text_bytes, unpack
 from geogp.maps.scales import round_ladder
 from geogp.models.prediction import Prediction
+from geogp.models.shapes import Gaussian
 
 Floats = NDArray[np.float64]
 
@@ -27,9 +29,12 @@ SAMPLE = 20_000
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
 """Steps of log10 that are tried, the finest first: 0.002 is half a percent."""
 
-_ENDS = (0.025, 0.5, 0.975)
-_FURTHER = (0.01, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.99)
-_MOST_LEVELS = 9
+SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+"""Levels that the page shows: the median, and the ends of the 50, 80 and 95 % intervals."""
+
+_NORMAL_LEVELS = (0.025, 0.5, 0.975)
+_FURTHER = (0.01, 0.15, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85, 0.99)
+_MOST_LEVELS = 11
 _ENOUGH = 0.005
 _CHOSEN_ON = 500
 _ROWS = 1 << 16
@@ -62,16 +67,19 @@ def cautious_level(bound: str) -> float:
 
 
 def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
-    """Return levels from which probabilities follow to half a percent, rising; nine at most.
+    """Return levels from which all that a page shows follows, rising; eleven at most.
 
-    0.025, 0.5, 0.975 and the cautious level, which suffice for a normal law; then one by one that
-    which lowers the largest error most, over the percentiles of a sample of tiles.
+    For normal laws 0.025, 0.5, 0.975 and the cautious level, between which quantiles follow
+    exactly. For others `SHOWN_LEVELS` and the cautious level, so that each quantile shown is packed
+    by itself; then one by one that which lowers the largest error of probabilities most, over the
+    percentiles of a sample of tiles, until it is half a percent.
     """
+    normal = isinstance(prediction.shape, Gaussian)
+    first = tuple(sorted({*(_NORMAL_LEVELS if normal else SHOWN_LEVELS), cautious_level(bound)}))
     few = prediction[_sample(len(prediction), _CHOSEN_ON)]
     percents = np.arange(1, 100)
     at = quantiles_of(few, percents / 100)
     rows = {level: round(100 * level) - 1 for level in _FURTHER}
-    first = tuple(sorted({*_ENDS, cautious_level(bound)}))
     held = dict(zip(first, quantiles_of(few, first), strict=True))
 
     def error(levels: tuple[float, ...]) -> float:

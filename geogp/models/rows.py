@@ -176,6 +176,7 @@ _ROWS = (
         Diagonal,
         "a plain network, squared error; one noise variance from the validation rows",
         noise=ValidationNoise,
+        has_spread=False,
     ),
     ModelSpec(
         "nystrom-mixed",

@@ -92,6 +92,8 @@ class ModelSpec:
     counts
         Whether it models counts: its targets are whole numbers of 0 or more, its function the
         logarithm of their rate.
+    has_spread
+        Whether its function has a variance; without one it predicts measurements alone.
     """
 
     name: str
@@ -106,3 +108,4 @@ class ModelSpec:
     family: Family = "deep"
     student: Step | None = None
     counts: bool = False
+    has_spread: bool = True

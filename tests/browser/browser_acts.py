@@ -36,10 +36,8 @@ def click(seen, place):
 
 
 def close(text, value, step_log10):
-    """Tell whether a shown number is a value, as far as digits and the step let it."""
-    found = number(text)
-    digits = 0.006 if found >= 100 else 0.055
-    return abs(np.log10(found / value)) <= np.log10(1 + digits) + step_log10
+    """Tell whether a shown number is a value, as far as three digits and the step let it."""
+    return abs(np.log10(number(text) / value)) <= np.log10(1.00501) + step_log10
 
 
 def serious(seen, npm):

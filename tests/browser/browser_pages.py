@@ -1,7 +1,7 @@
 """Pages for the tests in a real browser, made from the synthetic worlds of the map tests."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from geogp.maps.page import map_page
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_quantiles import QuarterMap
 from geogp.models.counts import predict_counts
+from geogp.models.student_sum import NormalPlusStudent
 
 HOSTILE = (
     '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>`${1}` {{2}}'
@@ -66,11 +67,18 @@ def waves(tiles):
 
 
 def make_page(
-    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", **options
+    *, zoom=14, name="Isla", county="Ponce", past=2, target="download", df=None, **options
 ) -> Made:
-    """Return a page of a synthetic region with `past` earlier quarters two zooms coarser."""
+    """Return a page of a synthetic region with `past` earlier quarters two zooms coarser.
+
+    With `df`, the law is that of a normal and a Student-t part with so many degrees of freedom.
+    """
     region = irregular_region(name)
     world = make_world(region, zoom, target)
+    if df is not None:
+        p = world.prediction
+        shape = NormalPlusStudent(p.function_variance, p.noise_variance, df)
+        world = replace(world, prediction=replace(p, shape=shape))
     coarse = coarser(world.tiles, zoom - 2)
     quarters = [
         QuarterMap(f"2023Q{k + 1}", coarse, smooth_prediction(coarse, seed=k + 1))

@@ -21,7 +21,11 @@ from jobs_worlds import write_small
 from geogp.geodata.region import Tiles
 from geogp.geodata.simulate import simple_region
 from geogp.maps.frame import Frame
+from geogp.models.prediction import Prediction
+from geogp.predicting import Asker
 from geogp.reopen import Reopened, reopen
+from geogp.repair import repair_of
+from geogp.validation import map_calibration_rows
 from geogp.watcher import Watcher
 from geogp.workflow import make_map
 
@@ -65,6 +69,22 @@ class Run:
     @property
     def inside(self) -> np.ndarray:
         return self.grid["tests"].to_numpy() >= 0
+
+    @cached_property
+    def asker(self) -> Asker:
+        """What predicts the map's tiles, with the run's repair."""
+        job, model = self.opened.job, self.opened.model
+        repair = repair_of(job, model, map_calibration_rows(job))
+        zoom = self.data["frame"]["zoom"]
+        seen, inputs = job.observations, job.scale.inputs
+        return Asker(job.region, seen, model, inputs, job.question, repair, zoom)
+
+    def law(self, at: tuple[int, int]) -> Prediction:
+        """Return what the model predicts for a cell of the grid, (row, column)."""
+        inside = np.zeros_like(self.inside)
+        inside[at] = True
+        tile = cells_of(inside, Frame(**self.data["frame"]))
+        return self.asker.predict(tile, [self.asker.question.quarter])
 
     def inputs(self, tiles: Tiles) -> np.ndarray:
         """Return the model's inputs at tiles, in the quarter of the map."""

@@ -36,10 +36,10 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         assert close(high, 10 ** upper[row, column], step / 2)
         z, sd = ndtri(0.75), (upper[row, column] - median[row, column]) / ndtri(0.975)
         low, high = told["50 % interval"].split(" to ")
-        assert close(low, 10 ** (median[row, column] - z * sd), 2 * step)
-        assert close(high, 10 ** (median[row, column] + z * sd), 2 * step)
+        assert close(low, 10 ** (median[row, column] - z * sd), step / 2)
+        assert close(high, 10 ** (median[row, column] + z * sd), step / 2)
         bound = median[row, column] - ndtri(0.95) * sd
-        assert close(told["At least, in 19 of 20"], 10**bound, 2 * step)
+        assert close(told["At least, in 19 of 20"], 10**bound, step / 2)
         heading = seen.inner_text("#geogp-place-heading")
         assert heading == data["names"]["county"][int(county[row, column])]
         where = seen.inner_text(".geogp-where")
@@ -47,6 +47,28 @@ def test_a_click_names_what_the_grid_holds(visit, made):
         assert "2023Q3" in where
         latitude, longitude = place_of(data["frame"], row, column)
         assert f"{latitude:.4f}° N, {-longitude:.4f}° W" in where
+
+
+def test_every_interval_of_a_law_that_is_not_normal_is_within_half_a_step(visit, make):
+    made = make(df=2.2, past=0)
+    seen, data, step = visit(made.page), made.data, made.data["steps"]["quantile_log10"]
+    read = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"
+    tiles = made.world.tiles
+    for row, column in cells(data, 5):
+        place = place_of(data["frame"], row, column)
+        click(seen, place)
+        told, law = facts(seen), seen.evaluate(read, list(place))
+        at = (tiles.row - data["frame"]["row"] == row) & (
+            tiles.column - data["frame"]["column"] == column
+        )
+        model = made.world.prediction[at]
+        for one, share in zip(law["intervals"], (50, 80, 95), strict=True):
+            exact = np.ravel(model.interval(share / 100))
+            ends = np.log10([one["low"], one["high"]])
+            np.testing.assert_allclose(ends, exact, rtol=0, atol=step / 2 + 1e-9)
+            texts = told[f"{share} % interval"].split(" to ")
+            for text, value in zip(texts, 10**exact, strict=True):
+                assert close(text, value, step / 2)
 
 
 def test_the_numbers_behind_the_card_are_exact(visit, made):

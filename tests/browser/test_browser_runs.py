@@ -58,7 +58,7 @@ def test_every_tile_of_the_page_has_the_grids_values(run):
     np.testing.assert_array_equal(unpack(data["arrays"]["tests"])[inside], tests)
 
 
-def test_a_click_says_what_the_grid_holds(visit, run):
+def test_a_click_says_what_grid_and_model_hold(visit, run):
     seen, data, step = visit(run.page), run.data, run.data["steps"]["quantile_log10"]
     tests = run.grid["tests"].to_numpy()
     places = places_of(run)
@@ -68,15 +68,22 @@ def test_a_click_says_what_the_grid_holds(visit, run):
         told = facts(seen)
         median, lower, upper = (run.values(name)[at] for name in ("median", "lower", "upper"))
         assert close(told[f"Median {data['subject']}"], median, step / 2), kind
-        low, high = told["95 % interval"].split(" to ")
-        assert close(low, lower, step / 2), kind
-        assert close(high, upper, step / 2), kind
+        model = run.law(at)
+        for share in (50, 80, 95):
+            ends = told[f"{share} % interval"].split(" to ")
+            for text, exact in zip(ends, model.interval(share / 100), strict=True):
+                assert close(text, 10 ** exact[0], step / 2 + FLOAT32), (kind, share)
         assert number(told["Tests in this tile"]) == tests[at], kind
         law = seen.evaluate(READ, seen.state["point"])
         found = [law["median"], law["intervals"][2]["low"], law["intervals"][2]["high"]]
+        most = step / 2 + FLOAT32
         np.testing.assert_allclose(
-            np.log10(found), np.log10([median, lower, upper]), rtol=0, atol=step / 2 + FLOAT32
+            np.log10(found), np.log10([median, lower, upper]), rtol=0, atol=most
         )
+        for one, share in zip(law["intervals"], (0.5, 0.8, 0.95), strict=True):
+            exact = np.ravel(model.interval(share))
+            ends = np.log10([one["low"], one["high"]])
+            np.testing.assert_allclose(ends, exact, rtol=0, atol=most, err_msg=f"{kind} {share}")
         where = seen.inner_text(".geogp-where")
         if "urban" in run.grid:
             assert ("rural", "urban")[run.grid["urban"].to_numpy()[at]] in where

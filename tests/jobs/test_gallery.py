@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -82,6 +83,26 @@ def test_the_page_shows_every_run_with_its_numbers(folder, finished, tmp_path):
     assert "not finished" in page.text
     assert "grid.nc" in page.text
     assert len(html) < 300_000
+
+
+def test_groups_of_one_target_are_told_apart_by_what_they_show(folder, tmp_path, monkeypatch):
+    """Expected numbers of tests are of tiles of a zoom: those of two zooms are two groups."""
+
+    def read(path):
+        picture = read_picture(path)
+        zoom = 16 if path.parent.name == "first" else 14
+        return replace(picture, view=replace(picture.view, label=f"tests a tile of zoom {zoom}"))
+
+    def titles(places):
+        html = make_gallery(places, out=tmp_path / "page").page.read_text("utf-8")
+        return re.findall(r"<h2>(Download.*?)</h2>", html)
+
+    assert len(titles([folder])) == 1
+    assert "zoom" not in titles([folder])[0]
+    monkeypatch.setattr("geogp.gallery.read_picture", read)
+    found = titles([folder])
+    assert len(found) == len(set(found)) == 2
+    assert {found[0][-7:], found[1][-7:]} == {"zoom 14", "zoom 16"}
 
 
 @pytest.mark.usefixtures("names")

@@ -165,3 +165,25 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     back = make_map(small.request(folder, zoom=12))
     assert back.run["map"]["zoom"] == 12
     assert back.run["map"]["for"] == "tile-mean"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"zoom": 9}, "no tile of zoom 9 has its centre in Demo; use a higher zoom"),
+        ({"question": "level"}, "dnn says nothing of how sure its level is"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused_before_any_fit(small, tmp_path, asked, message):
+    class Hears(Watcher):
+        def __init__(self):
+            self.stages = []
+
+        def stage(self, text):
+            self.stages.append(text)
+
+    watcher = Hears()
+    with pytest.raises(RequestError, match=message):
+        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), watcher)
+    assert watcher.stages == ["reading boundaries and tiles"]
+    assert not (tmp_path / "run").exists()

@@ -62,6 +62,20 @@ def test_files_of_the_mean(world, grid, tmp_path):
     assert names == ["median.png", "bound.png", "width.png"]
 
 
+def test_a_mean_beyond_float32_is_no_data_in_grid_and_files(world, tmp_path):
+    p = smooth_prediction(world.tiles)
+    wide = np.arange(len(p.mean)) < 5
+    found = grid_of(world, replace(p, function_variance=np.where(wide, 40.0, 0.1)))
+    mean = found["mean_mbps"].values
+    assert not np.isinf(mean).any()
+    assert np.isfinite(mean).sum() == (~wide).sum()
+    assert np.isfinite(found["median_mbps"].values).sum() == len(wide)
+    write_geotiffs(found, tmp_path)
+    with rasterio.open(tmp_path / "mean_mbps.tif") as raster:
+        np.testing.assert_array_equal(raster.read(1), mean)
+        assert np.isfinite(float(raster.tags(1)["STATISTICS_MAXIMUM"]))
+
+
 def test_values_that_overflow_are_still_refused(world):
     p = smooth_prediction(world.tiles)
     n = len(p.mean)

@@ -44,11 +44,22 @@ def test_eight_bits_keep_values_within_half_a_step(values):
     assert np.abs(unpack(packed) - values).max() <= 0.05 * (1 + 1e-9)
 
 
+@given(fields(2.0**31 - 1, none=True))
+def test_thirty_two_bits_keep_whole_numbers(values):
+    values = np.round(values)
+    found = unpack(json.loads(json.dumps(pack(values, 1.0, 32, none=True))))
+    np.testing.assert_array_equal(found, values)
+
+
 def test_the_bytes_are_those_of_the_format():
     packed = pack([[300.0, 302.0], [299.0, np.nan]], 1.0, 16, offset=0.0)
     # n is [[301, 303], [300, 0]]; differences are 301, 2, -1 and -300 modulo 2^16.
     raw = zlib.decompress(base64.b64decode(packed["data"]))
     assert list(raw) == [301 & 255, 2, 255, -300 & 255, 1, 0, 255, (65536 - 300) >> 8]
+    wide = pack([[65_536.0, 1.0]], 1.0, 32, offset=0.0)
+    # The second difference is -65535 modulo 2^32.
+    raw = zlib.decompress(base64.b64decode(wide["data"]))
+    assert list(raw) == [0, 1, 0, 0, 1, 255, 0, 255]
     planes = pack(np.array([[[5.0], [7.0]], [[1.0], [0.0]]]), 1.0, 8)
     assert list(zlib.decompress(base64.b64decode(planes["data"]))) == [5, 2, 1, 255]
 

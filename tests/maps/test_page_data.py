@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from maps_worlds import irregular_region, make_slices, make_world, smooth_prediction
-from scipy.stats import norm, t
+from scipy.stats import norm
 from shapely.geometry import Point, Polygon, box
 
 from geogp.errors import DataError
@@ -21,6 +21,7 @@ from geogp.maps.packing import unpack
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_places import labelled_tiles, named_places
 from geogp.maps.page_quantiles import (
+    SHOWN_LEVELS,
     QuarterMap,
     choose_levels,
     normal_scores,
@@ -33,6 +34,7 @@ from geogp.maps.page_quantiles import (
 )
 from geogp.models.counts import predict_counts
 from geogp.models.prediction import Prediction
+from geogp.models.student_sum import NormalPlusStudent
 
 
 def halves(region, name="county"):
@@ -87,29 +89,37 @@ def test_quantiles_are_those_of_the_prediction_within_half_a_step(world, data):
             assert np.abs(values - expected).max() <= data["steps"]["quantile_log10"] * 0.50001
 
 
-def test_a_normal_law_needs_few_levels_and_a_heavy_one_more():
+def test_a_normal_law_needs_few_levels():
     mean = np.linspace(0, 2, 50)
     gaussian = Prediction(mean, np.full(50, 0.02), np.full(50, 0.05))
     assert choose_levels(gaussian, "lower") == (0.025, 0.05, 0.5, 0.975)
     assert choose_levels(gaussian, "upper") == (0.025, 0.5, 0.95, 0.975)
+
+
+def student(prediction, df=2.2):
+    shape = NormalPlusStudent(prediction.function_variance, prediction.noise_variance, df)
+    return replace(prediction, shape=shape)
+
+
+@pytest.mark.parametrize(("bound", "level"), [("lower", 0.05), ("upper", 0.95)])
+def test_other_laws_have_every_level_that_is_shown(world, bound, level):
+    levels = choose_levels(student(world.prediction), bound)
+    assert levels == tuple(sorted(levels))
+    assert {*SHOWN_LEVELS, level} <= set(levels)
+    assert len(levels) <= 11
+
+
+def test_every_end_of_an_interval_is_within_half_a_step_whatever_the_law(world):
+    prediction = student(world.prediction)
+    quarter = QuarterMap("2023Q4", world.tiles, prediction)
+    found = page_data(world.grid, content_of(world, quarters=[quarter], shown=0))
+    levels, steps = found["levels"], found["steps"]
+    values = at_tiles(unpack_quantiles(found["quarters"][0]["quantiles"], levels), world.tiles)
+    for level in (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975):
+        error = np.abs(values[levels.index(level)] - prediction.quantile(level)).max()
+        assert error <= steps["quantile_log10"] * 0.50001
     # Student-t tails are bent on the scale of normal scores.
-    assert len(choose_levels(_Heavy(mean), "lower")) > 4
-
-
-class _Heavy:
-    """Student-t laws with 2 degrees of freedom, as far as levels are chosen."""
-
-    def __init__(self, mean):
-        self.mean = mean
-
-    def __len__(self):
-        return len(self.mean)
-
-    def __getitem__(self, rows):
-        return _Heavy(self.mean[rows])
-
-    def quantile(self, probability):
-        return self.mean + 0.3 * t.ppf(probability, 2)
+    assert steps["probability"] < 0.008
 
 
 def test_normal_scores_are_exact_for_normal_laws_even_beyond_the_ends():
@@ -198,12 +208,27 @@ def test_layers_show_what_they_say(world, data):
 
 def test_arrays_are_those_of_the_grid(world, data):
     tests = unpack(data["arrays"]["tests"])
+    # All rows are counted, those of the test split as well.
+    assert "training" not in world.grid["tests"].attrs["long_name"]
+    (layer,) = (one for one in data["layers"] if one["id"] == "tests")
+    assert "made from" not in layer["hint"]
     np.testing.assert_array_equal(np.nan_to_num(tests, nan=-1), world.grid["tests"].values)
     far = at_tiles(unpack(data["arrays"]["far"]), world.tiles)
     np.testing.assert_array_equal(far, world.distance_km > 5)
     stratum = at_tiles(unpack(data["arrays"]["stratum"]), world.tiles).astype(int)
     np.testing.assert_array_equal(np.array(data["names"]["stratum"])[stratum], world.stratum)
     assert np.isnan(unpack(data["arrays"]["stratum"])).sum() == (tests.size - len(world.tiles))
+
+
+def test_many_tests_are_kept_to_the_one(world):
+    """Fixed broadband has tiles of hundreds of thousands of tests at coarse zooms."""
+    tests = world.grid["tests"].copy()
+    inside = tests.values >= 0
+    tests.values[inside] = np.arange(inside.sum()) % 7
+    tests.values[tuple(np.argwhere(inside)[0])] = 1_234_567
+    found = page_data(world.grid.assign(tests=tests), content_of(world))
+    np.testing.assert_array_equal(unpack(found["arrays"]["tests"])[inside], tests.values[inside])
+    assert found["steps"]["tests"] == 1
 
 
 def test_counties_are_those_that_hold_the_tiles(world, data):

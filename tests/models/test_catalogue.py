@@ -149,6 +149,7 @@ def test_rows_have_the_parts_of_the_papers(name):
     model, step = build(name, SIZES, None), CATALOGUE[name].step
     assert type(model.basis) is basis
     assert type(model.posterior) is posterior
+    assert find_spec(name).has_spread == (posterior is not PointPosterior)
     assert type(model.diagonal) is diagonal
     by_errors = objective == "squared_error"
     assert type(model.noise) is (ValidationNoise if by_errors else ConstantNoise)

@@ -1,12 +1,12 @@
 /**
  * A packed array, as geogp.maps.packing writes it.
- * @typedef {{shape: number[], step: number, offset: number, none: boolean, bits: 8|16,
+ * @typedef {{shape: number[], step: number, offset: number, none: boolean, bits: 8|16|32,
  *   data: string}} Packed
  */
 
 /** The whole numbers of a packed array, and the law that makes values of them. */
 class Unpacked {
-  /** @param {Packed} packed @param {Uint8Array|Uint16Array} numbers */
+  /** @param {Packed} packed @param {Uint8Array|Uint16Array|Uint32Array} numbers */
   constructor(packed, numbers) {
     this.numbers = numbers;
     this.shape = packed.shape;
@@ -48,7 +48,7 @@ async function decode(packed) {
   if (raw.length !== size * packed.bits / 8) {
     throw new Error(`expected ${size} numbers of ${packed.bits} bits, found ${raw.length} bytes`);
   }
-  const numbers = packed.bits === 8 ? raw : joined(raw, size);
+  const numbers = packed.bits === 8 ? raw : joined(raw, size, packed.bits);
   const [height, width] = packed.shape.slice(-2);
   for (let start = 0; start < size; start += height * width) {
     undifference(numbers.subarray(start, start + height * width), height, width);
@@ -70,11 +70,13 @@ async function inflate(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Join a plane of low bytes and one of high bytes. */
-function joined(raw, size) {
-  const numbers = new Uint16Array(size);
-  for (let place = 0; place < size; place += 1) {
-    numbers[place] = raw[place] | raw[size + place] << 8;
+/** Join planes of bytes, the lowest first. */
+function joined(raw, size, bits) {
+  const numbers = bits === 16 ? new Uint16Array(size) : new Uint32Array(size);
+  for (let plane = 0; plane < bits / 8; plane += 1) {
+    for (let place = 0; place < size; place += 1) {
+      numbers[place] |= raw[plane * size + place] << 8 * plane;
+    }
   }
   return numbers;
 }

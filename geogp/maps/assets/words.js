@@ -1,7 +1,7 @@
 /** Return names and values of what is known of a place, in words. */
 function placeWords(found, data, state) {
   const {unit} = data;
-  const amount = (value) => `${formatNumber(value, value >= 100 ? 3 : 2)}`;
+  const amount = (value) => formatNumber(value, 3);
   const words = [];
   if (found.law) {
     const {law} = found;
