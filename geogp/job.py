@@ -16,7 +16,7 @@ import geogp
 from geogp.calibration.conformal import BY_STRATA
 from geogp.calibration.split_names import BUFFER
 from geogp.errors import DataError, RequestError
-from geogp.geodata.census import Boundaries, read_region
+from geogp.geodata.census import Boundaries
 from geogp.geodata.layers import PolygonLayer, read_layers
 from geogp.geodata.observations import Observations
 from geogp.geodata.ookla import Ingested, InputFile, read_observations
@@ -156,9 +156,9 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         library = read_library(request.assets) if request.self_contained else None
         watcher.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
-        source, borders = open_source(request.source), open_source(request.boundaries)
+        source = open_source(request.source)
         layers, layer_files = read_layers(request.layers)
-        boundaries = read_region(borders, request.region)
+        boundaries = request.place.read()
         if find_spec(request.model).counts:
             watcher.stage(f"numbers of tests are modelled by {request.model}")
         ingested = read_observations(
@@ -269,6 +269,8 @@ def identity_of(job: Job) -> dict[str, Any]:
         "urban_vintage": job.region.urban_vintage,
         "dtype": "float32",
     }
+    if request.region_file is not None:
+        settings |= {"region_file": request.region_file, "region_name": job.region.name}
     if BUFFER.name in request.splits:
         settings["buffer_km"] = request.buffer_km
     if request.budget is not None:

@@ -278,7 +278,9 @@ def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(settings, dict):
         return run
     places = {
-        key: absolute_place(settings[key]) for key in ("source", "boundaries") if key in settings
+        key: absolute_place(settings[key])
+        for key in ("source", "boundaries")
+        if isinstance(settings.get(key), str)
     }
     layers = [absolute_layer(text) for text in settings.get("layers", [])]
     return {**run, "settings": {**settings, **places, "layers": layers}}

@@ -24,6 +24,8 @@ from geogp.files import sha256_of, writing
 from geogp.geodata.remote import Transfer, Version
 from geogp.geodata.tile_files import Ranges
 
+pooch.get_logger().setLevel("WARNING")  # its advice on hashes is not for our users
+
 FORMAT = "geogp-tiles-1"
 
 CURE = "set GEOGP_CACHE to another folder"
@@ -177,25 +179,32 @@ class Entry:
         OutputError
             The folder cannot be written.
         """
-        digest = hashlib.sha256(self.source.encode()).hexdigest()[:16]
-        place = tiles_folder() / ".locks" / f"{digest}.lock"
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(place)
-            while not lock.is_locked:
-                transfer.check()
-                try:
-                    lock.acquire(timeout=0.5, poll_interval=0.05)
-                except Timeout:
-                    continue
-        except OSError as error:
-            raise OutputError(
-                f"cannot write {place}: {error.strerror or error}. S{CURE[1:]}."
-            ) from error
-        try:
+        with source_lock(self.source, transfer):
             yield
-        finally:
-            lock.release()
+
+
+@contextmanager
+def source_lock(source: str, transfer: Transfer) -> Iterator[None]:
+    """Hold the lock of the file at an address; see `Entry.locked`."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    place = tiles_folder() / ".locks" / f"{digest}.lock"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place)
+        while not lock.is_locked:
+            transfer.check()
+            try:
+                lock.acquire(timeout=0.5, poll_interval=0.05)
+            except Timeout:
+                continue
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {place}: {error.strerror or error}. S{CURE[1:]}."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def tiles_folder() -> Path:

@@ -218,7 +218,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     files = {
         path: InputFile(path.name, sha256_of(path), len(layer), len(layer))
         for layer, text in zip(layers, texts, strict=True)
-        for path in _files_of(_place_of(text)[0])
+        for path in files_of(_place_of(text)[0])
     }
     return tuple(named), tuple(files.values())
 
@@ -255,7 +255,7 @@ def _place_of(text: str) -> tuple[Path, str | None]:
     return path, column
 
 
-def _files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
     if path.suffix.lower() != ".shp":
         return [path]

@@ -12,7 +12,6 @@ import requests
 from geogp.errors import DataError, NetworkError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.cache import cache_folder
-from geogp.geodata.sources import TIMEOUT_S
 
 CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist"
 """Where folium takes Leaflet from, too."""
@@ -22,6 +21,9 @@ SHA256 = {
     "leaflet.css": "90b693d86392a4779c861b28cf307e7e59c3fb35328c4d8b95f58f814d38c722",
 }
 """SHA-256 of the files of Leaflet 1.9.3, as npm has them."""
+
+TIMEOUT_S = 60
+"""Seconds without an answer after which a request has failed."""
 
 _PLACES = ("leaflet/dist", "node_modules/leaflet/dist", "dist", "")
 _IMAGE = re.compile(r"url\(\s*['\"]?(?!data:|#)([^'\")]+)['\"]?\s*\)")
