@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import geopandas as gpd
 import pandas as pd
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, RequestError, UnreachableError
 from geogp.files import sha256_of
 from geogp.geodata.layers import COUNTY, URBAN_AREA, PolygonLayer
 from geogp.geodata.ookla import InputFile
@@ -95,6 +95,8 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     """
     reading = _Reading(source)
     states = _states(reading)
+    if states is None and reading.silent is not None:
+        raise reading.silent
     if states is None:
         raise DataError(f"no state boundaries in {source.where}; expected {STATE_FILES[0]}.")
     row = _find_state(states, name)
@@ -140,7 +142,15 @@ def _boundaries(
     counties: gpd.GeoDataFrame | None,
     urban: gpd.GeoDataFrame | None,
 ) -> Boundaries:
-    """Put a region together with its counties, and with the urban areas that touch it."""
+    """Put a region together with its counties, and with the urban areas that touch it.
+
+    Raises
+    ------
+    UnreachableError
+        Either is missing, and the source could not be asked for it.
+    """
+    if reading.silent is not None and (counties is None or urban is None):
+        raise reading.silent
     where, warnings = reading.source.where, list(reading.warnings)
     layer = None
     if counties is not None and len(counties):
@@ -213,18 +223,29 @@ class _Reading:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.files: list[InputFile] = []
-        self.warnings: list[str] = []
+        self.silent: UnreachableError | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of how it went."""
+        if self.silent is None:
+            return []
+        names = ", ".join(file.name for file in self.files)
+        where = self.source.where
+        return [f"{where} could not be asked for its files: {names} are taken from the cache."]
 
     def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Read the first of several files that the source has."""
-        found = self.source.find([place for name in names for place in _places(name)])
+        """Read the first of several files that the source has, or that are in the cache."""
+        places = [place for name in names for place in _places(name)]
+        try:
+            found = self.source.find(places, ask=self.silent is None)
+        except UnreachableError as error:
+            self.silent = error
+            return None
         if found is None:
             return None
-        if not found.certain:
-            self.warnings.append(
-                f"{self.source.where} could not be asked for its files: {found.name} is taken "
-                "from the cache."
-            )
+        if not found.certain and self.silent is None:
+            self.silent = UnreachableError(f"could not read {self.source.where}.")
         path = self.source.fetch(found.name)
         table = read_polygons(path, found.name)
         name = found.name.rpartition("/")[2]

@@ -74,8 +74,11 @@ class Source(Protocol):
     def has(self, name: str) -> bool:
         """Tell whether the place holds a file of that name."""
 
-    def find(self, names: Sequence[str]) -> Found | None:
-        """Return the first of several files that the place holds; None where it holds none."""
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files that the place holds; None where it holds none.
+
+        Where `ask` is false only what is on this machine counts.
+        """
 
     def fetch(self, name: str) -> Path:
         """Return a local path of the file."""
@@ -101,8 +104,9 @@ class Folder:
         """Tell whether the folder holds a file of that name."""
         return (self.path / name).is_file()
 
-    def find(self, names: Sequence[str]) -> Found | None:
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
         """Return the first of several files that the folder holds; None where it holds none."""
+        del ask
         return next((Found(name) for name in names if self.has(name)), None)
 
     def fetch(self, name: str) -> Path:
@@ -156,8 +160,10 @@ class Web:
         """
         return self._note(name).exists() or there(self._address(name), self.patience)
 
-    def find(self, names: Sequence[str]) -> Found | None:
-        """Return the first of several files; without network, the first in the cache.
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files, in the cache or at the address.
+
+        Without network, or where `ask` is false, the first in the cache, if any.
 
         Raises
         ------
@@ -167,12 +173,13 @@ class Web:
             Nothing answers, and none is in the cache.
         """
         silent: UnreachableError | None = None
+        certain = ask
         for name in names:
             try:
-                if self._note(name).exists() or (silent is None and self.has(name)):
-                    return Found(name, certain=silent is None)
+                if self._note(name).exists() or (certain and self.has(name)):
+                    return Found(name, certain)
             except UnreachableError as error:
-                silent = error
+                silent, certain = error, False
         if silent is not None:
             raise silent
         return None
