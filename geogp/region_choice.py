@@ -12,7 +12,9 @@ from geogp.geodata.census import (
     read_around,
     read_region,
 )
+from geogp.geodata.layers import absolute_layer
 from geogp.geodata.own_region import OwnFile, read_own_region
+from geogp.geodata.own_strata import read_own_strata
 from geogp.geodata.sources import absolute_place, open_source
 
 
@@ -33,6 +35,9 @@ class RegionChoice:
         Bureau's site for a state, and none at all for a region of the user's.
     urban_vintage
         One of `VINTAGE_CHOICES`.
+    strata
+        Two classes of places in the place of urban and rural, as ``FILE`` or ``FILE:COLUMN``; see
+        `geogp.geodata.own_strata.read_own_strata`. Made absolute.
 
     Raises
     ------
@@ -45,6 +50,7 @@ class RegionChoice:
     name: str | None = None
     boundaries: str | None = None
     urban_vintage: str = AUTO
+    strata: str | None = None
 
     def __post_init__(self) -> None:
         if (self.region is None) == (self.file is None):
@@ -61,6 +67,8 @@ class RegionChoice:
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
         if self.file is not None:
             object.__setattr__(self, "file", OwnFile.of(self.file).absolute)
+        if self.strata is not None:
+            object.__setattr__(self, "strata", absolute_layer(self.strata))
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
         elif self.file is None:
@@ -77,9 +85,21 @@ class RegionChoice:
         Raises
         ------
         RequestError, DataError, NetworkError
-            As `geogp.geodata.census.read_region` and
-            `geogp.geodata.own_region.read_own_region` say.
+            As `geogp.geodata.census.read_region`, `geogp.geodata.own_region.read_own_region` and
+            `geogp.geodata.own_strata.read_own_strata` say.
         """
+        found = self._boundaries()
+        if self.strata is None:
+            return found
+        strata, files, warnings = read_own_strata(self.strata, found.region)
+        return replace(
+            found,
+            region=found.region.with_strata(strata),
+            files=(*found.files, *files),
+            warnings=(*found.warnings, *warnings),
+        )
+
+    def _boundaries(self) -> Boundaries:
         if self.file is None:
             assert self.region is not None
             assert self.boundaries is not None

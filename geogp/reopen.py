@@ -224,6 +224,7 @@ def reopen(
         region_file=settings.get("region_file"),
         region_name=settings.get("region_name"),
         urban_vintage=_vintage_of(settings),
+        strata=settings.get("strata_file"),
         source=settings["source"],
         boundaries=settings["boundaries"],
         service=run["service"],

@@ -119,9 +119,10 @@ class MapRequest:
         Write Leaflet into the interactive page, which then needs no network but for a base map.
     assets
         A folder that holds Leaflet; None takes it from the CDN through the cache.
-    region_file, region_name, urban_vintage
-        A region of the user's own, what it is called, and the census of urban areas, as
-        `geogp.region_choice.RegionChoice` has them. The file becomes absolute.
+    region_file, region_name, urban_vintage, strata
+        A region of the user's own, what it is called, the census of urban areas, and strata in the
+        place of urban and rural, as `geogp.region_choice.RegionChoice` has them. Files become
+        absolute.
 
     Raises
     ------
@@ -163,6 +164,7 @@ class MapRequest:
     region_file: str | None = None
     region_name: str | None = None
     urban_vintage: str = VINTAGE_CHOICES[0]
+    strata: str | None = None
 
     def __post_init__(self) -> None:
         self._settle_places()
@@ -207,6 +209,7 @@ class MapRequest:
         object.__setattr__(self, "source", absolute_place(self.source))
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)
+        object.__setattr__(self, "strata", self.place.strata)
         object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
 
     def _check_validation(self) -> None:
@@ -260,7 +263,12 @@ class MapRequest:
     def place(self) -> RegionChoice:
         """The region that is mapped."""
         return RegionChoice(
-            self.region, self.region_file, self.region_name, self.boundaries, self.urban_vintage
+            self.region,
+            self.region_file,
+            self.region_name,
+            self.boundaries,
+            urban_vintage=self.urban_vintage,
+            strata=self.strata,
         )
 
     @property

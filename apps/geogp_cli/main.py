@@ -52,6 +52,7 @@ def map_command(
     region_file: place.RegionFile = None,
     region_name: place.RegionName = None,
     urban_vintage: place.UrbanVintage = "auto",
+    strata: place.Strata = None,
     service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
     target: Annotated[str, typer.Option(help="download, upload, latency or tests.")] = "download",
     quarters: Annotated[
@@ -138,6 +139,7 @@ def map_command(
         region_file=region_file,
         region_name=region_name,
         urban_vintage=urban_vintage,
+        strata=strata,
         service=service,
         target=target,
         quarters=quarters,

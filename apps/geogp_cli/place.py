@@ -17,6 +17,10 @@ RegionFile = Annotated[
 RegionName = Annotated[
     str | None, typer.Option(help="What it is called. Default: the name of the file.")
 ]
+Strata = Annotated[
+    str | None,
+    typer.Option(help="Two classes in place of urban and rural: FILE (within it), or FILE:COLUMN."),
+]
 UrbanVintage = Annotated[
     str, typer.Option(help="Census of the urban areas: auto (the newest), 2020, 2010 or 2000.")
 ]
