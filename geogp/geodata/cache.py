@@ -129,6 +129,11 @@ class Entry:
         """Where its note stands."""
         return self.path.with_suffix(".json")
 
+    @property
+    def parts(self) -> Path:
+        """Folder of what came before a download was stopped; see `geogp.geodata.parts`."""
+        return self.path.with_suffix(".parts")
+
     def read(self) -> Note | None:
         """Return the note where there is an entry, whole and as it was written; else None."""
         note = read_note(self.note_path)
