@@ -12,8 +12,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from geogp.errors import OutputError
-from geogp.files import writing
+from geogp.files import output_error, writing
 from geogp.geodata.remote import Version
 
 LARGEST = 8 << 20
@@ -84,9 +83,7 @@ class Parts:
         except OSError as error:
             with suppress(OSError):
                 beside.unlink()
-            raise OutputError(
-                f"cannot write {path}: {error.strerror or error}. Free some space or {self._cure}."
-            ) from error
+            raise output_error(path, error, self._cure) from error
 
     def discard(self) -> None:
         """Delete all parts."""

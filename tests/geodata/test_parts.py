@@ -157,7 +157,9 @@ def test_a_part_that_cannot_be_kept_is_said(tmp_path, monkeypatch):
         raise full
 
     monkeypatch.setattr(parts_module.Path, "write_bytes", fail)
-    with pytest.raises(OutputError, match=r"No space left on device. Free some space or move the"):
+    with pytest.raises(
+        OutputError, match=r"the disk is full or a file-size limit is reached. Free some"
+    ):
         parts.put(3, b"def")
     monkeypatch.undo()
     assert Parts(tmp_path / "p", "https://y", strong, "").get(0, 3) is None
