@@ -9,45 +9,26 @@ folder. Run from the folder of the project:
 import argparse
 import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parent))
+from faults_census import census_faults
+from faults_kills import kills
+from faults_world import QUARTERS, QUICK, World, fresh_cache, make_world, run, same, sound
 from faulty_server import Fault, FaultyServer, Manner, serving
 
 from geogp.errors import GeogpError, NetworkError, OutputError
 from geogp.files import write_text
-from geogp.geodata import quadkeys
-from geogp.geodata.cache_contents import DAMAGED, WHOLE, cache_items
-from geogp.geodata.census import read_region
-from geogp.geodata.ookla import Ingested, read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import Region
-from geogp.geodata.remote import Patience
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
+from geogp.geodata.cache_contents import DAMAGED, cache_items
 from geogp.geodata.sources import Folder, Web
-
-QUARTERS = "2022Q1..2023Q4"
-
-QUICK = Patience(
-    attempts=4, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=0.3, slowest=100_000.0
-)
-"""So that a hundred trials end within a minute."""
 
 PASSING = ("drop", "cut", "short", "long", "slow", "misplaced", "429", "500", "503")
 LASTING = (*PASSING, "403", "404", "size")
@@ -60,85 +41,6 @@ NAMES = {
     "misplaced": "another part than asked for",
     "size": "another size of the whole than before",
 }
-
-
-@dataclass
-class World:
-    """A simulated bucket, the same with other values, and what a run on each must give."""
-
-    folder: Path
-    region: Region
-    old: Ingested
-    new: Ingested
-    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def count(self, fault: str, outcome: str) -> None:
-        """Note what a trial found."""
-        self.outcomes.setdefault(fault, Counter())[outcome] += 1
-
-
-def make_world(folder: Path, rows: int = 6000) -> World:
-    """Write tiles of a made-up region, among far ones, so that row groups tell them apart."""
-    region = simple_region()
-    quarters = parse_quarters(QUARTERS).all
-    write_simulation(simulate(region, rows=rows, quarters=quarters, seed=1), region, folder / "old")
-    (folder / "old" / "simulation.json").unlink()
-    shutil.copytree(folder / "old" / "boundaries", folder / "boundaries")
-    far = [np.arange(1500, dtype=np.uint64) + np.uint64(at) for at in (10**6, 4**16 - 1501)]
-    texts = quadkeys.format_quadkeys(np.concatenate(far)).tolist()
-    for path in sorted((folder / "old").rglob("*_tiles.parquet")):
-        table = pq.read_table(path)
-        beyond = table.take(pa.array(np.resize(np.arange(len(table)), len(texts))))
-        place = table.column_names.index("quadkey")
-        kind = table.schema.field(place)
-        beyond = beyond.set_column(place, kind, pa.array(texts, pa.string()).cast(kind.type))
-        whole = pa.concat_tables([beyond[:1500], table.sort_by("quadkey"), beyond[1500:]])
-        pq.write_table(whole, path, row_group_size=200, compression="none")
-        beside = folder / "new" / path.relative_to(folder / "old")
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        place = whole.column_names.index("avg_d_kbps")
-        faster = pa.array(np.asarray(whole["avg_d_kbps"]) + 7)
-        changed = whole.set_column(place, "avg_d_kbps", faster)
-        pq.write_table(changed, beside, row_group_size=200, compression="none")
-    # The region as the command reads it.
-    read = read_region(Folder(folder / "boundaries"), "DEMO").region
-    old, new = (run(Folder(folder / name), read) for name in ("old", "new"))
-    return World(folder, read, old, new)
-
-
-def run(source: Folder | Web, region: Region, quarters: str = QUARTERS) -> Ingested:
-    """Read the observations, as a map does."""
-    return read_observations(source, region, quarters=parse_quarters(quarters))
-
-
-def same(one: Ingested, other: Ingested) -> bool:
-    """Tell whether two runs read the same rows, to the last bit."""
-    first, second = vars(one.observations), vars(other.observations)
-    return all(
-        np.array_equal(first[name], value)
-        for name, value in second.items()
-        if isinstance(value, np.ndarray)
-    )
-
-
-@contextmanager
-def fresh_cache(place: Path | None = None) -> Iterator[Path]:
-    """Let the cache be an empty folder."""
-    before = os.environ.get("GEOGP_CACHE")
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        os.environ["GEOGP_CACHE"] = folder
-        try:
-            yield Path(folder)
-        finally:
-            if before is None:
-                del os.environ["GEOGP_CACHE"]
-            else:
-                os.environ["GEOGP_CACHE"] = before
-
-
-def sound() -> bool:
-    """Tell whether every entry of the cache is whole."""
-    return all(item.state == WHOLE for item in cache_items(check=True))
 
 
 def trial(world: World, server: FaultyServer, label: str) -> None:
@@ -282,116 +184,6 @@ def full_disk(world: World, server: FaultyServer, repeats: int, random: Any) -> 
                 subprocess.run(["umount", place], check=True)
 
 
-class Command:
-    """The command in processes of its own; see fork_command.py."""
-
-    def __init__(self, cache: Path, log: Path) -> None:
-        self._environment = {"GEOGP_CACHE": str(cache)}
-        self._log = log
-        script = Path(__file__).parent / "fork_command.py"
-        self._process = subprocess.Popen(
-            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def start(self, *arguments: str) -> int:
-        """Start it, and return its process id."""
-        asked = {
-            "arguments": arguments,
-            "environment": self._environment,
-            "log": str(self._log),
-        }
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def end(self) -> int:
-        """Wait for its end, and return the exit code; below 0 for a signal."""
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """End the process that the copies are made of."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
-        self._process.stdout.close()
-
-
-def kills(world: World, server: FaultyServer, count: int, random: Any) -> None:
-    """Kill -9 at random moments of `geogp fetch`; each other one while it takes new files."""
-    with fresh_cache() as cache, tempfile.TemporaryDirectory() as logs:
-        command = Command(cache, Path(logs) / "log")
-        arguments = ["fetch", "DEMO", "--quarters", QUARTERS, "--source", server.url, "--json"]
-        arguments += ["--boundaries", str(world.folder / "boundaries")]
-        try:
-            server.tell()
-            command.start(*arguments)
-            if command.end():
-                raise RuntimeError((Path(logs) / "log").read_text())
-            most = len(server.told.requests)
-            for number in range(count):
-                wanted = int(random.integers(1, most + 1))
-                later = float(random.uniform(0, 0.03))
-                _kill(world, server, command, arguments, (wanted, later), refresh=number % 2 == 1)
-        finally:
-            command.close()
-
-
-def _kill(
-    world: World,
-    server: FaultyServer,
-    command: Command,
-    arguments: list[str],
-    moment: tuple[int, float],
-    *,
-    refresh: bool,
-) -> None:
-    """Fetch, kill, look, fetch again; with `refresh`, over a full cache of older files.
-
-    The moment is so many requests and so many seconds after: a busy machine has no fixed pace.
-    """
-    cache = Path(os.environ["GEOGP_CACHE"])
-    shutil.rmtree(cache / "tiles", ignore_errors=True)
-    server.folder = world.folder / "old"
-    server.tell(manner=Manner(delay_s=0.004))
-    if refresh:
-        run(Web(server.url, QUICK), world.region)
-        server.folder = world.folder / "new"
-        server.tell(manner=Manner(delay_s=0.004))
-        arguments = [*arguments, "--refresh"]
-    process = command.start(*arguments)
-    started = time.monotonic()
-    while len(server.told.requests) < moment[0] and time.monotonic() - started < 5:
-        time.sleep(0.001)
-    time.sleep(moment[1])
-    with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-    killed = command.end() == -signal.SIGKILL
-    items = cache_items(check=True)
-    whole = sum(item.state == WHOLE for item in items)
-    wrong = not refresh and any(item.state == DAMAGED for item in items)
-    now = world.new if refresh else world.old
-    server.tell()
-    command.start(*arguments)
-    finished = command.end() == 0
-    fetched = sum(name.endswith(".parquet") for method, name in server.told.requests) > 0
-    found = run(Web(server.url, QUICK), world.region)
-    good = finished and fetched and not wrong and same(found, now) and sound()
-    label = "kill -9 of geogp fetch" + (" --refresh" if refresh else "")
-    if not good:
-        world.count(label, "WRONG")
-    elif not killed:
-        world.count(label, "had ended already; the next run right")
-    elif refresh:
-        world.count(label, "the next run took all new files")
-    else:
-        part = "no" if not whole else "some" if whole < 8 else "all"
-        world.count(label, f"{part} quarters whole; the next run completed them")
-
-
 def markdown(world: World, seconds: float) -> str:
     """Return the table."""
     lines = [
@@ -399,7 +191,8 @@ def markdown(world: World, seconds: float) -> str:
         "",
         "`benchmarks/faults.py`, on one machine: a server on the loopback address serves a",
         "simulated bucket of 8 quarters; a run reads a region's rows and is compared, bit by bit,",
-        "with the same rows read from the folder. After each fault the cache is checked byte by",
+        "with the same rows read from the folder (Census files: the region and its urban areas).",
+        "After each fault the cache is checked byte by",
         f"byte and the run is made again without it. {seconds:.0f} seconds.",
         "",
         "| fault | times | what was found |",
@@ -432,6 +225,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--of", choices=("tiles", "census", "all"), default="all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table", type=Path, default=Path(__file__).parent / "results" / "faults")
     options = parser.parse_args()
@@ -439,7 +233,7 @@ def main() -> int:
     random, started = np.random.default_rng(options.seed), time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         world = make_world(Path(place))
-        parts: list[Callable[[FaultyServer], None]] = [
+        tiles: list[Callable[[FaultyServer], None]] = [
             lambda server: network_faults(world, server, options.repeats, random),
             lambda server: poor_servers(world, server, options.repeats),
             lambda server: replaced(world, server, options.repeats, random),
@@ -447,7 +241,9 @@ def main() -> int:
             lambda server: kills(world, server, options.kills, random),
         ]
         if os.geteuid() == 0:
-            parts.append(lambda server: full_disk(world, server, options.repeats, random))
+            tiles.append(lambda server: full_disk(world, server, options.repeats, random))
+        census = [lambda server: census_faults(world, server, options.repeats, random)]
+        parts = {"tiles": tiles, "census": census, "all": [*tiles, *census]}[options.of]
         for part in parts:
             with serving(Path(place) / "old", Path(place) / "new") as server:
                 part(server)

@@ -23,7 +23,7 @@ REASONS = {"429": "Too Many Requests", "403": "Forbidden", "404": "Not Found", "
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with some requests for tiles.
+    """What goes wrong with some requests for tiles or zip files.
 
     Attributes
     ----------
@@ -143,11 +143,11 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _fault(self, name: str) -> str | None:
-        """Count a request for tiles, and return what goes wrong with it."""
+        """Count a request for tiles or zip files, and return what goes wrong with it."""
         server, told = self.server, self.server.told
         with server.lock:
             told.requests.append((self.command, name))
-            if not name.endswith(".parquet"):
+            if not name.endswith((".parquet", ".zip")):
                 return None
             place = told.seen[self.command]
             told.seen[self.command] += 1

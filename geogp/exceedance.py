@@ -14,7 +14,6 @@ from scipy import sparse, special
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.quadkeys import tile_areas_km2
-from geogp.geodata.region import RURAL, URBAN
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.maps.excursions import write_excursions
 from geogp.models.excursions import LEAST_DRAWS, FirstMisses, JointRegion
@@ -196,8 +195,9 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
 def area_weights(run: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
     """Return the areas, and for each the share of its area that lies in each tile.
 
-    Tiles differ in area by latitude. The region comes first, then its urban and its rural part
-    where those are known, then the polygons of a layer that hold the centre of a tile.
+    Tiles differ in area by latitude. The region comes first, then its strata (its urban and
+    its rural part) where those are known, then the polygons of a layer that hold
+    the centre of a tile.
 
     Returns
     -------
@@ -216,7 +216,9 @@ def area_weights(run: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.cs
     km2 = tile_areas_km2(latitude, tiles.zoom)
     stratum = run.job.region.stratum(longitude, latitude)
     members = [(WHOLE, run.job.region.name, np.arange(len(tiles)))]
-    members += [(WHOLE, name, np.flatnonzero(stratum == name)) for name in (URBAN, RURAL)]
+    members += [
+        (WHOLE, name, np.flatnonzero(stratum == name)) for name in run.job.region.strata_names
+    ]
     if by is not None:
         layer = run.layer(by)
         kind = tag_of(by, layer)

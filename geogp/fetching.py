@@ -5,12 +5,12 @@ from typing import Any
 
 from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
-from geogp.geodata.census import PUBLIC_BOUNDARIES, read_region
 from geogp.geodata.holding import hold_quarters
 from geogp.geodata.observations import SERVICES
 from geogp.geodata.ookla import PUBLIC_SOURCE, all_quarters
 from geogp.geodata.quarters import parse_quarters, quarter_label
 from geogp.geodata.sources import Folder, Held, open_source
+from geogp.region_choice import RegionChoice
 from geogp.watcher import Watcher
 
 
@@ -20,19 +20,18 @@ class FetchRequest:
 
     Attributes
     ----------
-    region
-        Postal code, name or FIPS number.
-    source, boundaries
-        Where Ookla's files and the Census boundaries are.
+    place
+        The region, and where its boundaries are.
+    source
+        Where Ookla's files are.
     service, quarters
         As `geogp.settings.MapRequest` has them.
     refresh
         Take new files where the source's changed since they were read.
     """
 
-    region: str
+    place: RegionChoice
     source: str = PUBLIC_SOURCE
-    boundaries: str = PUBLIC_BOUNDARIES
     service: str = "mobile"
     quarters: str | None = None
     refresh: bool = False
@@ -133,7 +132,10 @@ def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
         )
     wanted = parse_quarters(request.quarters) if request.quarters else None
     watcher.stage("fetching boundaries and tiles")
-    region = read_region(open_source(request.boundaries), request.region).region
+    found = request.place.read()
+    for text in found.warnings:
+        watcher.warn(text)
+    region = found.region
     quarters = wanted.all if wanted else all_quarters()
     held = hold_quarters(
         source,

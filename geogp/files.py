@@ -57,7 +57,7 @@ def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise _output_error(path, error, cure) from error
+        raise output_error(path, error, cure) from error
     beside = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -71,7 +71,7 @@ def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise _output_error(path, error, cure) from error
+        raise output_error(path, error, cure) from error
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
@@ -101,7 +101,7 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     except OSError as error:
-        raise _output_error(path, error, ELSEWHERE) from error
+        raise output_error(path, error, ELSEWHERE) from error
     try:
         write(beside)
         beside.chmod(0o755)
@@ -110,7 +110,7 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, OSError):
-            raise _output_error(path, error, ELSEWHERE) from error
+            raise output_error(path, error, ELSEWHERE) from error
         raise
 
 
@@ -134,7 +134,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _output_error(path: Path, error: OSError, cure: str) -> OutputError:
+def output_error(path: Path, error: OSError, cure: str) -> OutputError:
+    """Return the error of a file that cannot be written, and what the user can do."""
     if error.errno in _FULL:
         return OutputError(
             f"cannot write {path}: the disk is full or a file-size limit is reached. "

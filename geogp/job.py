@@ -16,12 +16,12 @@ import geogp
 from geogp.calibration.conformal import BY_STRATA
 from geogp.calibration.split_names import BUFFER
 from geogp.errors import DataError, RequestError
-from geogp.geodata.census import Boundaries, read_region
+from geogp.geodata.census import Boundaries
 from geogp.geodata.layers import PolygonLayer, read_layers
 from geogp.geodata.observations import Observations
 from geogp.geodata.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
-from geogp.geodata.region import Region
+from geogp.geodata.region import UNKNOWN, Region
 from geogp.geodata.sources import open_source
 from geogp.inputs import InputScale, input_scale
 from geogp.machine import tune_process
@@ -32,7 +32,7 @@ from geogp.models.training import Data
 from geogp.presets import Preset, find_preset
 from geogp.question import COUNT, LEVEL, Question
 from geogp.runs import RunFolder
-from geogp.settings import MapRequest
+from geogp.settings import MOST_TILES, MapRequest
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -156,9 +156,9 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         library = read_library(request.assets) if request.self_contained else None
         watcher.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
-        source, borders = open_source(request.source), open_source(request.boundaries)
+        source = open_source(request.source)
         layers, layer_files = read_layers(request.layers)
-        boundaries = read_region(borders, request.region)
+        boundaries = request.place.read()
         if find_spec(request.model).counts:
             watcher.stage(f"numbers of tests are modelled by {request.model}")
         ingested = read_observations(
@@ -193,6 +193,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     )
     job.folder.check()
     region.check_zoom(request.zoom)
+    _check_strata(job)
     _check_question(job)
     for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
         job.warn(text)
@@ -205,6 +206,21 @@ def _overlaps(job: Job) -> list[str]:
     layers = job.layers if counties is None else (counties, *job.layers)
     found = [layer.overlap(seen.longitude, seen.latitude, "rows") for layer in layers]
     return [text for text in found if text is not None]
+
+
+def _check_strata(job: Job) -> None:
+    """Refuse cells of strata where tiles of the map lie in neither of them."""
+    strata = job.region.strata
+    if job.request.conformal != BY_STRATA or strata is None or strata.rest is None:
+        return
+    tiles = job.region.tiles(job.region.zoom_within(job.request.zoom, MOST_TILES))
+    lost = int((job.region.stratum(*tiles.centres) == UNKNOWN).sum())
+    if lost:
+        raise RequestError(
+            f"--conformal {BY_STRATA} needs the stratum of every tile, and {lost:,} of "
+            f"{len(tiles):,} lie in neither {strata.names[0]} nor {strata.names[1]}. Extend the "
+            "polygons of --strata, or take --conformal marginal or local."
+        )
 
 
 def _check_question(job: Job) -> None:
@@ -275,6 +291,10 @@ def identity_of(job: Job) -> dict[str, Any]:
         "urban_vintage": job.region.urban_vintage,
         "dtype": "float32",
     }
+    if request.region_file is not None:
+        settings |= {"region_file": request.region_file, "region_name": job.region.name}
+    if request.strata is not None:
+        settings |= {"strata_file": request.strata, "strata": list(job.region.strata_names)}
     if BUFFER.name in request.splits:
         settings["buffer_km"] = request.buffer_km
     if request.budget is not None:

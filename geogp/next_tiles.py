@@ -16,7 +16,7 @@ from geogp.drawing import tests_on
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.quadkeys import format_quadkeys, tile_bounds, tiles_to_codes
-from geogp.geodata.region import STRATA, Tiles
+from geogp.geodata.region import Tiles
 from geogp.maps.grid import quantity_of
 from geogp.maps.numbered import numbered_figure
 from geogp.models.design import CANDIDATES, Chosen, choose, covariance_of, widest
@@ -42,7 +42,7 @@ class NextRequest:
     tiles
         Tiles to choose.
     among
-        ``urban`` or ``rural``: whose variance counts. None counts all.
+        A stratum of the run, such as ``urban``: whose variance counts. None counts all.
     within
         Label of the area whose tiles count, as county names; None counts all.
     by
@@ -79,10 +79,6 @@ class NextRequest:
     def __post_init__(self) -> None:
         if self.tiles < 1:
             raise RequestError(f"expected 1 tile or more, found {self.tiles}.")
-        if self.among is not None and self.among not in STRATA:
-            raise RequestError(
-                f"unknown --among {self.among!r}; choose one of {', '.join(STRATA)}."
-            )
         if self.by != BY_COUNTY and self.within is None:
             raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
         if self.tests is not None and self.tests < 1:
@@ -226,10 +222,15 @@ def _counted(opened: Reopened, request: NextRequest) -> NDArray[np.bool_]:
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
     counted = np.ones(len(opened.tiles), bool)
     if request.among is not None:
-        if region.urban_areas is None:
+        if region.strata is None:
             raise RequestError(
-                f"--among {request.among} needs urban areas, and the boundaries in "
-                f"{opened.job.request.boundaries} hold none of {region.name}."
+                f"--among {request.among} needs strata, and {region.name} was mapped without: no "
+                "urban areas were at hand, nor were there any --strata."
+            )
+        if request.among not in region.strata_names:
+            raise RequestError(
+                f"unknown --among {request.among!r}; choose one of "
+                f"{', '.join(region.strata_names)}."
             )
         counted &= region.stratum(longitude, latitude) == request.among
     if request.within is not None:

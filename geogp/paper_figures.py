@@ -15,7 +15,7 @@ from geogp.calibration.split_names import RANDOM, SPLITS
 from geogp.calibration.spread import CELL_DEGREES, LEAST_ROWS, SpreadCells, spread_by_cell
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
-from geogp.geodata.region import STRATA
+from geogp.geodata.stratum_column import ALL
 from geogp.maps.charts import reliability_panels, width_violins
 from geogp.maps.grid import quantity_of
 from geogp.maps.layout import Canvas
@@ -172,8 +172,8 @@ def _names(paths: Sequence[Path], runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
-    """Return those of urban and rural rows; of all where strata are unknown."""
-    known = {name: values[name] for name in STRATA if len(values[name])}
+    """Return those of each stratum with rows; of all where strata are unknown."""
+    known = {name: found for name, found in values.items() if name != ALL and len(found)}
     return known or {"all": values["all"]}
 
 
@@ -193,7 +193,7 @@ def _curves(
     for name in list(run["metrics"])[:_SPLITS_SHOWN]:
         rows = predictions[predictions["split"] == name]
         groups = group_reports(rows, split_rows(name, rows), {})
-        shown = [group for group in STRATA if groups[group].n] or ["all"]
+        shown = [name for name in groups if name != ALL and groups[name].n] or ["all"]
         strata = {}
         for group in shown:
             curve = groups[group].reliability
@@ -227,7 +227,7 @@ def _captions(
     return {
         "kernel_slices": f"Slices k(x, x*) of the learned kernel at three places (stars), x and x* "
         f"in {at}. {what}",
-        "interval_widths": "Widths of the 95 % intervals, urban and rural: a white line is the "
+        "interval_widths": "Widths of the 95 % intervals by stratum: a white line is the "
         f"median, bars the middle half and the middle 90 %. T{rows}. {where}.",
         "spread_cells": "Standard deviation of the measurements in a cell around their mean, root "
         f"mean squared error of the predicted means, and root mean predictive variance. {shown} "

@@ -89,7 +89,8 @@ class Asker:
         tests = float(self.question.tests or np.median(self.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
         stratum = np.tile(self.region.stratum(*tiles.centres), times)
-        return Places(stratum, np.full(len(longitude), tests), longitude, latitude)
+        tested = np.full(len(longitude), tests)
+        return Places(stratum, tested, longitude, latitude, self.region.strata_names)
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:

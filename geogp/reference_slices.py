@@ -1,4 +1,4 @@
-"""Slices of a fitted kernel at an urban, a rural and a wildland place."""
+"""Slices of a fitted kernel at a place of each stratum and at a wildland one."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from geogp.geodata.distances import nearest_km
 from geogp.geodata.observations import Observations
 from geogp.geodata.quarters import quarter_label
-from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Tiles
+from geogp.geodata.region import UNKNOWN, Tiles
 from geogp.maps.slices import KernelSlice
 from geogp.models.lowrank import LowRankGP
 from geogp.predicting import MakeInputs
@@ -73,6 +73,7 @@ class _Measured:
     latitude: Floats
     tests: NDArray[np.int64]
     stratum: NDArray[np.str_]
+    strata: tuple[str, str]
 
 
 def _measured_tiles(observations: Observations) -> _Measured:
@@ -85,6 +86,7 @@ def _measured_tiles(observations: Observations) -> _Measured:
         observations.latitude[seen[first]],
         np.bincount(inverse, observations.tests[seen]).astype(np.int64),
         observations.stratum[seen[first]],
+        observations.strata,
     )
 
 
@@ -97,17 +99,16 @@ class _Place:
 
 
 def _reference_places(measured: _Measured, tiles: Tiles) -> list[_Place]:
-    """Choose an urban, a rural and a wildland place.
+    """Choose a place in each stratum, such as urban and rural, and a wildland one.
 
-    The measured tile with most tests, the rural tile with most tests, and the tile of the map
-    farthest from any measured one. Without urban areas the second is the tile whose number of
-    tests is the median.
+    The measured tile with most tests of each stratum, and the tile of the map farthest from any
+    measured one. Without strata the tiles with most tests and with the median number of tests.
     """
     by_tests = np.argsort(-measured.tests, kind="stable")
-    known = not np.any(measured.stratum == UNKNOWN)
+    known = np.any(measured.stratum != UNKNOWN)
     places = []
     if known:
-        for name in (URBAN, RURAL):
+        for name in measured.strata:
             of_kind = by_tests[measured.stratum[by_tests] == name]
             if len(of_kind):
                 text = f"{name} tile with most tests"

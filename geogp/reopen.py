@@ -11,6 +11,7 @@ import numpy as np
 from geogp.calibration.dealing import CALIBRATION, TRAIN, VALIDATION
 from geogp.calibration.splits import random_split
 from geogp.errors import DataError, RequestError
+from geogp.geodata.census import AUTO
 from geogp.geodata.layers import PolygonLayer, read_layer
 from geogp.geodata.region import Tiles
 from geogp.job import Job, prepare
@@ -91,9 +92,11 @@ class Reopened:
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
         layer = held[by] if by in held else read_layer(by)
         if layer is None:
+            where = self.job.request.boundaries
+            told = "no boundaries given, so" if where is None else f"the boundaries in {where} hold"
             raise RequestError(
-                f"the boundaries in {self.job.request.boundaries} hold no {by} areas of "
-                f"{self.job.region.name}; give polygons of your own with --by FILE:COLUMN."
+                f"{told} no {by} areas of {self.job.region.name}; give polygons of your own with "
+                "--by FILE:COLUMN."
             )
         overlap = layer.overlap(*self.tiles.centres, "tiles")
         if overlap is not None:
@@ -166,6 +169,12 @@ def find_run(text: str, runs: Path = RUNS) -> Path:
     return found[0]
 
 
+def _vintage_of(settings: dict[str, Any]) -> str:
+    """Return the census of the urban areas of a run, so that a newer one is not taken."""
+    found = settings.get("urban_vintage")
+    return AUTO if found is None else str(found)
+
+
 def reopen(
     path: Path,
     watcher: Watcher,
@@ -211,7 +220,11 @@ def reopen(
         )
     model, _ = load_model(path / MODEL_FILE)
     asked = MapRequest(
-        region=run["region"],
+        region=None if "region_file" in settings else run["region"],
+        region_file=settings.get("region_file"),
+        region_name=settings.get("region_name"),
+        urban_vintage=_vintage_of(settings),
+        strata=settings.get("strata_file"),
         source=settings["source"],
         boundaries=settings["boundaries"],
         service=run["service"],

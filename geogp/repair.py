@@ -21,7 +21,7 @@ Rows = NDArray[np.bool_]
 def places_of(seen: Observations, rows: Rows) -> Places:
     """Return what a repair may know of some of the observations."""
     tests = seen.tests[rows].astype(np.float64)
-    return Places(seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows])
+    return Places(seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows], seen.strata)
 
 
 def repair_of(job: Job, model: LowRankGP, rows: Rows) -> Repair:

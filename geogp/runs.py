@@ -13,6 +13,7 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import remove, write_text
 from geogp.geodata.layers import absolute_layer
 from geogp.geodata.sources import absolute_place
+from geogp.geodata.stratum_column import with_strata
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
@@ -223,6 +224,8 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
         predictions = pd.read_parquet(path / PREDICTIONS_FILE)
     except (OSError, ValueError) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
+    if "stratum" in predictions:
+        predictions = with_strata(predictions, run.get("settings") or {})
     return run, predictions
 
 
@@ -285,8 +288,12 @@ def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(settings, dict):
         return run
     places = {
-        key: absolute_place(settings[key]) for key in ("source", "boundaries") if key in settings
+        key: absolute_place(settings[key])
+        for key in ("source", "boundaries")
+        if isinstance(settings.get(key), str)
     }
+    if isinstance(settings.get("strata_file"), str):
+        places["strata_file"] = absolute_layer(settings["strata_file"])
     layers = [absolute_layer(text) for text in settings.get("layers", [])]
     return {**run, "settings": {**settings, **places, "layers": layers}}
 

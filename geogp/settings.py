@@ -8,6 +8,7 @@ from geogp.calibration.split_names import BUFFER, SPLITS
 from geogp.calibration.splits import BUFFER_KM, MOST_FOLDS
 from geogp.choices import one_of
 from geogp.errors import RequestError
+from geogp.geodata.census import VINTAGE_CHOICES
 from geogp.geodata.layers import absolute_layer
 from geogp.geodata.observations import SERVICES, TARGETS
 from geogp.geodata.quadkeys import ZOOM
@@ -17,6 +18,7 @@ from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue import CATALOGUE, find_spec, with_noise
 from geogp.models.noise import NOISES
 from geogp.presets import PRESETS
+from geogp.region_choice import RegionChoice
 
 SPLIT_CHOICES = {
     **{name: (name,) for name in SPLITS},
@@ -55,10 +57,11 @@ class MapRequest:
     Attributes
     ----------
     region
-        Postal code, name or FIPS number.
+        Postal code, name or FIPS number; None with `region_file`.
     source, boundaries
         Where Ookla's files and the Census boundaries are: a folder or an address. Folders become
-        absolute: what is asked for does not change with the working directory.
+        absolute: what is asked for does not change with the working directory. `boundaries` may be
+        None; see `geogp.region_choice.RegionChoice`.
     service, target
         ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
     quarters
@@ -116,6 +119,10 @@ class MapRequest:
         Write Leaflet into the interactive page, which then needs no network but for a base map.
     assets
         A folder that holds Leaflet; None takes it from the CDN through the cache.
+    region_file, region_name, urban_vintage, strata
+        A region of the user's own, what it is called, the census of urban areas, and strata in the
+        place of urban and rural, as `geogp.region_choice.RegionChoice` has them. Files become
+        absolute.
 
     Raises
     ------
@@ -124,9 +131,9 @@ class MapRequest:
         the noise.
     """
 
-    region: str
+    region: str | None
     source: str
-    boundaries: str
+    boundaries: str | None
     service: str = "mobile"
     target: str = "download"
     quarters: str | None = None
@@ -154,6 +161,10 @@ class MapRequest:
     threshold: tuple[float, ...] | None = None
     self_contained: bool = False
     assets: Path | None = None
+    region_file: str | None = None
+    region_name: str | None = None
+    urban_vintage: str = VINTAGE_CHOICES[0]
+    strata: str | None = None
 
     def __post_init__(self) -> None:
         self._settle_places()
@@ -196,7 +207,9 @@ class MapRequest:
     def _settle_places(self) -> None:
         """Make folders and files absolute, as what is asked for is opened again elsewhere."""
         object.__setattr__(self, "source", absolute_place(self.source))
-        object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
+        object.__setattr__(self, "boundaries", self.place.boundaries)
+        object.__setattr__(self, "region_file", self.place.file)
+        object.__setattr__(self, "strata", self.place.strata)
         object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
 
     def _check_validation(self) -> None:
@@ -245,6 +258,18 @@ class MapRequest:
                 "--target tests predicts how many tests are made; --for and --tests say what an "
                 "average of tests is of. Leave them out."
             )
+
+    @property
+    def place(self) -> RegionChoice:
+        """The region that is mapped."""
+        return RegionChoice(
+            self.region,
+            self.region_file,
+            self.region_name,
+            self.boundaries,
+            urban_vintage=self.urban_vintage,
+            strata=self.strata,
+        )
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:

@@ -10,13 +10,12 @@ import pandas as pd
 from geogp.calibration.splits import block_split, random_split
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
-from geogp.geodata.census import PUBLIC_BOUNDARIES, read_region
 from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.quarters import parse_quarters, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.simulate import Simulation, simple_region, simulate
 from geogp.geodata.simulation_files import compact_table, write_simulation
-from geogp.geodata.sources import open_source
+from geogp.region_choice import RegionChoice
 from geogp.watcher import Watcher
 
 ORACLE_TARGET = "download"
@@ -35,9 +34,7 @@ class SimulationRequest:
     out
         Folder for the tiles, boundaries, truth and oracles.
     like
-        A state whose boundary and urban areas are used; None takes a made-up region.
-    boundaries
-        Where the state's boundaries are; None takes the Census Bureau's.
+        The region whose boundary and urban areas are used; None takes a made-up one.
     rows
         Exact number of rows over all quarters.
     quarters
@@ -49,8 +46,7 @@ class SimulationRequest:
     """
 
     out: Path
-    like: str | None = None
-    boundaries: str | None = None
+    like: RegionChoice | None = None
     rows: int = 36_000
     quarters: str = "2022Q1..2023Q4"
     service: str = "mobile"
@@ -170,7 +166,7 @@ def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
 def _region(request: SimulationRequest, watcher: Watcher) -> Region:
     if request.like is None:
         return simple_region()
-    found = read_region(open_source(request.boundaries or PUBLIC_BOUNDARIES), request.like)
+    found = request.like.read()
     for text in found.warnings:
         watcher.warn(text)
     return found.region

@@ -18,6 +18,7 @@ from geogp.fitting import Fitted, fit_model
 from geogp.geodata.distances import nearest_km
 from geogp.geodata.quadkeys import format_quadkeys
 from geogp.geodata.quarters import quarter_label
+from geogp.geodata.stratum_column import stratum_column
 from geogp.job import Job, timed
 from geogp.models.catalogue import find_spec
 from geogp.models.objectives import Weights
@@ -241,7 +242,8 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
             f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few "
             "training rows; their baseline is that of all quarters."
         )
-    y, stratum = observations.y[test], observations.stratum[test]
+    y = observations.y[test]
+    stratum = stratum_column(observations.stratum[test], observations.strata)
     return _Fold(
         fitted,
         score_by_stratum(prediction, y, stratum),

@@ -224,7 +224,8 @@ def _complete(
         with timed(job.seconds, "write"):
             job.watcher.stage("writing maps and report")
             keep_model(folder / MODEL_FILE)
-            table = predictions.to_parquet(index=False, compression="zstd")
+            plain = predictions.astype({"stratum": str})
+            table = plain.to_parquet(index=False, compression="zstd")
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder)
             write_text(folder / PAGE_FILE, page)

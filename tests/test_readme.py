@@ -1,6 +1,7 @@
 """What the README shows must run as it stands."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -31,3 +32,17 @@ def test_every_option_and_model_named_exists():
         if line.startswith("| `")
     }
     assert named == set(CATALOGUE)
+
+
+def test_the_files_of_an_own_region_are_what_the_commands_read(tmp_path, monkeypatch):
+    from geogp.region_choice import RegionChoice
+
+    text = README.read_text("utf-8").partition("## Your own region and strata")[2]
+    files, command = re.findall(r"```\n(.*?)```", text, re.DOTALL)[:2]
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["bash", "-eu", "-c", files], check=True)
+    region, strata = re.findall(r"--(?:region-file|strata) (\S+)", command)
+    found = RegionChoice(file=region, strata=strata).read()
+    assert found.region.strata_names == ("coast", "elsewhere")
+    assert f"runs/{found.region.code}-mobile-download-field-quick" in text
+    assert found.warnings == ()

@@ -7,14 +7,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from geogp_cli import console
+from geogp_cli import console, place
 
 if TYPE_CHECKING:
     from geogp.fetching import FetchResult
 
 
 def fetch(
-    region: Annotated[str, typer.Argument(help="Postal code, name or FIPS number: PR.")],
+    region: place.Region = None,
     quarters: Annotated[
         str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
     ] = None,
@@ -22,9 +22,10 @@ def fetch(
     source: Annotated[
         str | None, typer.Option(help="Ookla's files: an address. Default: the bucket.")
     ] = None,
-    boundaries: Annotated[
-        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
-    ] = None,
+    boundaries: place.Boundaries = None,
+    region_file: place.RegionFile = None,
+    region_name: place.RegionName = None,
+    urban_vintage: place.UrbanVintage = "auto",
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Take new files where the source's changed.")
     ] = False,
@@ -40,13 +41,12 @@ def fetch(
     from geogp.errors import NetworkError
     from geogp.fetching import FetchRequest
     from geogp.fetching import fetch as bring
-    from geogp.geodata.census import PUBLIC_BOUNDARIES
     from geogp.geodata.ookla import PUBLIC_SOURCE
+    from geogp.region_choice import RegionChoice
 
     request = FetchRequest(
-        region=region,
+        place=RegionChoice(region, region_file, region_name, boundaries, urban_vintage),
         source=source or PUBLIC_SOURCE,
-        boundaries=boundaries or PUBLIC_BOUNDARIES,
         service=service,
         quarters=quarters,
         refresh=refresh,

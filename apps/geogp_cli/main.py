@@ -9,7 +9,7 @@ import typer
 
 from geogp import __version__
 from geogp.errors import GeogpError
-from geogp_cli import cache, console
+from geogp_cli import cache, console, place
 from geogp_cli.areas import areas
 from geogp_cli.compare import compare
 from geogp_cli.doctor import doctor
@@ -46,13 +46,15 @@ Model = Annotated[
 
 @app.command(name="map")
 def map_command(
-    region: Annotated[str, typer.Argument(help="Postal code, name or FIPS number: PR.")],
+    region: place.Region = None,
     source: Annotated[
         str | None, typer.Option(help="Ookla's files: a folder or address. Default: the bucket.")
     ] = None,
-    boundaries: Annotated[
-        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
-    ] = None,
+    boundaries: place.Boundaries = None,
+    region_file: place.RegionFile = None,
+    region_name: place.RegionName = None,
+    urban_vintage: place.UrbanVintage = "auto",
+    strata: place.Strata = None,
     service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
     target: Annotated[str, typer.Option(help="download, upload, latency or tests.")] = "download",
     quarters: Annotated[
@@ -129,14 +131,17 @@ def map_command(
     as_json: Json = False,
 ) -> None:
     """Fit, predict, draw, report: one map in one run folder."""
-    from geogp.geodata.census import PUBLIC_BOUNDARIES
     from geogp.geodata.ookla import PUBLIC_SOURCE
     from geogp.settings import MapRequest
 
     request = MapRequest(
         region=region,
         source=source or PUBLIC_SOURCE,
-        boundaries=boundaries or PUBLIC_BOUNDARIES,
+        boundaries=boundaries,
+        region_file=region_file,
+        region_name=region_name,
+        urban_vintage=urban_vintage,
+        strata=strata,
         service=service,
         target=target,
         quarters=quarters,
@@ -205,9 +210,9 @@ def simulate(
     like: Annotated[
         str | None, typer.Option(help="A state whose boundaries are used. Default: a made-up one.")
     ] = None,
-    boundaries: Annotated[
-        str | None, typer.Option(help="Boundaries for --like. Default: the Census.")
-    ] = None,
+    boundaries: place.Boundaries = None,
+    region_file: place.RegionFile = None,
+    region_name: place.RegionName = None,
     rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 36_000,
     quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
     service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
@@ -215,12 +220,14 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Make tiles in Ookla's schema with a known truth."""
+    from geogp.region_choice import RegionChoice
     from geogp.simulation import SimulationRequest, make_simulation
+
+    made_up = like is None and region_file is None and region_name is None
 
     request = SimulationRequest(
         out=out,
-        like=like,
-        boundaries=boundaries,
+        like=None if made_up else RegionChoice(like, region_file, region_name, boundaries),
         rows=rows,
         quarters=quarters,
         service=service,

@@ -28,10 +28,11 @@ from geogp.calibration.compare_rows import (
     shared_splits,
     table_of,
 )
-from geogp.calibration.metrics import ALL, rows_by_group
+from geogp.calibration.metrics import rows_by_group
 from geogp.calibration.paired import DRAWS, Estimate, mark, paired_estimates
 from geogp.calibration.split_names import SPLITS
 from geogp.errors import RequestError
+from geogp.geodata.stratum_column import ALL
 
 Floats = NDArray[np.float64]
 

@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from geogp.calibration.compare import Comparison, SplitComparison
 from geogp.calibration.compare_words import estimate
 from geogp.calibration.figures import COLOURS, STYLE, Drawing, source_of
-from geogp.calibration.metrics import GROUPS
+from geogp.geodata.stratum_column import marked
 
 _SCORES = {"log_score": "log score", "crps": "CRPS"}
-_MARKERS = {"all": "o", "urban": "^", "rural": "s"}
+_MARKERS = ("^", "s", "o")
 _LONGEST = 28
 _RUN_INCHES = 0.5
 _APART = 0.22
@@ -41,9 +41,10 @@ def difference_figure(comparison: Comparison) -> Drawing:
         panels[0, 0].set_ylim(len(others) - 0.5, -0.5)
         for axes, label in zip(panels[-1], _SCORES.values(), strict=True):
             axes.set_xlabel(f"difference of {label}")
-        shown = [name for name in GROUPS if any(name in split.strata for split in splits)]
+        shown = list(dict.fromkeys(name for split in splits for name in split.strata))
+        colours, markers = marked(shown, *COLOURS), marked(shown, *_MARKERS)
         handles = [
-            Line2D([], [], color=COLOURS[name], marker=_MARKERS[name], label=name) for name in shown
+            Line2D([], [], color=colours[name], marker=markers[name], label=name) for name in shown
         ]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(shown), frameon=False)
         with warnings.catch_warnings():
@@ -61,12 +62,13 @@ def difference_figure(comparison: Comparison) -> Drawing:
 
 def _panel(axes: Axes, split: SplitComparison, others: list[str], score: str) -> None:
     axes.axvline(0, color="#333333", linewidth=0.8)
-    strata = [name for name in GROUPS if name in split.strata]
+    strata = list(split.strata)
+    colours, markers = marked(strata, *COLOURS), marked(strata, *_MARKERS)
     shift = dict(
         zip(strata, _APART * (np.arange(len(strata)) - (len(strata) - 1) / 2), strict=True)
     )
     for stratum in strata:
-        colour = COLOURS[stratum]
+        colour = colours[stratum]
         for place, run in enumerate(others):
             one = split.strata[stratum].differences[run][score]
             if one.value is None:
@@ -78,7 +80,7 @@ def _panel(axes: Axes, split: SplitComparison, others: list[str], score: str) ->
             axes.plot(
                 [one.value],
                 [height],
-                _MARKERS[stratum],
+                markers[stratum],
                 markersize=5,
                 color=colour,
                 markerfacecolor=face,

@@ -7,7 +7,6 @@ from geogp.calibration.compare import Comparison, SplitComparison
 from geogp.calibration.compare_figure import difference_figure
 from geogp.calibration.compare_rows import COVERAGES, LEVELS, SCORES
 from geogp.calibration.latex import escape
-from geogp.calibration.metrics import GROUPS
 from geogp.calibration.paired import Estimate
 from geogp.calibration.rendering import environment
 
@@ -60,7 +59,6 @@ def comparison_latex(comparison: Comparison) -> str:
 def _context(comparison: Comparison) -> dict[str, Any]:
     return {
         "comparison": comparison,
-        "groups": GROUPS,
         "score_titles": _SCORE_TITLES,
         "coverages": dict(zip(COVERAGES, LEVELS, strict=True)),
         "words": words,
@@ -86,7 +84,7 @@ def _latex_split(split: SplitComparison) -> list[str]:
         rf"\multicolumn{{10}}{{l}}{{\emph{{{escape(split.title)}}}}} \\",
     ]
     for name, stratum in split.strata.items():
-        label = f"{name} ({escape(words.count(stratum.n))})"
+        label = f"{escape(name)} ({escape(words.count(stratum.n))})"
         for run, figures in stratum.figures.items():
             differences = stratum.differences.get(run, {})
             cells = [label, escape(run)]

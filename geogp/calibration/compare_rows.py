@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from geogp.calibration.assessment import TOLERANCE, check_columns, counted, prediction_of
-from geogp.calibration.metrics import ALL, widths
+from geogp.calibration.metrics import widths
 from geogp.calibration.split_names import SPLITS
 from geogp.errors import DataError, RequestError
+from geogp.geodata.stratum_column import ALL
 
 SCORES = ("log_score", "crps", "absolute_error")
 """Lower is better; differences are marked where they are beyond chance."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from geogp.calibration.strata import TESTS_CLASSES
 from geogp.errors import DataError
 from geogp.geodata.region import STRATA, UNKNOWN
+from geogp.geodata.stratum_column import names_of
 
 LEAST_ROWS = 100
 """Rows of a cell of its own. From 99 on all levels of the ladder have a knot, and the coverage of
@@ -29,11 +30,13 @@ class Places:
     Attributes
     ----------
     stratum
-        ``urban``, ``rural`` or ``unknown``, (n,).
+        One of `strata`, or ``unknown``, (n,).
     tests
         Tests behind the measurement, 1 or more, (n,).
     longitude, latitude
         Of the row's tile, in degrees, (n,).
+    strata
+        Names of both strata.
 
     Raises
     ------
@@ -45,6 +48,7 @@ class Places:
     tests: Floats
     longitude: Floats
     latitude: Floats
+    strata: tuple[str, str] = STRATA
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stratum", np.asarray(self.stratum, np.str_))
@@ -56,9 +60,12 @@ class Places:
                 "expected one stratum, number of tests, longitude and latitude a row, found shapes "
                 f"{[part.shape for part in held]}."
             )
-        odd = sorted(set(np.unique(self.stratum).tolist()) - {*STRATA, UNKNOWN})
+        odd = sorted(set(np.unique(self.stratum).tolist()) - {*self.strata, UNKNOWN})
         if odd:
-            raise DataError(f"expected the strata urban, rural or unknown, found {', '.join(odd)}.")
+            raise DataError(
+                f"expected the strata {', '.join(self.strata)} or {UNKNOWN}, found "
+                f"{', '.join(odd)}."
+            )
         if not all(np.isfinite(part).all() for part in held[1:]) or (self.tests < 1).any():
             raise DataError("expected finite places and 1 test or more, found rows without.")
 
@@ -68,16 +75,20 @@ class Places:
     def __getitem__(self, rows: "Rows | NDArray[np.intp] | slice") -> "Places":
         """Return some of the rows."""
         return Places(
-            self.stratum[rows], self.tests[rows], self.longitude[rows], self.latitude[rows]
+            self.stratum[rows],
+            self.tests[rows],
+            self.longitude[rows],
+            self.latitude[rows],
+            self.strata,
         )
 
     @classmethod
     def of_table(cls, rows: pd.DataFrame) -> "Places":
         """Return those of rows of test_predictions.parquet."""
         names = ("tests", "longitude", "latitude")
-        return cls(
-            rows["stratum"].to_numpy(str), *(rows[name].to_numpy(np.float64) for name in names)
-        )
+        tests, longitude, latitude = (rows[name].to_numpy(np.float64) for name in names)
+        stratum = rows["stratum"]
+        return cls(stratum.to_numpy(str), tests, longitude, latitude, names_of(stratum))
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class Cell:
     Attributes
     ----------
     stratum
-        ``urban``, ``rural``, or ``all`` of them.
+        Its name, or ``all`` of them.
     least, most
         Tests of its rows; no upper end where `most` is None.
     n
@@ -127,8 +138,8 @@ def partition(places: Places, least: int = LEAST_ROWS) -> dict[tuple[str, int, i
 
     The cells hold every number of tests from 1 on, so that a map's rows have a cell too.
     """
-    names = [name for name in STRATA if (places.stratum == name).sum() >= least]
-    apart = len(names) == len(STRATA) and not (places.stratum == UNKNOWN).any()
+    names = [name for name in places.strata if (places.stratum == name).sum() >= least]
+    apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()
     found: dict[tuple[str, int, int | None], Rows] = {}
     for stratum in names if apart else [EVERYWHERE]:
         own = (places.stratum == stratum) | (stratum == EVERYWHERE)

@@ -9,7 +9,7 @@ from geogp.calibration.split_names import BLOCKS, RANDOM
 _METHODS = {
     "marginal": "One repair serves all places and all numbers of tests.",
     "strata": (
-        "Town, country and classes of tests per tile have their own repair where they have enough "
+        "Strata and classes of tests per tile have their own repair where they have enough "
         "calibration rows: {cells}. Classes with fewer are pooled with the next one; a stratum "
         "with fewer is not told apart."
     ),

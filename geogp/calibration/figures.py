@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +16,15 @@ from scipy import stats
 
 from geogp.calibration.groups import GroupReport
 from geogp.calibration.split_report import SplitReport
-from geogp.calibration.words import PLACES, count, number, percent
+from geogp.calibration.words import count, number, percent
+from geogp.geodata.stratum_column import marked
 
-COLOURS = {"all": "#4d4d4d", "urban": "#0072B2", "rural": "#D55E00"}
-"""Okabe and Ito's blue and vermilion, which colour-blind readers tell apart."""
+COLOURS = ("#0072B2", "#D55E00", "#4d4d4d")
+"""Of the first stratum, the second, and all: Okabe and Ito's blue and vermilion, which colour-blind
+readers tell apart."""
 
-_DASHES = {"all": "-", "urban": "-", "rural": "--"}
-_MARKERS = {"all": "o", "urban": "o", "rural": "s"}
+_DASHES = ("-", "--", "-")
+_MARKERS = ("o", "s", "o")
 _MOST_POINTS = 2000
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -66,12 +69,12 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> li
     split
         Its figures.
     width
-        Widths of the 95 % intervals of all, urban and rural rows.
+        Widths of the 95 % intervals of all rows and those of each stratum.
     unit
         Unit of the widths.
     """
     # Without strata there is one group to draw: all rows.
-    shown = [name for name in PLACES if split.groups[name].n] or ["all"]
+    shown = [name for name in split.places if split.groups[name].n] or ["all"]
     groups = {name: split.groups[name] for name in shown}
     return [
         reliability_figure(groups),
@@ -85,18 +88,19 @@ def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
     with mpl.rc_context(STYLE):
         figure, axes = _axes()
         axes.plot([0, 100], [0, 100], color="#333333", linewidth=0.8, linestyle=":")
+        colours, dashes, markers = _looks(groups)
         for name, group in groups.items():
             curve = group.reliability
             assert curve is not None
             level = 100 * np.asarray(curve.level)
             bounds = 100 * np.asarray([curve.lower, curve.upper])
-            axes.fill_between(level, *bounds, color=COLOURS[name], alpha=0.18, linewidth=0)
+            axes.fill_between(level, *bounds, color=colours[name], alpha=0.18, linewidth=0)
             axes.plot(
                 level,
                 100 * np.asarray(curve.observed),
-                _DASHES[name],
-                color=COLOURS[name],
-                marker=_MARKERS[name],
+                dashes[name],
+                color=colours[name],
+                marker=markers[name],
                 markersize=3,
                 linewidth=1.2,
                 label=f"{name} (n {count(group.n)})",
@@ -123,6 +127,7 @@ def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
     with mpl.rc_context(STYLE):
         figure, axes = _axes()
         axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
+        colours, dashes, _ = _looks(groups)
         for name, group in groups.items():
             assert group.pit is not None
             edges = np.linspace(0, 1, len(group.pit) + 1)
@@ -130,9 +135,9 @@ def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
             axes.stairs(
                 heights[name],
                 edges,
-                color=COLOURS[name],
+                color=colours[name],
                 linewidth=1.6,
-                linestyle=_DASHES[name],
+                linestyle=dashes[name],
                 label=name,
             )
         top = 1.25 * max(1.2, *(float(height.max()) for height in heights.values()))
@@ -157,8 +162,9 @@ def width_figure(width: dict[str, Floats], unit: str) -> Drawing:
     """Draw violins of the widths of the 95 % intervals, with medians and quartiles."""
     with mpl.rc_context(STYLE):
         figure, axes = _axes()
+        colours, _, _ = _looks(width)
         for place, (name, values) in enumerate(width.items()):
-            _violin(axes, place, values, COLOURS[name])
+            _violin(axes, place, values, colours[name])
         axes.set_xticks(range(len(width)), list(width))
         axes.set(xlim=(-0.6, len(width) - 0.4), ylabel=f"width ({unit})")
         axes.set_ylim(bottom=0)
@@ -175,6 +181,11 @@ def width_figure(width: dict[str, Floats], unit: str) -> Drawing:
         "Distribution of the widths over test rows; the bar spans the middle half of the rows, "
         "the white dot is the median.",
     )
+
+
+def _looks(names: Iterable[str]) -> list[dict[str, str]]:
+    """Return colour, dashes and marker of each stratum."""
+    return [marked(list(names), *look) for look in (COLOURS, _DASHES, _MARKERS)]
 
 
 def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:

@@ -154,7 +154,7 @@ def _figures(split: str, found: dict[str, Any], baseline: dict[str, Any]) -> Spl
         None if own is None or other is None else other - own,
         _number(found["all"]["crps"]),
         *(
-            _number(found[stratum]["coverage_95"]) if found[stratum]["n"] else None
+            _number(found[stratum]["coverage_95"]) if found.get(stratum, {"n": 0})["n"] else None
             for stratum in ("urban", "rural")
         ),
     )

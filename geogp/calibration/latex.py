@@ -1,7 +1,6 @@
 """The table of a report for a paper."""
 
 from geogp.calibration.groups import GroupReport
-from geogp.calibration.metrics import GROUPS
 from geogp.calibration.report import Report
 from geogp.calibration.split_report import SplitReport
 from geogp.calibration.words import gain
@@ -81,11 +80,11 @@ def report_latex(report: Report) -> str:
 
 def _lines(split: SplitReport) -> list[str]:
     """Return a rule, the name of a split, and its rows."""
-    shown = [name for name in GROUPS if split.groups[name].n]
+    shown = [name for name in split.groups if split.groups[name].n]
     return [
         r"\midrule",
         rf"\multicolumn{{{len(_COLUMNS)}}}{{l}}{{\emph{{{escape(split.title)}}}}} \\",
-        *(rf"{name} & {_cells(split.groups[name])} \\" for name in shown),
+        *(rf"{escape(name)} & {_cells(split.groups[name])} \\" for name in shown),
     ]
 
 

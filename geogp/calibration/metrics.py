@@ -10,12 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.region import STRATA, UNKNOWN
+from geogp.geodata.region import UNKNOWN
+from geogp.geodata.stratum_column import ALL, names_of
 from geogp.models.prediction import Prediction
-
-ALL = "all"
-GROUPS = (ALL, *STRATA)
-"""What is reported: all rows, then each stratum."""
 
 STORED_LEVELS = (50, 80, 95)
 """Levels, in percent, whose coverage `Scores` and run.json hold."""
@@ -164,7 +161,7 @@ def score(prediction: Prediction, y: ArrayLike) -> Scores:
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
-    """Score all rows, the urban and the rural ones.
+    """Score all rows, and those of each stratum, such as the urban and the rural ones.
 
     Rows of stratum ``unknown`` count under ``all`` only.
 
@@ -175,12 +172,12 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     y
         Measurements, shape (n,).
     stratum
-        ``urban``, ``rural`` or ``unknown``, shape (n,).
+        Of each row, shape (n,); see `rows_by_group`.
 
     Returns
     -------
     dict of str to Scores
-        Always with the keys ``all``, ``urban`` and ``rural``; `asdict` makes each JSON-able.
+        Always with ``all`` and the names of both strata; `asdict` makes each JSON-able.
 
     Raises
     ------
@@ -195,20 +192,25 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
-    """Return which of n rows belong to ``all``, ``urban`` and ``rural``, each of shape (n,).
+    """Return which of n rows belong to ``all`` and to each stratum, each of shape (n,).
+
+    The strata are those of the column (see `geogp.geodata.stratum_column`), or urban and rural.
 
     Raises
     ------
     DataError
-        There are not n strata, or one has a name other than urban, rural, unknown.
+        There are not n strata, or one has another name, and is not ``unknown``.
     """
     names = np.asarray(stratum, dtype=np.str_)
     if names.shape != (n,):
         raise DataError(f"expected a stratum for each of {n} rows, found shape {names.shape}.")
-    odd = sorted(set(np.unique(names).tolist()) - {*STRATA, UNKNOWN})
+    own = names_of(stratum)
+    odd = sorted(set(np.unique(names).tolist()) - {*own, UNKNOWN})
     if odd:
-        raise DataError(f"expected the strata urban, rural or unknown, found {', '.join(odd)}.")
-    return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in STRATA}
+        raise DataError(
+            f"expected the strata {own[0]}, {own[1]} or {UNKNOWN}, found {', '.join(odd)}."
+        )
+    return {ALL: np.ones(n, np.bool_)} | {name: names == name for name in own}
 
 
 def pooled(parts: Sequence[Scores]) -> Scores:

@@ -18,13 +18,13 @@ from geogp.calibration.assessment import (
     widths_by_group,
 )
 from geogp.calibration.coverage_figure import coverage_figure
-from geogp.calibration.metrics import GROUPS
 from geogp.calibration.rendering import environment
 from geogp.calibration.split_names import BLOCKS, SPLITS
 from geogp.calibration.split_report import SplitReport, split_report
 from geogp.calibration.variance_words import variances
 from geogp.errors import DataError
 from geogp.geodata.quarters import quarter_label
+from geogp.geodata.stratum_column import with_strata
 
 _NEEDED = ("region", "target", "model", "metrics")
 
@@ -119,6 +119,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
             f"expected the keys of run.json, missing {', '.join(missing)}. Run `geogp map` again."
         )
     check_columns(predictions)
+    predictions = with_strata(predictions, run.get("settings") or {})
     splits = _split_reports(run, predictions)
     unit, plain_unit = words.UNITS.get(run["target"], ("the unit of the target", ""))
     return Report(
@@ -177,6 +178,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         The predictions are not those of the report.
     """
     drawn = {}
+    predictions = with_strata(predictions, report.settings)
     for name, split in report.splits.items():
         rows = predictions[predictions["split"] == name]
         if len(rows) != split.groups["all"].n:
@@ -239,7 +241,6 @@ def _inputs(inputs: Any) -> list[dict[str, Any]]:
 def _context(report: Report) -> dict[str, Any]:
     return {
         "report": report,
-        "groups": GROUPS,
         "levels": TABLE_LEVELS,
         "words": words,
         "strata": strata_words,

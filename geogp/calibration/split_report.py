@@ -21,6 +21,7 @@ from geogp.calibration.metrics import rows_by_group
 from geogp.calibration.split_names import SPLITS
 from geogp.calibration.stratum_reports import StratumReport, stratum_reports
 from geogp.errors import DataError
+from geogp.geodata.stratum_column import ALL, phrase
 from geogp.geodata.thresholds import Threshold, thresholds_of
 
 Floats = NDArray[np.float64]
@@ -39,9 +40,9 @@ class SplitReport:
     folds
         Number of folds; 1 without.
     groups
-        By ``all``, ``urban`` and ``rural``.
+        By ``all`` and the names of both strata, such as ``urban`` and ``rural``.
     width_ratio
-        Median rural over median urban width of the 95 % intervals, or None.
+        Median width of the 95 % intervals in the second stratum over that in the first, or None.
     strata
         Figures of strata of all kinds.
     spread
@@ -64,6 +65,11 @@ class SplitReport:
     spread: dict[str, dict[str, Spread]]
     exceedances: list[ExceedanceReport]
     repair: dict[str, Any]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where each stratum is, in words: ``in town``."""
+        return {name: phrase(name) for name in self.groups if name != ALL}
 
 
 def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitReport:
@@ -155,5 +161,5 @@ def _exceedances(
 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
-    urban, rural = (groups[name].median_width_95 for name in ("urban", "rural"))
-    return None if not urban or rural is None else rural / urban
+    first, second = (group.median_width_95 for name, group in groups.items() if name != ALL)
+    return None if not first or second is None else second / first

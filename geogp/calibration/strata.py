@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.geodata.region import STRATA, UNKNOWN
+from geogp.geodata.region import UNKNOWN
+from geogp.geodata.stratum_column import names_of
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -93,7 +94,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
         "all": [Stratum("all rows", ["all rows"], np.ones(len(rows), np.bool_))],
         "stratum": [
             Stratum(name, [name], stratum == name)
-            for name in (*STRATA, UNKNOWN)
+            for name in (*names_of(rows["stratum"]), UNKNOWN)
             if (stratum == name).any()
         ],
     }

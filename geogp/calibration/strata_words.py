@@ -10,7 +10,7 @@ from geogp.calibration.words import MISSING, bare_percent, count, number, percen
 
 _KINDS = {
     "all": "all",
-    "stratum": "urban or rural",
+    "stratum": "stratum",
     "tests": "tests per tile and quarter",
     "expected": "expected tests per tile and quarter",
     "distance": "distance to the nearest measured tile",
@@ -61,8 +61,10 @@ MARKING = (
 """The rule by which strata are marked."""
 
 
-def kind_title(kind: str) -> str:
-    """Return the name of a kind of strata."""
+def kind_title(kind: str, split: SplitReport | None = None) -> str:
+    """Return the name of a kind of strata; that of a split's own strata names them."""
+    if kind == "stratum" and split is not None:
+        return " or ".join(split.places)
     return _KINDS[kind] if kind in _KINDS else f"layer {kind.removeprefix(LAYER)}"
 
 
@@ -107,7 +109,7 @@ def _mark(stratum: StratumReport) -> str:
 
 
 def is_marked(split: SplitReport, group: str) -> bool:
-    """Tell whether all rows, the urban or the rural ones are marked at 95 %."""
+    """Tell whether all rows, or those of a stratum, are marked at 95 %."""
     name = "all rows" if group == "all" else group
     return any(
         one.coverage[-1].off

@@ -23,8 +23,6 @@ UNITS = {
 }
 """Unit of the modelled target, and of the quantity itself where that is its logarithm."""
 
-PLACES = {"urban": "in town", "rural": "in the country"}
-
 _JUDGED = {
     BLOCKS.name: "Where nothing was measured in the same block of 0.1 degrees",
     RANDOM.name: "Among measured neighbours",
@@ -36,7 +34,7 @@ _PLACES_HELD_OUT = {BLOCKS.name, BUFFER.name, COUNTY.name}
 
 _REPAIRS = {
     "marginal": "one correction for all rows",
-    "strata": "a correction for each cell of urban or rural and number of tests",
+    "strata": "a correction for each cell of stratum and number of tests",
     "local": "a correction weighted by nearness",
 }
 
@@ -80,30 +78,30 @@ def verdict(group: GroupReport) -> str:
 
 
 def headline(split: SplitReport) -> str:
-    """Say in a sentence whether the 95 % intervals hold, in town and in the country."""
-    urban, rural = (split.groups[name] for name in PLACES)
-    town, country = verdict(urban), verdict(rural)
-    if urban.n == rural.n == 0:
+    """Say in a sentence whether the 95 % intervals hold in both strata: in town, in the country."""
+    (first, here), (second, there) = split.places.items()
+    own, other = verdict(split.groups[first]), verdict(split.groups[second])
+    if split.groups[first].n == split.groups[second].n == 0:
         held = (
             f"{verdict(split.groups['all'])} overall; town and country cannot be told apart, "
             "for no urban areas are at hand"
         )
-    elif town == country:
-        held = f"{town} in town and in the country"
+    elif own == other:
+        held = f"{own} {here} and {there}"
     else:
-        held = f"{town} in town and {country} in the country"
+        held = f"{own} {here} and {other} {there}"
     return f"{_JUDGED.get(split.name, split.title)}, the stated 95 % intervals {held}."
 
 
 def finding(split: SplitReport) -> str:
     """Give the coverage of the 95 % intervals of one split, with counts and bounds."""
-    present = [name for name in PLACES if split.groups[name].n] or ["all"]
+    present = [name for name in split.places if split.groups[name].n] or ["all"]
     shares = []
     for name in present:
         group = split.groups[name]
         bounds = group.coverage_bounds["coverage_95"]
         assert bounds is not None
-        where = PLACES.get(name, "overall")
+        where = split.places.get(name, "overall")
         right = f"; {right_share(group, 95)}" if right_share(group, 95) else ""
         shares.append(
             f"{percent(group.scores['coverage_95'])} {where} "
@@ -138,7 +136,7 @@ def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[
         )
     elif RANDOM.name not in splits:
         said.append("The random split was not run; every figure is of places or times held out.")
-    if all(split.groups[name].n == 0 for split in splits.values() for name in PLACES):
+    if all(split.groups[name].n == 0 for split in splits.values() for name in split.places):
         said.append(
             "No urban areas are at hand for this region, so its test rows are of unknown "
             "stratum: the urban and rural figures have n 0 and are missing."
@@ -147,7 +145,7 @@ def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[
         said += [
             f"{split.title}: no test row lies {place}, so its figures are missing."
             for split in splits.values()
-            for name, place in PLACES.items()
+            for name, place in split.places.items()
             if split.groups[name].n == 0
         ]
     said.append(INDEPENDENCE)

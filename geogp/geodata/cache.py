@@ -25,6 +25,8 @@ from geogp.files import sha256_of, writing
 from geogp.geodata.remote import Transfer, Version
 from geogp.geodata.tile_files import Ranges
 
+pooch.get_logger().setLevel("WARNING")  # its advice on hashes is not for our users
+
 FORMAT = "geogp-tiles-2"
 
 CURE = "set GEOGP_CACHE to another folder"
@@ -161,6 +163,11 @@ class Entry:
         """Where its note stands."""
         return self.path.with_suffix(".json")
 
+    @property
+    def parts(self) -> Path:
+        """Folder of what came before a download was stopped; see `geogp.geodata.parts`."""
+        return self.path.with_suffix(".parts")
+
     def read(self) -> Note | None:
         """Return the note where there is an entry, whole and as it was written; else None."""
         note = read_note(self.note_path)
@@ -213,23 +220,38 @@ class Entry:
         """
         place = lock_of(self.path)
         assert place is not None
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(place)
-            while not lock.is_locked:
-                transfer.check()
-                try:
-                    lock.acquire(timeout=0.5, poll_interval=0.05)
-                except Timeout:
-                    continue
-        except OSError as error:
-            raise OutputError(
-                f"cannot write {place}: {error.strerror or error}. S{CURE[1:]}."
-            ) from error
-        try:
+        with _locked(place, transfer):
             yield
-        finally:
-            lock.release()
+
+
+@contextmanager
+def source_lock(source: str, transfer: Transfer) -> Iterator[None]:
+    """Hold the lock of the file at an address; see `Entry.locked`."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    with _locked(tiles_folder() / LOCKS / f"{digest}.lock", transfer):
+        yield
+
+
+@contextmanager
+def _locked(place: Path, transfer: Transfer) -> Iterator[None]:
+    """Hold a lock that other processes may hold, too."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place)
+        while not lock.is_locked:
+            transfer.check()
+            try:
+                lock.acquire(timeout=0.5, poll_interval=0.05)
+            except Timeout:
+                continue
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {place}: {error.strerror or error}. S{CURE[1:]}."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def tiles_folder() -> Path:

@@ -43,7 +43,7 @@ class Item:
         Its file and the bytes of it.
     kind
         ``region`` or ``world`` (tiles), ``file`` (downloaded whole), ``none`` (left by a process
-        that was killed, and never read).
+        that was killed: never read, but for parts of a download, which the next one goes on from).
     state
         ``whole``, ``damaged`` (does not agree with its note, or the note not with itself: never
         read, fetched again), ``unfinished``; None where nothing was checked.

@@ -60,4 +60,5 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
         stratum=np.tile(stratum, count),
         target=measured.target,
         service=measured.service,
+        strata=region.strata_names,
     )

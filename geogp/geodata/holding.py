@@ -121,7 +121,7 @@ def hold_quarters(
     DataError, OutputError
         As `geogp.geodata.sources.Web.hold` says.
     KeyboardInterrupt
-        Stopped; nothing half-read stays.
+        Stopped; what came of a quarter is what the next call goes on from.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -182,7 +182,7 @@ def read_layer(text: str) -> PolygonLayer:
     DataError
         The file is damaged, or holds other things than polygons with a CRS.
     """
-    path, column = _place_of(text)
+    path, column = place_of(text)
     table = read_polygons(path, path.name)
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
@@ -205,7 +205,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     stems = [layer.name for layer in layers]
     named = []
     for layer, text in zip(layers, texts, strict=True):
-        column = _place_of(text)[1]
+        column = place_of(text)[1]
         twice = stems.count(layer.name) > 1 and column is not None
         named.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
     names = [layer.name for layer in named]
@@ -218,7 +218,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     files = {
         path: InputFile(path.name, sha256_of(path), len(layer), len(layer))
         for layer, text in zip(layers, texts, strict=True)
-        for path in _files_of(_place_of(text)[0])
+        for path in files_of(place_of(text)[0])
     }
     return tuple(named), tuple(files.values())
 
@@ -241,7 +241,7 @@ def _parts_of(text: str) -> tuple[Path, str | None]:
     return Path(text), None
 
 
-def _place_of(text: str) -> tuple[Path, str | None]:
+def place_of(text: str) -> tuple[Path, str | None]:
     """Return file and column of ``FILE`` or ``FILE:COLUMN``.
 
     Raises
@@ -255,7 +255,7 @@ def _place_of(text: str) -> tuple[Path, str | None]:
     return path, column
 
 
-def _files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
     """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
     if path.suffix.lower() != ".shp":
         return [path]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
+from geogp.geodata.region import STRATA
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,11 @@ class Observations:
     tests, devices
         Counts behind the average, int64 (n,); 0 where nothing was measured.
     stratum
-        ``urban``, ``rural`` or ``unknown``, str (n,).
+        One of `strata`, or ``unknown``, str (n,).
     target, service
         What was measured.
+    strata
+        Names of the region's strata.
     """
 
     quadkey: NDArray[np.uint64]
@@ -94,6 +97,7 @@ class Observations:
     stratum: NDArray[np.str_]
     target: str
     service: str
+    strata: tuple[str, str] = STRATA
 
     def __len__(self) -> int:
         return len(self.y)

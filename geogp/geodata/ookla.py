@@ -285,4 +285,5 @@ def _observations(
         stratum=region.stratum(longitude, latitude),
         target=target,
         service=service,
+        strata=region.strata_names,
     )

@@ -12,6 +12,7 @@ from shapely.geometry import MultiPolygon
 from geogp.errors import DataError
 from geogp.geodata.antimeridian import within_one_turn
 from geogp.geodata.region import polygonal_parts
+from geogp.geodata.untrusted import check_file
 
 _DAMAGE = (
     ValueError,
@@ -38,7 +39,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         or a polygon without area.
     """
     try:
-        if name.endswith(".parquet"):
+        check_file(path)
+        if name.lower().endswith((".parquet", ".geoparquet")):
             table = gpd.read_parquet(path)
         else:
             table = gpd.read_file(path, layer=_only_layer(path))
@@ -50,8 +52,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
                 f"{path} holds no geometry. Expected GeoParquet with polygons."
             ) from error
         raise DataError(
-            f"{path} cannot be read as boundaries ({_line(error)}). Expected whole GeoParquet with "
-            "polygons, or the Census Bureau's zip file; fetch it again."
+            f"{path} cannot be read as boundaries ({_line(error)}). Expected a whole file of "
+            "polygons: GeoParquet, GeoPackage, GeoJSON or zipped shapefile; fetch or make it anew."
         ) from error
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} holds no geometry. Expected polygons.")

@@ -3,14 +3,16 @@
 import io
 from collections.abc import Iterable
 
+from geogp.geodata.parts import LARGEST, Parts
 from geogp.geodata.remote import RemoteFile
 
 
 class RangeFile(io.RawIOBase):
     """A remote file as a file object: bytes that were loaded before, else asked for one by one."""
 
-    def __init__(self, remote: RemoteFile, size: int) -> None:
+    def __init__(self, remote: RemoteFile, size: int, kept: Parts | None = None) -> None:
         super().__init__()
+        self._kept = kept
         self._remote = remote
         self._size = size
         self._place = 0
@@ -19,7 +21,7 @@ class RangeFile(io.RawIOBase):
     def load(self, ranges: Iterable[tuple[int, int]]) -> bytes:
         """Hold the bytes of ranges (first, length) in memory, and no others; return the last."""
         self._held = []
-        self._held = [(first, self._remote.read(first, length)) for first, length in ranges]
+        self._held = [(first, self._range(first, length)) for first, length in ranges]
         return self._held[-1][1] if self._held else b""
 
     def readable(self) -> bool:
@@ -48,8 +50,22 @@ class RangeFile(io.RawIOBase):
         self._place += length
         return length
 
+    def _range(self, first: int, length: int) -> bytes:
+        """Return a range, in parts that are kept for the next time where this is stopped."""
+        if self._kept is None:
+            return self._remote.read(first, length)
+        found = []
+        for start in range(first, first + length, LARGEST):
+            size = min(LARGEST, first + length - start)
+            part = self._kept.get(start, size)
+            if part is None:
+                part = self._remote.read(start, size)
+                self._kept.put(start, part)
+            found.append(part)
+        return b"".join(found)
+
     def _bytes(self, first: int, length: int) -> bytes | memoryview:
         for start, held in self._held:
             if start <= first and first + length <= start + len(held):
                 return memoryview(held)[first - start : first - start + length]
-        return self._remote.read(first, length)
+        return self._range(first, length)

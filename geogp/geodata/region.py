@@ -1,7 +1,7 @@
-"""A region: its boundary with all parts, its urban areas, its tiles and its scale."""
+"""A region: its boundary with all parts, its strata, its tiles and its scale."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,63 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class Strata:
+    """Two classes of places: those within some polygons, and the others.
+
+    Attributes
+    ----------
+    names
+        Of the two classes, the one within first.
+    area
+        What is of the first class.
+    rest
+        What is of the second; places in neither are of unknown class. None: all others are.
+    words
+        What the area is, for legends: ``urban areas (2020 Census)``.
+    vintage
+        Census year of urban areas: 2000, 2010 or 2020.
+    """
+
+    area: MultiPolygon
+    rest: MultiPolygon | None = None
+    names: tuple[str, str] = STRATA
+    words: str = "urban areas"
+    vintage: int | None = None
+
+    @classmethod
+    def of_urban_areas(cls, area: BaseGeometry, vintage: int | None) -> "Strata":
+        """Return urban and rural places."""
+        words = "urban areas" + (f" ({vintage} Census)" if vintage else "")
+        return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
+
+    def moved(self, middle: float) -> "Strata":
+        """Return the same with longitudes by whole turns to within 180 degrees of a longitude."""
+
+        def near(shape: MultiPolygon) -> MultiPolygon:
+            return MultiPolygon([_turned(part, middle) for part in shape.geoms])
+
+        rest = None if self.rest is None else near(self.rest)
+        return replace(self, area=near(self.area), rest=rest)
+
+    def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
+        """Return the class of each point (n,), or ``unknown``; of both, the first."""
+        width = max(map(len, (*self.names, UNKNOWN)))
+        found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
+        if self._rest_test is not None:
+            found[~self._rest_test(longitude, latitude)] = UNKNOWN
+        found[self._area_test(longitude, latitude)] = self.names[0]
+        return found
+
+    @cached_property
+    def _area_test(self) -> "_PointTest":
+        return _point_test(self.area)
+
+    @cached_property
+    def _rest_test(self) -> "_PointTest | None":
+        return None if self.rest is None else _point_test(self.rest)
+
+
+@dataclass(frozen=True)
 class Region:
     """A place to map.
 
@@ -53,17 +110,15 @@ class Region:
         Full name, such as ``Puerto Rico``.
     boundary
         The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
-    urban_areas
-        Urban areas, or None where none are at hand (not the same as a region without towns).
-    urban_vintage
-        Census year of the urban areas: 2000, 2010 or 2020.
+    strata
+        Urban and rural, or two classes of the user's; None where none are at hand (not the same as
+        a region without towns).
     """
 
     code: str
     name: str
     boundary: MultiPolygon
-    urban_areas: MultiPolygon | None = None
-    urban_vintage: int | None = None
+    strata: Strata | None = None
 
     @classmethod
     def from_geometry(
@@ -92,10 +147,31 @@ class Region:
             )
         cut = _antimeridian_cut(parts)
         whole = MultiPolygon([_unwrapped(part, cut) for part in parts])
+        region = cls(code, name, whole)
         if urban_areas is None:
-            return cls(code, name, whole)
-        urban = MultiPolygon([_unwrapped(part, cut) for part in polygonal_parts(urban_areas)])
-        return cls(code, name, whole, urban, urban_vintage)
+            return region
+        return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
+
+    def with_strata(self, strata: Strata | None) -> "Region":
+        """Return the same region with other strata, whose longitudes are moved to its own."""
+        west, _, east, _ = self.bounds
+        moved = None if strata is None else strata.moved((west + east) / 2)
+        return replace(self, strata=moved)
+
+    @cached_property
+    def wrapped(self) -> MultiPolygon:
+        """The boundary with longitudes from -180 to 180."""
+        return MultiPolygon([_turned(part, 0.0) for part in self.boundary.geoms])
+
+    @property
+    def urban_vintage(self) -> int | None:
+        """Census year of the urban areas; None where the strata are others."""
+        return None if self.strata is None else self.strata.vintage
+
+    @property
+    def strata_names(self) -> tuple[str, str]:
+        """Names of the strata; urban and rural where none are at hand."""
+        return STRATA if self.strata is None else self.strata.names
 
     @cached_property
     def bounds(self) -> tuple[float, float, float, float]:
@@ -118,12 +194,11 @@ class Region:
         return self._boundary_test(self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
-        """Return ``urban`` or ``rural`` for each point, ``unknown`` without urban areas."""
+        """Return the stratum of each point, such as ``urban``; ``unknown`` without strata."""
         longitude = self.unwrap(longitude)
-        if self.urban_areas is None:
-            return np.full(longitude.shape, UNKNOWN, dtype="<U7")
-        urban = self._urban_test(longitude, np.asarray(latitude, np.float64))
-        return np.where(urban, URBAN, RURAL).astype("<U7")
+        if self.strata is None:
+            return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
+        return self.strata.of(longitude, np.asarray(latitude, np.float64))
 
     def scale(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
         """Scale points to [-1, 1]² by the bounding box of the boundary.
@@ -211,11 +286,6 @@ class Region:
     def _boundary_test(self) -> "_PointTest":
         return _point_test(self.boundary)
 
-    @cached_property
-    def _urban_test(self) -> "_PointTest":
-        assert self.urban_areas is not None
-        return _point_test(self.urban_areas)
-
 
 _PointTest = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
 
@@ -241,6 +311,13 @@ def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
         elif hasattr(part, "geoms"):
             polygons.extend(polygonal_parts(part))
     return [part for part in polygons if part.area > 0]
+
+
+def _turned(part: Polygon, middle: float) -> Polygon:
+    """Move a polygon by whole turns to within 180 degrees of a longitude."""
+    west, _, east, _ = part.bounds
+    turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
+    return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
 
 
 def _antimeridian_cut(parts: list[Polygon]) -> float:

@@ -221,13 +221,20 @@ class RemoteFile:
 
         return self._ask("GET", headers, take)
 
-    def copy(self, stream: IO[bytes]) -> None:
+    def copy(self, stream: IO[bytes], most: int | None = None) -> None:
         """Write the whole file; each try starts at the beginning.
+
+        Parameters
+        ----------
+        stream
+            Where to.
+        most
+            Bytes above which the file is refused.
 
         Raises
         ------
         SourceChangedError, NetworkError
-            As `read`.
+            As `read`; or there are more bytes.
         """
 
         def take(answer: requests.Response) -> None:
@@ -239,6 +246,10 @@ class RemoteFile:
             stream.seek(0)
             stream.truncate()
             for piece in self._pieces(answer, self.version.size if length is None else length):
+                if most is not None and stream.tell() + len(piece) > most:
+                    raise NetworkError(
+                        f"{self.address} has more than {most} bytes. Is it the right file?"
+                    )
                 try:
                     stream.write(piece)
                 except OSError as error:

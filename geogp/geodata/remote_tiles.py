@@ -17,6 +17,7 @@ from geogp.errors import DataError, NetworkError, OutputError
 from geogp.files import sha256_of
 from geogp.geodata import quadkeys
 from geogp.geodata.cache import CURE, Entry, Note, overlap
+from geogp.geodata.parts import Parts
 from geogp.geodata.range_file import RangeFile
 from geogp.geodata.remote import (
     PATIENCE,
@@ -121,6 +122,17 @@ class _Opened:
     size: int
     parts: RangeFile | None = None
     tail: bytes = b""
+    kept: Parts | None = None
+
+    @property
+    def reused(self) -> int:
+        """Bytes that came before an earlier download was stopped."""
+        return 0 if self.kept is None else self.kept.reused
+
+    def discard(self) -> None:
+        """Forget what came before."""
+        if self.kept is not None:
+            self.kept.discard()
 
 
 def _make(
@@ -142,6 +154,7 @@ def _make(
             for group in groups:
                 _read_group(opened, group, table, entry.ranges)
         except (pa.ArrowException, OSError, UnicodeDecodeError, DataError) as error:
+            opened.discard()
             _check_version(remote, opened)
             if isinstance(error, DataError):
                 if remote.address in str(error):
@@ -164,7 +177,7 @@ def _make(
             size=entry.path.stat().st_size,
             rows=len(table),
             rows_in_source=metadata.num_rows,
-            bytes_read=remote.received,
+            bytes_read=remote.received + opened.reused,
             groups_read=len(groups),
             groups_in_source=metadata.num_row_groups,
             ranges=entry.ranges,
@@ -172,6 +185,7 @@ def _make(
             simulated=made_up,
         )
         entry.keep(note)
+        opened.discard()
         return entry, note
 
 
@@ -179,17 +193,22 @@ def _make(
 def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
     """Open a file by its parts; where the server sends none, download it whole."""
     size, parts = remote.version.size, None
+    kept = Parts(whole.parts, remote.address, remote.version, CURE)
     if size is not None:
         with suppress(NoRangesError):
-            opened = RangeFile(remote, size)
+            opened = RangeFile(remote, size, kept)
             tail = opened.load([(max(0, size - TAIL), min(size, TAIL))])
             parts = opened
     if size is None or parts is None:
         with _downloaded(remote, whole) as path, _reader(remote, path) as reader:
             yield _Opened(reader, path.stat().st_size)
         return
-    with _reader(remote, parts) as reader:
-        yield _Opened(reader, size, parts, tail)
+    try:
+        with _reader(remote, parts) as reader:
+            yield _Opened(reader, size, parts, tail, kept)
+    except DataError:
+        kept.discard()
+        raise
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.files import write_bytes, write_text
 from geogp.geodata import quadkeys
 from geogp.geodata.quarters import quarter_label
-from geogp.geodata.region import Region
+from geogp.geodata.region import STRATA, Region
 from geogp.geodata.simulate import Simulation
 
 ROW_GROUP = 2048
@@ -150,9 +150,9 @@ def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
 def _boundary_files(region: Region) -> dict[str, bytes]:
     state = {"STUSPS": [region.code], "NAME": [region.name], "STATEFP": ["00"]}
     files = {"boundaries/states.parquet": _geoparquet(state, [region.boundary])}
-    if region.urban_areas is not None:
-        areas = list(region.urban_areas.geoms)
-        number, name = _URBAN_COLUMNS[region.urban_vintage or 2020]
+    if region.strata is not None and region.strata.names == STRATA:
+        areas = list(region.strata.area.geoms)
+        number, name = _URBAN_COLUMNS[region.strata.vintage or 2020]
         columns = {
             number: [f"{position:05d}" for position in range(1, len(areas) + 1)],
             name: [f"{region.name} {position}" for position in range(1, len(areas) + 1)],

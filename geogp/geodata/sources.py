@@ -1,8 +1,7 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
-import datetime as dt
-import json
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,20 +9,13 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
-import pooch
-import requests
 
 from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
-from geogp.files import sha256_of, write_text
 from geogp.geodata.cache import Entry, Note, downloads_folder, readable_folder
 from geogp.geodata.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
 from geogp.geodata.remote_tiles import fetch_entry
 from geogp.geodata.tile_files import SIMULATION_FILE, Ranges
-
-pooch.get_logger().setLevel("WARNING")  # its advice on hashes is not for our users
-
-TIMEOUT_S = 60
-"""Seconds without an answer after which a request has failed."""
+from geogp.geodata.whole_files import fetch_whole, there
 
 
 @dataclass(frozen=True)
@@ -58,6 +50,22 @@ class Held:
     changed: bool = False
 
 
+@dataclass(frozen=True)
+class Found:
+    """A file that a place has.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    certain
+        Whether the place could be asked for all names before it.
+    """
+
+    name: str
+    certain: bool = True
+
+
 class Source(Protocol):
     """A place that holds files by relative names."""
 
@@ -67,6 +75,12 @@ class Source(Protocol):
 
     def has(self, name: str) -> bool:
         """Tell whether the place holds a file of that name."""
+
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files that the place holds; None where it holds none.
+
+        Where `ask` is false only what is on this machine counts.
+        """
 
     def fetch(self, name: str) -> Path:
         """Return a local path of the file."""
@@ -91,6 +105,11 @@ class Folder:
     def has(self, name: str) -> bool:
         """Tell whether the folder holds a file of that name."""
         return (self.path / name).is_file()
+
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files that the folder holds; None where it holds none."""
+        del ask
+        return next((Found(name) for name in names if self.has(name)), None)
 
     def fetch(self, name: str) -> Path:
         """Return the file's path.
@@ -137,63 +156,50 @@ class Web:
         Raises
         ------
         NetworkError
-            The server cannot be reached, or answers neither 2xx nor 404.
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing answers at the address.
         """
-        if self._note(name).exists():
-            return True
-        try:
-            answer = requests.head(self._address(name), timeout=TIMEOUT_S, allow_redirects=True)
-        except requests.RequestException as error:
-            raise _unreachable(self.url, error) from error
-        if answer.status_code == requests.codes.not_found:
-            return False
-        if not answer.ok:
-            raise NetworkError(
-                f"{self._address(name)} answered {answer.status_code} {answer.reason}; "
-                "check the address and try again."
-            )
-        return True
+        return self._note(name).exists() or there(self._address(name), self.patience)
+
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files, in the cache or at the address.
+
+        Without network, or where `ask` is false, the first in the cache, if any.
+
+        Raises
+        ------
+        NetworkError
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing answers, and none is in the cache.
+        """
+        silent: UnreachableError | None = None
+        certain = ask
+        for name in names:
+            try:
+                if self._note(name).exists() or (certain and self.has(name)):
+                    return Found(name, certain)
+            except UnreachableError as error:
+                silent, certain = error, False
+        if silent is not None:
+            raise silent
+        return None
 
     def fetch(self, name: str) -> Path:
         """Return the file from the cache, where it is downloaded first if it must be.
 
         A note beside the file holds its source, date, size and SHA-256. A file without a note,
-        or that no longer agrees with it, is downloaded again.
+        or that no longer agrees with it, is downloaded again; see `fetch_whole`.
 
         Raises
         ------
         NetworkError
             The download failed.
+        OutputError
+            The cache cannot be written.
         """
-        note = self._note(name)
-        path = note.with_suffix("")
-        known = _noted_hash(note) if path.is_file() else None
-        if known is None:
-            path.unlink(missing_ok=True)
-        try:
-            pooch.retrieve(
-                self._address(name),
-                known_hash=known,
-                fname=path.name,
-                path=path.parent,
-                downloader=pooch.HTTPDownloader(timeout=TIMEOUT_S),
-            )
-        except ValueError as error:
-            raise NetworkError(
-                f"{self._address(name)} is no longer what {note} says and the copy beside it is "
-                "damaged. Delete both to take the new file."
-            ) from error
-        except (requests.RequestException, OSError) as error:
-            raise _unreachable(self._address(name), error) from error
-        if known is None:
-            content = {
-                "source": self._address(name),
-                "date": dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
-                "size": path.stat().st_size,
-                "sha256": sha256_of(path),
-            }
-            write_text(note, json.dumps(content, indent=1) + "\n")
-        return path
+        return fetch_whole(self._address(name), self._note(name).with_suffix(""), self.patience)
 
     def hold(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
@@ -354,16 +360,3 @@ def _checked(address: str) -> str:
             "files cannot follow it; give the address of a folder, without."
         )
     return address
-
-
-def _noted_hash(note: Path) -> str | None:
-    """Return the hash that a note gives, or None where there is no note that can be read."""
-    try:
-        found = json.loads(note.read_text())["sha256"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-    return found if isinstance(found, str) else None
-
-
-def _unreachable(address: str, error: Exception) -> NetworkError:
-    return NetworkError(f"could not read {address}: {error}. Check the connection and try again.")

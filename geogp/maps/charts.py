@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.maps.layout import Canvas
-from geogp.maps.style import MARKS, SMALL, TEXT, WIDTH, letter, paper_style
+from geogp.maps.style import SMALL, TEXT, WIDTH, Mark, letter, marks_of, paper_style
 
 Floats = NDArray[np.float64]
 
@@ -47,9 +47,10 @@ def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
         canvas = Canvas.of_size(min(WIDTH, 1.9 + 1.3 * len(widths)), 3.3)
         axes = canvas.axes(0.7, 0.55, canvas.width - 0.85, 2.35)
         for place, strata in enumerate(widths.values()):
+            marks = marks_of(strata)
             for number, (name, values) in enumerate(strata.items()):
                 at = place + _SIDE * (2 * number - (len(strata) - 1))
-                _violin(axes, at, values, name)
+                _violin(axes, at, values, marks[name])
         labels = [
             f"{model}\n" + "n " + " and ".join(f"{len(values):,}" for values in strata.values())
             for model, strata in widths.items()
@@ -60,17 +61,17 @@ def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
         axes.set_ylim(bottom=0)
         axes.set_ylabel(f"width of the 95 % interval, {unit}")
         axes.grid(axis="y")
-        names = max(widths.values(), key=len)
+        shown = max([list(strata) for strata in widths.values()], key=len)
+        marks = marks_of(shown)
         keys = [
-            Patch(fc=MARKS[name].fill, ec=MARKS[name].colour, hatch=MARKS[name].hatch, label=name)
-            for name in names
+            Patch(fc=mark.fill, ec=mark.colour, hatch=mark.hatch, label=name)
+            for name, mark in marks.items()
         ]
         _legend_above(canvas, keys, 0.7, 2.98, columns=most)
     return canvas
 
 
-def _violin(axes: Axes, at: float, values: Floats, name: str) -> None:
-    mark = MARKS[name]
+def _violin(axes: Axes, at: float, values: Floats, mark: Mark) -> None:
     low, high = np.percentile(values, _DRAWN_PERCENT)
     drawn = values[(values >= low) & (values <= high)]
     parts: Any = axes.violinplot([drawn], [at], widths=_HALF, showextrema=False, points=200)
@@ -114,8 +115,9 @@ def reliability_panels(
             lower = canvas.axes(left, 0.5, width, 1.45)
             upper.plot([0, 100], [0, 100], color="black", lw=0.6, ls=":")
             lower.axhline(0, color="black", lw=0.6, ls=":")
+            marks = marks_of(strata)
             for name, curve in strata.items():
-                _curve(upper, lower, name, curve)
+                _curve(upper, lower, (name, marks[name]), curve)
             for axes in (upper, lower):
                 axes.set_xlim(0, 100)
                 axes.set_xticks([0, 20, 40, 60, 80, 100])
@@ -134,9 +136,12 @@ def reliability_panels(
 
 
 def _curve(
-    upper: Axes, lower: Axes, name: str, curve: tuple[Floats, Floats, Floats, Floats]
+    upper: Axes,
+    lower: Axes,
+    named: tuple[str, Mark],
+    curve: tuple[Floats, Floats, Floats, Floats],
 ) -> None:
-    mark = MARKS[name]
+    name, mark = named
     level, observed, low, high = (100 * np.asarray(part) for part in curve)
     style = {"color": mark.colour, "ls": mark.dashes, "lw": 1.1, "marker": mark.marker, "ms": 3}
     upper.plot(level, observed, label=name, mfc=mark.fill, mew=0.6, **style)  # type: ignore[arg-type]

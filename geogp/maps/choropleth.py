@@ -1,7 +1,5 @@
 """Areas filled by a value and by how sure it is: two panels of one figure."""
 
-from dataclasses import replace
-
 import matplotlib as mpl
 import numpy as np
 import shapely
@@ -93,7 +91,7 @@ def choropleth(
         x = left + (0 if stacked else place * (width + left))
         y = below + (step * (1 - place) if stacked else 0) + 0.85
         axes = canvas.axes(x, y, width, height)
-        draw_base(axes, replace(region, urban_areas=None), frame)
+        draw_base(axes, region.with_strata(None), frame)
         _fill(axes, patches, shown, scale)
         extend = extend_of(shown, scale)
         draw_bar(canvas.axes(x, y - 0.5, width, 0.14), scale, extend, vertical=False)

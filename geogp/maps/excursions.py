@@ -1,6 +1,5 @@
 """Joint regions of a threshold as rasters and a figure."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +112,7 @@ def excursion_figure(
     canvas = Canvas.of_size(left + outer + 0.3, below + height + 0.75)
     axes = canvas.axes(left + (outer - width) / 2, below, width, height)
     # Outlines of towns would look like edges of regions.
-    draw_base(axes, replace(region, urban_areas=None), frame)
+    draw_base(axes, region.with_strata(None), frame)
     west, south, east, north = frame.bounds_m
     colours = np.array([(*to_rgb(colour), 1.0) for colour in COLOURS.values()] + [(0, 0, 0, 0)])
     raster = frame.place(tiles, kinds, len(COLOURS))

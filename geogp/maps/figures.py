@@ -13,7 +13,7 @@ from geogp.files import write_bytes
 from geogp.geodata.region import Region, Tiles
 from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.layout import (
-    URBAN_COLOUR,
+    STRATUM_COLOUR,
     Canvas,
     aspect_of,
     draw_bar,
@@ -22,7 +22,6 @@ from geogp.maps.layout import (
     draw_veil,
     extend_of,
     far_label,
-    urban_label,
 )
 from geogp.maps.scales import kernel_scale
 from geogp.maps.slices import KernelSlice, check_slices
@@ -193,8 +192,8 @@ def _subtitle(grid: xr.Dataset, region: Region, quarter: str | None) -> str:
 
 def _outline_keys(region: Region) -> list[Line2D | Patch]:
     keys: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
-    if region.urban_areas is not None:
-        keys.append(Line2D([], [], color=URBAN_COLOUR, lw=1.0, label=urban_label(region)))
+    if region.strata is not None:
+        keys.append(Line2D([], [], color=STRATUM_COLOUR, lw=1.0, label=region.strata.words))
     return keys
 
 

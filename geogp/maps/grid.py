@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.quadkeys import EARTH_RADIUS_M
-from geogp.geodata.region import UNKNOWN, URBAN, Region, Tiles
+from geogp.geodata.region import UNKNOWN, Region, Tiles
 from geogp.geodata.thresholds import Threshold
 from geogp.maps.counts import count_variables
 from geogp.maps.frame import Frame
+from geogp.maps.strata_flag import strata_flag
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 
@@ -132,8 +133,8 @@ def build_grid(
     measured
         Number of tests at each tile in the data, of all quarters, 0 where none, shape (n,).
     stratum
-        ``urban``, ``rural`` or ``unknown`` per tile, shape (n,); None or any unknown leaves
-        the variable ``urban`` out.
+        Stratum per tile, shape (n,), ``unknown`` outside both of the region's; None, or none
+        known, leaves the flag of `strata_flag` out.
     settings
         Settings of the run, which become attributes.
     thresholds
@@ -189,13 +190,12 @@ def build_grid(
         "long_name": f"farther than {far_km:g} km from any measured tile",
         "flag_meanings": "near far_from_any_measurement",
     }
-    if stratum is not None and not np.any(stratum == UNKNOWN):
-        urban = (np.asarray(stratum) == URBAN).astype(np.uint8)
-        _add_flag(grid, "urban", frame.place(tiles, urban, FLAG_FILL))
-        grid["urban"].attrs |= {
-            "long_name": f"in a Census urban area{_vintage(region)}",
-            "flag_meanings": "rural urban",
-        }
+    if stratum is not None and region.strata is not None and np.any(stratum != UNKNOWN):
+        first = np.asarray(stratum) == region.strata.names[0]
+        values = np.where(stratum == UNKNOWN, FLAG_FILL, first).astype(np.uint8)
+        name, attributes = strata_flag(region.strata)
+        _add_flag(grid, name, frame.place(tiles, values, FLAG_FILL))
+        grid[name].attrs |= attributes
     grid.attrs = _attributes(region, target, frame.zoom, far_km, settings or {})
     return _georeferenced(grid, frame)
 
@@ -312,10 +312,6 @@ def _add_counts(grid: xr.Dataset, frame: Frame, tiles: Tiles, measured: NDArray[
 def _add_flag(grid: xr.Dataset, name: str, raster: NDArray[np.uint8]) -> None:
     grid[name] = (("y", "x"), raster, {"flag_values": np.array([0, 1], np.uint8)})
     grid[name].encoding["_FillValue"] = np.uint8(FLAG_FILL)
-
-
-def _vintage(region: Region) -> str:
-    return "" if region.urban_vintage is None else f" of {region.urban_vintage}"
 
 
 def _attributes(

@@ -25,8 +25,8 @@ from geogp.maps.scales import Scale, format_tick
 
 DPI = 150
 
-URBAN_COLOUR = "#c1272d"
-"""Colour of the outlines of urban areas."""
+STRATUM_COLOUR = "#c1272d"
+"""Colour of the outlines of urban areas, or of another first stratum."""
 
 _MARGIN = 0.03
 
@@ -92,14 +92,14 @@ def aspect_of(frame: Frame) -> float:
 
 
 def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
-    """Draw boundary, urban outlines and axes in degrees at the true aspect."""
+    """Draw boundary, outlines of the first stratum and axes in degrees at the true aspect."""
     west, south, east, north = view_of(frame)
     axes.set(xlim=(west, east), ylim=(south, north), aspect="equal", facecolor="#e4eaef")
     tolerance = 0.25 * tile_size_m(frame.zoom)
     axes.add_collection(_outline(region.boundary, tolerance, color="black", linewidth=0.7))
-    if region.urban_areas is not None:
-        for colour, width in (("white", 2.4), (URBAN_COLOUR, 1.0)):
-            axes.add_collection(_outline(region.urban_areas, tolerance, color=colour, lw=width))
+    if region.strata is not None:
+        for colour, width in (("white", 2.4), (STRATUM_COLOUR, 1.0)):
+            axes.add_collection(_outline(region.strata.area, tolerance, color=colour, lw=width))
     _degree_ticks(axes, frame)
 
 
@@ -160,11 +160,6 @@ def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
     """Return all rings, of islands and holes, no finer than `tolerance`, as (m, 2) arrays."""
     rings = shapely.get_rings(shapely.get_parts(geometry))
     return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
-
-
-def urban_label(region: Region) -> str:
-    """Return what the outlines of urban areas are, with the year of the Census if known."""
-    return "urban areas" + (f" ({region.urban_vintage} Census)" if region.urban_vintage else "")
 
 
 def far_label(grid: xr.Dataset) -> str:

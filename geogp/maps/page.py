@@ -10,7 +10,7 @@ from shapely.geometry.base import BaseGeometry
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.region import Region
 from geogp.maps.frame import Frame
-from geogp.maps.layout import URBAN_COLOUR, urban_label
+from geogp.maps.layout import STRATUM_COLOUR
 from geogp.maps.outlines import outlines_within
 from geogp.maps.page_assets import Library, inlined_html, links_html
 from geogp.maps.page_parts import (
@@ -87,8 +87,9 @@ def map_page(
     figure.html.add_child(Raw(body_html(data["title"], notes or [])))
     figure.html.add_child(Raw(data_html(data)))
     figure.html.add_child(Raw(script_html()))
-    urban = urban_label(region)
-    words = {"urban": urban[0].upper() + urban[1:]} if "urban" in outlines else {}
+    words = {}
+    if region.strata is not None and "urban" in outlines:
+        words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
     page.add_child(StartScript(outlines, escape_text(attribution), words))
     # The template of folium's page names no language, which readers of screens need.
     return str(figure.render()).replace("<html>", '<html lang="en">', 1)
@@ -116,7 +117,7 @@ def _add_outlines(
     """Add lines to the page and return their names in JavaScript, the lowest first."""
     kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
         ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
-        ("urban", list(region.urban_areas.geoms) if region.urban_areas else [], URBAN_COLOUR, 1.4),
+        ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),
         ("boundary", list(region.boundary.geoms), "#222222", 1.6),
     ]
     names = {}

@@ -22,7 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.geodata.layers import PolygonLayer
-from geogp.geodata.region import STRATA, Region, Tiles
+from geogp.geodata.region import Region, Tiles
 from geogp.geodata.thresholds import Threshold
 from geogp.maps.frame import Frame
 from geogp.maps.grid import FLAG_FILL, TESTS, quantity_of
@@ -51,6 +51,7 @@ from geogp.maps.page_quantiles import (
 )
 from geogp.maps.scales import Scale, kernel_scale
 from geogp.maps.slices import KernelSlice, check_slices
+from geogp.maps.strata_flag import strata_in
 from geogp.maps.views import kernel_label, veiled
 from geogp.models.counts import CountPrediction
 
@@ -286,11 +287,11 @@ def _arrays(
         "far": pack(far, 1.0, 8, none=True, offset=0.0),
     }
     names: dict[str, list[str]] = {"stratum": [], "county": []}
-    if "urban" in grid:
-        urban = np.asarray(grid["urban"].values)
-        index = np.where(urban == FLAG_FILL, np.nan, urban == 0)
+    strata = strata_in(grid)
+    if strata is not None:
+        index = np.where(strata[0] == FLAG_FILL, np.nan, strata[0] == 0)
         arrays["stratum"] = pack(index, 1.0, 8, none=True, offset=0.0)
-        names["stratum"] = list(STRATA)
+        names["stratum"] = list(strata[1])
     if content.counties is not None:
         numbers, found = labelled_tiles(content.counties, content.region, content.tiles)
         raster = frame.place(content.tiles, numbers, np.nan)

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -226,7 +226,7 @@ def map_panels(
     """
     if not panels:
         raise DataError("expected at least one panel to draw, found none.")
-    plain = replace(region, urban_areas=None)  # whose outlines would hide small maps
+    plain = region.with_strata(None)  # whose outlines would hide small maps
     aspect, across = aspect_of(frame), _columns(aspect_of(frame), len(panels))
     width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across
     width, height = min(width, _TALLEST * aspect), min(width / aspect, _TALLEST)

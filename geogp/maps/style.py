@@ -1,10 +1,13 @@
 """The one style of the figures for papers: readable in print, without colour, and by all."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+
+from geogp.geodata.stratum_column import marked
 
 WIDTH = 7.2
 """Width of a figure in inches: that of a page of text."""
@@ -54,12 +57,17 @@ class Mark:
     hatch: str
 
 
-MARKS = {
-    "urban": Mark("#0b4f8a", "#5f93c2", "-", "o", ""),
-    "rural": Mark("#d2691e", "#fbd9b5", "--", "s", "////"),
-    "all": Mark("#4d4d4d", "#bdbdbd", "-.", "^", ""),
-}
-"""Okabe and Ito's pair, with the first darkened."""
+MARKS = (
+    Mark("#0b4f8a", "#5f93c2", "-", "o", ""),
+    Mark("#d2691e", "#fbd9b5", "--", "s", "////"),
+    Mark("#4d4d4d", "#bdbdbd", "-.", "^", ""),
+)
+"""Of the first stratum, the second, and all: Okabe and Ito's pair, with the first darkened."""
+
+
+def marks_of(names: Iterable[str]) -> dict[str, Mark]:
+    """Return how each of some strata is drawn."""
+    return marked(list(names), *MARKS)
 
 
 def paper_style() -> AbstractContextManager[None]:

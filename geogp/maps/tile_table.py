@@ -20,8 +20,9 @@ from geogp.geodata.quadkeys import (
     tile_centres,
     tiles_to_codes,
 )
-from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Tiles
+from geogp.geodata.region import Tiles
 from geogp.maps.frame import Frame
+from geogp.maps.strata_flag import OWN_FLAG, stratum_at
 
 _CRS = "OGC:CRS84"
 _ROW_GROUP = 65_536
@@ -33,7 +34,7 @@ def tile_table(
     """Return the values of a grid at its tiles, a row a tile, in the order of the quadkeys.
 
     Columns: ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (longitudes from
-    -180 to 180), ``stratum`` (urban, rural or unknown), ``county`` where it is known, each
+    -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` where it is known, each
     variable of the grid in its own type (flags as booleans; description and unit in the column's
     metadata), and ``geometry``, the tile's square as a polygon (GeoParquet 1.1, WKB, OGC:CRS84).
 
@@ -63,12 +64,14 @@ def tile_table(
         "quadkey": format_quadkeys(codes[order], tiles.zoom),
         "longitude": longitude,
         "latitude": latitude,
-        "stratum": _stratum(grid, pixels),
+        "stratum": stratum_at(grid, pixels),
     }
     if county is not None:
         columns["county"] = county[order]
     fields = [pa.field(name, pa.array(values[:0]).type) for name, values in columns.items()]
     for name, variable in grid.data_vars.items():
+        if name == OWN_FLAG:  # the column of that name says it in words
+            continue
         values = variable.to_numpy()[pixels]
         values = values == 1 if "flag_values" in variable.attrs else values
         columns[str(name)] = values
@@ -114,12 +117,6 @@ def write_tile_table(
         },
     )
     write_bytes(path, stream.getvalue())
-
-
-def _stratum(grid: xr.Dataset, pixels: tuple[NDArray[np.int64], ...]) -> NDArray[np.str_]:
-    if "urban" not in grid:
-        return np.full(len(pixels[0]), UNKNOWN)
-    return np.where(grid["urban"].to_numpy()[pixels] == 1, URBAN, RURAL)
 
 
 def _geo(extent: list[float]) -> dict[str, object]:

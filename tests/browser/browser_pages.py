@@ -50,7 +50,7 @@ def squares(region, name, names):
 
 
 def towns(region, names):
-    parts = MultiPolygon(region.urban_areas).geoms
+    parts = MultiPolygon(region.strata.area).geoms
     return PolygonLayer("urban area", tuple(names), tuple(parts))
 
 

@@ -55,7 +55,7 @@ def test_a_state_is_found_by_code_name_or_number(folder, name):
     found = read_region(Folder(folder), name)
     assert (found.region.code, found.region.name) == ("PR", "Puerto Rico")
     assert found.region.boundary.equals(MultiPolygon([MAINLAND, ISLAND]))
-    assert found.region.urban_areas.equals(TOWN)
+    assert found.region.strata.area.equals(TOWN)
     assert found.warnings == ()
 
 
@@ -95,7 +95,7 @@ def test_urban_areas_of_an_unknown_census_are_refused(folder):
 
 def test_without_urban_areas_the_region_is_mapped_with_a_warning(folder):
     found = read_region(Folder(folder), "GA")
-    assert (found.region.urban_areas, found.region.urban_vintage) == (None, None)
+    assert (found.region.strata, found.region.urban_vintage) == (None, None)
     assert found.region.stratum([-84.2], [33.7]).tolist() == ["unknown"]
     (warning,) = found.warnings
     assert warning.startswith("no urban areas of Georgia in")
@@ -110,13 +110,13 @@ def test_other_reference_systems_give_the_same_region(folder, crs):
     found = read_region(Folder(folder), "PR").region
     np.testing.assert_allclose(found.bounds, wanted.bounds, rtol=0, atol=1e-5)
     assert found.boundary.symmetric_difference(wanted.boundary).area < 1e-6
-    assert found.urban_areas.symmetric_difference(wanted.urban_areas).area < 1e-6
+    assert found.strata.area.symmetric_difference(wanted.strata.area).area < 1e-6
 
 
 def test_the_geometry_column_may_have_another_name(folder):
     _states().rename_geometry("geom").to_parquet(folder / "states.parquet")
     _towns().rename_geometry("wkb").to_parquet(folder / "urban_areas_PR.parquet")
-    assert read_region(Folder(folder), "PR").region.urban_areas.equals(TOWN)
+    assert read_region(Folder(folder), "PR").region.strata.area.equals(TOWN)
 
 
 @pytest.mark.parametrize("year", [500, 5])
@@ -125,7 +125,7 @@ def test_zip_files_of_the_census_bureau_are_read(tmp_path, year):
     _zip(_towns(), tmp_path / "cb_2018_us_ua10_500k.zip")
     found = read_region(Folder(tmp_path), "Puerto Rico")
     assert found.region.boundary.equals(MultiPolygon([MAINLAND, ISLAND]))
-    assert found.region.urban_areas.equals(TOWN)
+    assert found.region.strata.area.equals(TOWN)
     assert found.region.urban_vintage == 2010
     assert found.files[1].name == "cb_2018_us_ua10_500k.zip"
 

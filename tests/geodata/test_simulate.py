@@ -48,7 +48,7 @@ def _small(region, **changes) -> Simulation:
 
 
 def test_demo_region_has_an_island_a_lake_and_towns(region):
-    sizes = sorted(area.area for area in region.urban_areas.geoms)
+    sizes = sorted(area.area for area in region.strata.area.geoms)
     assert len(region.boundary.geoms) == 2
     assert sum(len(part.interiors) for part in region.boundary.geoms) == 1
     assert len(sizes) == 5
@@ -205,11 +205,11 @@ def test_boundaries_come_back(region, folder):
         "DEMO", "Demo", states.geometry.iloc[0], urban.geometry.union_all(), 2020
     )
     assert again.boundary.equals(region.boundary)
-    assert again.urban_areas.equals(region.urban_areas)
+    assert again.strata.area.equals(region.strata.area)
 
 
 def test_urban_areas_keep_their_vintage_and_absence(region, tmp_path):
-    old = dataclasses.replace(region, urban_vintage=2000)
+    old = region.with_strata(dataclasses.replace(region.strata, vintage=2000))
     write_simulation(_small(old), old, tmp_path / "old")
     urban = geopandas.read_parquet(tmp_path / "old" / "boundaries" / "urban_areas_DEMO.parquet")
     assert list(urban.columns) == ["UA", "NAME", "geometry"]

@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geogp.errors import DataError, NetworkError, RequestError
+from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
 from geogp.geodata.cache import cache_folder
 from geogp.geodata.ookla import read_observations
+from geogp.geodata.remote import Patience
 from geogp.geodata.sources import Folder, Web, absolute_place, open_source
+
+QUICK = Patience(attempts=3, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=1.0)
 
 
 class _Server(ThreadingHTTPServer):
@@ -84,7 +87,7 @@ def server(tmp_path, cache, monkeypatch):
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
 def test_a_folder_gives_its_own_files(tmp_path):
@@ -215,28 +218,28 @@ def test_a_file_that_is_not_there_is_no_error_but_cannot_be_fetched(server, cach
 @pytest.mark.parametrize("status", [403, 500])
 def test_a_server_that_refuses_is_a_network_error(server, cache, status):
     server.behaviour["a/file.bin"] = status
-    web = Web(server.url)
-    with pytest.raises(NetworkError, match=f"a/file.bin answered {status} .*try again"):
-        web.has("a/file.bin")
-    with pytest.raises(NetworkError, match=f"could not read .*a/file.bin: {status} .*connection"):
-        web.fetch("a/file.bin")
+    web = Web(server.url, QUICK)
+    for ask in (web.has, web.fetch):
+        with pytest.raises(NetworkError, match=f"a/file.bin.* answered {status} "):
+            ask("a/file.bin")
     assert _files(cache) == []
 
 
 def test_a_server_that_is_not_there_is_a_network_error(cache):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        web = Web(f"http://127.0.0.1:{free.getsockname()[1]}")
-        with pytest.raises(NetworkError, match=r"could not read http://127.0.0.1:\d+: .*refused"):
-            web.has("a")
-        with pytest.raises(NetworkError, match=r"could not read http://127.0.0.1:\d+/a: .*refused"):
-            web.fetch("a")
+        web = Web(f"http://127.0.0.1:{free.getsockname()[1]}", QUICK)
+        for ask in (web.has, web.fetch):
+            with pytest.raises(
+                UnreachableError, match=r"could not read http://127.0.0.1:\d+/a: .*"
+            ):
+                ask("a")
     assert _files(cache) == []
 
 
 def test_half_a_download_is_an_error_and_is_not_kept(server, cache):
     server.behaviour["a/file.bin"] = "short"
-    web = Web(server.url)
+    web = Web(server.url, QUICK)
     with pytest.raises(NetworkError, match=r"could not read .*a/file.bin"):
         web.fetch("a/file.bin")
     assert _files(cache) == []

@@ -4,12 +4,16 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from geogp.workflow import make_map
@@ -178,3 +182,53 @@ def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_
         assert 0 < file["bytes_read"] <= 1.5 * file["bytes_stored"]
     local = [file for file in finished.run["inputs"] if file["name"].endswith("tiles.parquet")]
     assert [set(file) for file in local] == [{"name", "sha256", "rows", "rows_used"}] * 2
+
+
+@pytest.fixture
+def many_groups(faults, world, tmp_path):
+    """Serve one quarter in row groups of 20 rows, so that it takes many requests."""
+    (source,) = (world.folder / "old").rglob("2022-01-01*")
+    path = tmp_path / "served" / source.relative_to(world.folder / "old")
+    path.parent.mkdir(parents=True)
+    pq.write_table(pq.read_table(source), path, row_group_size=20, compression="none")
+    with faults.serving(tmp_path / "served") as running:
+        yield running
+
+
+def test_a_quarter_killed_five_times_goes_on_from_what_came(
+    faults, world, many_groups, cache, tmp_path
+):
+    """Each process is killed some requests on; little of the quarter is sent twice."""
+    server, arguments = many_groups, [*asked(world, many_groups, "2022Q1"), "--json"]
+    command = sys.modules["faults_kills"].Command(cache, tmp_path / "log")
+    try:
+        command.start(*arguments)
+        assert command.end() == 0
+        whole, requests = server.told.sent, server.told.seen["GET"]
+        assert requests >= 10
+        shutil.rmtree(cache)
+        sent, twice = 0, 0
+        for _ in range(5):
+            server.tell(manner=sys.modules["faulty_server"].Manner(delay_s=0.1))
+            process = command.start(*arguments)
+            until = time.monotonic() + 20
+            while server.told.seen["GET"] <= requests // 7 and time.monotonic() < until:
+                time.sleep(0.002)
+            os.kill(process, signal.SIGKILL)
+            assert command.end() == -signal.SIGKILL
+            time.sleep(0.3)  # what the server was answering
+            kept = sum(path.stat().st_size for path in cache.rglob("*.part"))
+            sent += server.told.sent
+            assert kept > 0
+        server.tell()
+        command.start(*arguments)
+        assert command.end() == 0
+    finally:
+        command.close()
+    twice = sent - kept
+    assert server.told.sent == whole - kept
+    assert 0 <= twice < 0.5 * whole
+    found = faults.run(faults.Web(server.url, faults.QUICK), world.region, "2022Q1")
+    assert found.files[0].bytes_read == whole
+    assert faults.sound()
+    assert not list(cache.rglob("*.part"))

@@ -33,7 +33,7 @@ def stretched(across, up):
         return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
 
     return Region.from_geometry(
-        "XX", "Stretched", stretch(region.boundary), stretch(region.urban_areas), 2020
+        "XX", "Stretched", stretch(region.boundary), stretch(region.strata.area), 2020
     )
 
 

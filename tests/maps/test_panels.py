@@ -14,7 +14,7 @@ from geogp.errors import DataError
 from geogp.geodata.region import Region
 from geogp.maps.charts import reliability_panels, width_violins
 from geogp.maps.frame import Frame
-from geogp.maps.layout import URBAN_COLOUR
+from geogp.maps.layout import STRATUM_COLOUR
 from geogp.maps.panels import cell_panels, component_panels, map_panels, slices_panels
 from geogp.maps.scales import SEQUENTIAL_KERNEL_PALETTE, WIDTH_PALETTE, linear_scale
 from geogp.maps.style import MARKS, SIGNED_PALETTE, WIDTH
@@ -39,7 +39,7 @@ def stretched(across, up):
         return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
 
     region = irregular_region()
-    shapes = stretch(region.boundary), stretch(region.urban_areas)
+    shapes = stretch(region.boundary), stretch(region.strata.area)
     return Region.from_geometry("XX", "Stretched", *shapes, 2020)
 
 
@@ -172,7 +172,7 @@ def test_negative_kernels_have_a_palette_for_grey_and_a_line_at_zero():
 def test_outlines_of_towns_are_left_out():
     canvas = slices_of(irregular_region())
     picture = pixels_of(canvas.png())
-    red = np.array(mpl.colors.to_rgb(URBAN_COLOUR)) * 255
+    red = np.array(mpl.colors.to_rgb(STRATUM_COLOUR)) * 255
     assert not (np.abs(picture - red) < 2).all(axis=2).any()
 
 

@@ -1,0 +1,129 @@
+"""Kills of `geogp fetch` at random moments, and what the next run finds."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from faults_world import QUARTERS, QUICK, World, fresh_cache, run, same, sound
+from faulty_server import FaultyServer, Manner
+
+from geogp.geodata.cache_contents import DAMAGED, WHOLE, cache_items
+from geogp.geodata.sources import Web
+
+
+class Command:
+    """The command in processes of its own; see fork_command.py."""
+
+    def __init__(self, cache: Path, log: Path) -> None:
+        self._environment = {"GEOGP_CACHE": str(cache)}
+        self._log = log
+        script = Path(__file__).parent / "fork_command.py"
+        self._process = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(self, *arguments: str) -> int:
+        """Start it, and return its process id."""
+        asked = {
+            "arguments": arguments,
+            "environment": self._environment,
+            "log": str(self._log),
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def end(self) -> int:
+        """Wait for its end, and return the exit code; below 0 for a signal."""
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process that the copies are made of."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+
+def kills(world: World, server: FaultyServer, count: int, random: Any) -> None:
+    """Kill -9 at random moments of `geogp fetch`; each other one while it takes new files."""
+    with fresh_cache() as cache, tempfile.TemporaryDirectory() as logs:
+        command = Command(cache, Path(logs) / "log")
+        arguments = ["fetch", "DEMO", "--quarters", QUARTERS, "--source", server.url, "--json"]
+        arguments += ["--boundaries", str(world.folder / "boundaries")]
+        try:
+            server.tell()
+            command.start(*arguments)
+            if command.end():
+                raise RuntimeError((Path(logs) / "log").read_text())
+            most = len(server.told.requests)
+            for number in range(count):
+                wanted = int(random.integers(1, most + 1))
+                later = float(random.uniform(0, 0.03))
+                _kill(world, server, command, arguments, (wanted, later), refresh=number % 2 == 1)
+        finally:
+            command.close()
+
+
+def _kill(
+    world: World,
+    server: FaultyServer,
+    command: Command,
+    arguments: list[str],
+    moment: tuple[int, float],
+    *,
+    refresh: bool,
+) -> None:
+    """Fetch, kill, look, fetch again; with `refresh`, over a full cache of older files.
+
+    The moment is so many requests and so many seconds after: a busy machine has no fixed pace.
+    """
+    cache = Path(os.environ["GEOGP_CACHE"])
+    shutil.rmtree(cache / "tiles", ignore_errors=True)
+    server.folder = world.folder / "old"
+    server.tell(manner=Manner(delay_s=0.004))
+    if refresh:
+        run(Web(server.url, QUICK), world.region)
+        server.folder = world.folder / "new"
+        server.tell(manner=Manner(delay_s=0.004))
+        arguments = [*arguments, "--refresh"]
+    process = command.start(*arguments)
+    started = time.monotonic()
+    while len(server.told.requests) < moment[0] and time.monotonic() - started < 5:
+        time.sleep(0.001)
+    time.sleep(moment[1])
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    killed = command.end() == -signal.SIGKILL
+    items = cache_items(check=True)
+    whole = sum(item.state == WHOLE for item in items)
+    wrong = not refresh and any(item.state == DAMAGED for item in items)
+    now = world.new if refresh else world.old
+    server.tell()
+    command.start(*arguments)
+    finished = command.end() == 0
+    fetched = sum(name.endswith(".parquet") for method, name in server.told.requests) > 0
+    found = run(Web(server.url, QUICK), world.region)
+    good = finished and fetched and not wrong and same(found, now) and sound()
+    label = "kill -9 of geogp fetch" + (" --refresh" if refresh else "")
+    if not good:
+        world.count(label, "WRONG")
+    elif not killed:
+        world.count(label, "had ended already; the next run right")
+    elif refresh:
+        world.count(label, "the next run took all new files")
+    else:
+        part = "no" if not whole else "some" if whole < 8 else "all"
+        world.count(label, f"{part} quarters whole; the next run completed them")
