@@ -40,7 +40,7 @@ LOCKS = ".locks"
 
 _DIGEST = "note_sha256"
 _FOLDER = re.compile(r".+-[0-9a-f]{8}")
-_FILE = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json)")
+_FILE = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts)")
 _LEFT = re.compile(rf"\.{_FILE.pattern}\..+")
 
 

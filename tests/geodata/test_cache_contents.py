@@ -113,6 +113,18 @@ def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
     assert lock.stat().st_ino == held
 
 
+def test_parts_in_a_folder_go_with_it_and_under_the_lock_of_their_entry(source, testland, cache):
+    entry = Entry.of(source.url, NAME, testland.code_ranges)
+    parts = entry.path.with_suffix(".parts")
+    parts.mkdir(parents=True)
+    for name in ("0-9", "note.json"):
+        (parts / name).write_text("half")
+    assert [item.path.parent for item in cache_items(check=True)] == [parts, parts]
+    with entry.locked(Transfer()):
+        assert (clear_cache().busy, len(files(cache))) == (2, 2)
+    assert (clear_cache().files, parts.exists()) == (2, False)
+
+
 def test_a_fetch_goes_on_while_the_cache_is_cleared(source, faulty, folder, testland):
     """Again and again, while a whole file comes, is cut, written and read."""
     ended = threading.Event()
