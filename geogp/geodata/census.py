@@ -158,3 +158,27 @@ def _vintage(urban: gpd.GeoDataFrame, source: Source) -> int:
         f"the urban areas in {source.where} are of an unknown census: expected a column "
         f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
     )
+
+
+def state_codes(source: Source, names: Sequence[str] | None = None) -> list[str]:
+    """Return the postal codes of some states, each once, or of all that the source holds.
+
+    Parameters
+    ----------
+    source
+        As `read_region` has it.
+    names
+        Postal codes, names or FIPS numbers; None for all.
+
+    Raises
+    ------
+    RequestError, DataError, NetworkError
+        As `read_region` says.
+    """
+    states, _ = _read_first(source, STATE_FILES)
+    if states is None:
+        raise DataError(f"no state boundaries in {source.where}; expected {STATE_FILES[0]}.")
+    _require(states, ("STUSPS", "NAME", "STATEFP"), source)
+    if names is None:
+        return sorted(set(states["STUSPS"].astype(str)))
+    return list(dict.fromkeys(str(_find_state(states, name)["STUSPS"]) for name in names))
