@@ -3,6 +3,7 @@
 Dask is imported here alone, and late: geogp installs without it.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -19,6 +20,9 @@ from geogp.errors import NetworkError, RequestError
 
 PATIENCE_S = 60
 """How long a scheduler and its first worker are waited for."""
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Variables that say how many threads a process computes with."""
 
 _ENDED = ("KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError")
 """Names of Dask's errors for a worker that is gone."""
@@ -148,8 +152,7 @@ def worker_environments(
         )
     many = workers or len(devices) or 1
     threads = str(max(1, cores // many))
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    shared = {**dict.fromkeys(names, threads), "DASK_LOGGING__DISTRIBUTED": "critical"}
+    shared = dict.fromkeys(THREADS, threads)
     if not devices:
         return [dict(shared) for _ in range(many)]
     return [{**shared, "CUDA_VISIBLE_DEVICES": name} for name in devices[:many]]
@@ -162,8 +165,19 @@ def cores_here() -> int:
 
 
 @contextmanager
-def dask_crew(execution: Execution, device: str, hear: Hear) -> Iterator[Crew]:
+def dask_crew(execution: Execution, device: str, scratch: Path, hear: Hear) -> Iterator[Crew]:
     """Start workers on this machine, or join those of a scheduler.
+
+    Parameters
+    ----------
+    execution
+        Who works.
+    device
+        The request's: for ``cpu`` GPUs are left alone.
+    scratch
+        Where workers started here may write.
+    hear
+        Takes what they publish.
 
     Raises
     ------
@@ -192,7 +206,8 @@ def dask_crew(execution: Execution, device: str, hear: Hear) -> Iterator[Crew]:
     devices = () if device == "cpu" else gpus(visible, torch.cuda.device_count())
     environments = worker_environments(execution.workers, devices, cores_here())
     with (
-        _cluster(distributed, environments, execution.memory_gb) as cluster,
+        _own_environment(),
+        _cluster(distributed, environments, execution, scratch) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield _joined(client, "this machine", hear)
@@ -212,37 +227,55 @@ def _joined(client: Any, where: str, hear: Hear) -> _DaskCrew:
     return _DaskCrew(client.get_executor(pure=False), client)
 
 
-def _cluster(distributed: Any, environments: Sequence[dict[str, str]], memory: float | None) -> Any:
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Undo what Dask sets here so that processes started next find it."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _cluster(
+    distributed: Any,
+    environments: Sequence[dict[str, str]],
+    execution: Execution,
+    scratch: Path,
+) -> Any:
     """Return a cluster of this machine, a process with one thread for each environment.
 
     It is what `distributed.LocalCluster` makes, which gives all workers one environment. A run
     whose worker dies fails at once: the batch counts its attempts.
     """
-    limit = "auto" if memory is None else int(memory * 1e9)
-    if limit == "auto":
-        limit = int(distributed.system.MEMORY_LIMIT / len(environments))
+    dask = import_module("dask")
+    shared = distributed.system.MEMORY_LIMIT / len(environments)
+    limit = shared if execution.memory_gb is None else execution.memory_gb * 1e9
     workers = {
         place: {
             "cls": distributed.Nanny,
             "options": {
                 "nthreads": 1,
-                "memory_limit": limit,
+                "memory_limit": int(limit),
                 "env": environment,
-                "dashboard_address": None,
+                "dashboard": False,
+                "silence_logs": logging.CRITICAL,
+                "local_directory": str(scratch / "dask"),
             },
         }
         for place, environment in enumerate(environments)
     }
     scheduler = {
         "cls": distributed.Scheduler,
-        "options": {
-            "host": "127.0.0.1",
-            "port": 0,
-            "dashboard": False,
-            "dashboard_address": None,
-            "allowed_failures": 0,
-        },
+        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "allowed_failures": 0},
     }
-    return distributed.SpecCluster(
-        scheduler=scheduler, workers=workers, silence_logs="CRITICAL", name="geogp-batch"
-    )
+    # Set before a worker's process starts: libraries look when they are loaded.
+    early = {
+        f"distributed.nanny.pre-spawn-environ.{name}": environments[0][name] for name in THREADS
+    }
+    with dask.config.set(early):
+        return distributed.SpecCluster(
+            scheduler=scheduler, workers=workers, silence_logs=logging.CRITICAL, name="geogp-batch"
+        )

@@ -27,7 +27,7 @@ from geogp.batch.ledger import (
 from geogp.batch.national import FOLDER, NATIONAL_FILES, NationalOrder, join_runs
 from geogp.batch.place import Place, open_place
 from geogp.batch.plan import BatchRequest, runs_of, shared_settings
-from geogp.batch.work import KEPT, Order, make_run
+from geogp.batch.work import KEPT, Order, make_run, scratch_folder
 from geogp.errors import (
     DataError,
     GeogpError,
@@ -244,7 +244,8 @@ class _Batch:
         if crew is not None:
             return nullcontext(crew)
         device = self._ledger.entries[self._names[0]].run.request.device
-        return dask_crew(self._execution, device, self._heard.put)
+        scratch = self._execution.scratch or scratch_folder(self._place.address)
+        return dask_crew(self._execution, device, scratch, self._heard.put)
 
     def _kept(self, entry: Entry) -> bool:
         """Tell whether a run is there as it would be made now, without reading its data."""

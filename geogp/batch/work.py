@@ -7,6 +7,8 @@ import shutil
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -119,7 +121,8 @@ def make_run(order: Order) -> Outcome:
                 return _outcome(KEPT, place, run.name, start, ())
             if not _goes_on(folder, identity):
                 _empty(folder)
-        result = make_map(request, watcher)
+        with _apart_from_dask():
+            result = make_map(request, watcher)
         watcher.stage("copying")
         place.put_run(folder, run.name)
         _empty(folder)
@@ -129,6 +132,17 @@ def make_run(order: Order) -> Outcome:
 def worker_name() -> str:
     """Return host and process of this worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@contextmanager
+def _apart_from_dask() -> Iterator[None]:
+    """Compute here: in a task xarray would take its locks from the cluster, also for memory."""
+    dask = sys.modules.get("dask")
+    if dask is None:
+        yield
+        return
+    with dask.config.set(scheduler="synchronous"):
+        yield
 
 
 def tell(what: dict[str, object]) -> None:
