@@ -10,6 +10,7 @@ from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import cache, console
 from geogp_cli.areas import areas
+from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
 from geogp_cli.exceedance import exceedance
 from geogp_cli.fetch import fetch
@@ -242,6 +243,7 @@ def models(as_json: Json = False) -> None:
 
 
 app.command()(areas)
+app.command(name="batch")(batch_command(map_command))
 app.command(name="next")(next_command)
 app.command()(exceedance)
 app.command()(figures)
