@@ -284,10 +284,13 @@ class _Batch:
                 told = self._heard.get_nowait()
             except Empty:
                 break
-            self._watcher.working(str(told.get("name")), str(told.get("text")))
-            entry = self._ledger.entries.get(str(told.get("name")))
+            name, text = str(told.get("name")), str(told.get("text"))
+            entry = self._ledger.entries.get(name)
             if entry is not None and entry.state == RUNNING:
+                if told.get("attempt") != entry.attempts:
+                    continue  # of a worker that is gone
                 entry.worker = str(told.get("worker"))
+            self._watcher.working(name, text)
         return iter(done)
 
     def _order(self, name: str) -> Order:
