@@ -48,7 +48,9 @@ def write_states(
         made = simulate(state, rows=rows, quarters=parse_quarters(quarters).all, seed=place)
         write_simulation(made, state, part)
         parts.append(part)
-    for name in sorted({p.relative_to(part) for part in parts for p in part.rglob("*_tiles.parquet")}):
+    for name in sorted(
+        {p.relative_to(part) for part in parts for p in part.rglob("*_tiles.parquet")}
+    ):
         table = pa.concat_tables([pq.read_table(part / name) for part in parts])
         stream = io.BytesIO()
         pq.write_table(table.sort_by("quadkey"), stream, row_group_size=ROW_GROUP)

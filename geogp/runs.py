@@ -235,7 +235,7 @@ def read_run_file(path: Path) -> dict[str, Any]:
 
 
 def differences(held: dict[str, Any], identity: dict[str, Any]) -> list[str]:
-    """Return the keys of `IDENTITY_KEYS` in which two runs differ: without any, the fits are one."""
+    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are one."""
     then = _comparable(_with_absolute_places(held))
     now = _comparable(_with_absolute_places(identity))
     return [key for key in IDENTITY_KEYS if then.get(key) != now.get(key)]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
@@ -163,7 +162,7 @@ def _check_resume(context: typer.Context) -> None:
         name
         for name in context.params
         if name not in _KEPT_BY_RESUME
-        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     )
     if given:
         raise RequestError(

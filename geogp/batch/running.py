@@ -289,7 +289,7 @@ class _Batch:
             if entry is not None and entry.state == RUNNING:
                 if told.get("attempt") != entry.attempts:
                     continue  # of a worker that is gone
-                entry.worker = str(told.get("worker"))
+                entry.worker = str(told.get("process"))
             self._watcher.working(name, text)
         return iter(done)
 

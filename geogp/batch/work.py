@@ -154,7 +154,7 @@ def tell(what: dict[str, object]) -> None:
         worker = distributed.get_worker()
     except ValueError:  # not in a task
         return
-    worker.log_event(TOPIC, what | {"worker": worker_name()})
+    worker.log_event(TOPIC, what | {"process": worker_name()})  # Dask adds `worker`
 
 
 class _Telling(Watcher):

@@ -20,9 +20,7 @@ CODES = ("AA", "BB", "CC")
 def batch_world() -> ModuleType:
     """Return the script that simulates states."""
     if "batch_world" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "batch_world", BENCHMARKS / "batch_world.py"
-        )
+        spec = importlib.util.spec_from_file_location("batch_world", BENCHMARKS / "batch_world.py")
         module = importlib.util.module_from_spec(spec)
         sys.modules["batch_world"] = module
         spec.loader.exec_module(module)

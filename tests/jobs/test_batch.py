@@ -15,7 +15,7 @@ from geogp.batch.ledger import read_ledger
 from geogp.batch.place import open_place
 from geogp.batch.plan import each_quarter, run_of, runs_of, safe_name
 from geogp.batch.running import make_batch, resume_batch
-from geogp.batch.work import Outcome, make_run
+from geogp.batch.work import Order, Outcome, make_run, scratch_folder
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.runs import RUN_FILE, read_run
 from geogp.workflow import make_map
@@ -63,9 +63,7 @@ def times(folder):
 
 
 def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no_pictures):
-    alone = make_map(
-        replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone")
-    )
+    alone = make_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
     run, predictions = read_run(batch / NAMES[1])
     assert run["metrics"] == alone.run["metrics"]
     np.testing.assert_array_equal(predictions["mean"], read_run(alone.path)[1]["mean"])
@@ -86,9 +84,7 @@ def test_the_same_batch_twice_does_nothing_the_second_time(place, states, monkey
     assert {path.name for path in after if after[path] != before[path]} == {"batch.json"}
 
 
-def test_without_batch_json_finished_runs_are_found_by_what_they_hold(
-    place, states, monkeypatch
-):
+def test_without_batch_json_finished_runs_are_found_by_what_they_hold(place, states, monkeypatch):
     (place / "batch.json").unlink()
     before = times(place / NAMES[0])
     monkeypatch.setattr("geogp.batch.work.make_map", None)  # nothing is fitted
@@ -154,7 +150,7 @@ def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stu
 
 
 @pytest.mark.parametrize(
-    ("error", "retries", "attempts", "code"),
+    "case",
     [
         (NetworkError("down."), 1, 2, 4),
         (NetworkError("down."), 0, 1, 4),
@@ -165,7 +161,8 @@ def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stu
         (ZeroDivisionError("ours"), 5, 1, 3),
     ],
 )
-def test_only_what_may_pass_is_tried_again(states, tmp_path, stub, error, retries, attempts, code):
+def test_only_what_may_pass_is_tried_again(states, tmp_path, stub, case):
+    error, retries, attempts, code = case
     stub[NAMES[0]] = [error] * 9
     result = make_batch(
         states.request(), str(tmp_path / "out"), Execution(retries=retries), crew=direct()
@@ -250,30 +247,27 @@ def test_a_run_goes_on_from_its_checkpoints_unless_it_is_another(
 ):
     """The scratch folder of a worker that was killed serves the next attempt."""
     run = runs_of(states.request("AA"))[0]
-    from geogp.batch.work import Order, scratch_folder
-
     order = Order(run, str(tmp_path / "out"), None)
     seen = []
 
-    def stopped(self, _name):
-        seen.append(sorted(path.name for path in self_folder().rglob("*.safetensors")))
+    folder = scratch_folder(order.place) / run.name
+
+    def stopped(*_):
+        seen.append(sorted(path.name for path in folder.rglob("*.safetensors")))
         raise NetworkError("copying failed.")
 
-    def self_folder():
-        return scratch_folder(order.place) / run.name
-
     with monkeypatch.context() as patch:
-        patch.setattr("geogp.batch.work.Place.put_run", lambda s, f, n: stopped(s, n))
+        patch.setattr("geogp.batch.work.Place.put_run", stopped)
         with pytest.raises(NetworkError, match="copying failed"):
             make_run(order)
     assert seen == [["model.safetensors"]]
     with monkeypatch.context() as patch:
         patch.setattr("geogp.workflow.run_split", None)  # nothing is fitted anew
         assert make_run(replace(order, attempt=2)).how == "made"
-    assert not any(self_folder().iterdir())
+    assert not any(folder.iterdir())
     shutil.rmtree(tmp_path / "out")
     with monkeypatch.context() as patch:
-        patch.setattr("geogp.batch.work.Place.put_run", lambda s, f, n: stopped(s, n))
+        patch.setattr("geogp.batch.work.Place.put_run", stopped)
         with pytest.raises(NetworkError, match="copying failed"):
             make_run(order)
     other = replace(order, run=replace(run, request=replace(run.request, seed=5)))
@@ -330,7 +324,7 @@ def test_execution_is_checked():
     ):
         with pytest.raises(RequestError, match=message):
             Execution(**wrong)
-    with pytest.raises(RequestError, match="says? which|say which"):
+    with pytest.raises(RequestError, match="say which"):
         each_quarter(None)
 
 
