@@ -35,7 +35,7 @@ class Entry:
         SHA-256 of its run.json, of a run that is done.
     how
         ``made`` or ``kept``, in the last call.
-    seconds, peak_bytes, worker
+    seconds, cpu_seconds, peak_bytes, worker
         As the worker told them.
     error, kind
         Of a failed run: the message, and one of the kinds of `geogp.batch.running.kind_of`.
@@ -50,6 +50,7 @@ class Entry:
     mark: str | None = None
     how: str | None = None
     seconds: float | None = None
+    cpu_seconds: float | None = None
     peak_bytes: int | None = None
     worker: str | None = None
     error: str | None = None

@@ -313,7 +313,8 @@ class _Batch:
             else:
                 entry.state, entry.how, entry.mark = DONE, outcome.how, outcome.mark
                 entry.fingerprint = self._fingerprints.of(entry.run.request)
-                entry.seconds, entry.peak_bytes = outcome.seconds, outcome.peak_bytes
+                entry.seconds, entry.cpu_seconds = outcome.seconds, outcome.cpu_seconds
+                entry.peak_bytes = outcome.peak_bytes
                 entry.worker, entry.warnings = outcome.worker, list(outcome.warnings)
                 entry.error = entry.kind = None
         if error is not None:

@@ -66,8 +66,8 @@ class Outcome:
         ``made``, or ``kept`` where the place had the very run.
     mark
         SHA-256 of its run.json.
-    seconds
-        That the worker took.
+    seconds, cpu_seconds
+        That the worker took, by the clock and of its cores.
     peak_bytes
         The largest resident memory of the worker's process so far.
     worker
@@ -79,6 +79,7 @@ class Outcome:
     how: str
     mark: str
     seconds: float
+    cpu_seconds: float
     peak_bytes: int
     worker: str
     warnings: tuple[str, ...]
@@ -100,7 +101,7 @@ def make_run(order: Order) -> Outcome:
     GeogpError
         As `geogp.workflow.make_map` says, and as the place has them.
     """
-    start = time.monotonic()
+    start = time.monotonic(), time.process_time()
     run, place = order.run, open_place(order.place)
     scratch = Path(order.scratch) if order.scratch else scratch_folder(order.place)
     folder = scratch / check_name(run.name)
@@ -197,11 +198,14 @@ def _goes_on(folder: Path, identity: dict[str, Any]) -> bool:
     return True
 
 
-def _outcome(how: str, place: Place, name: str, start: float, warnings: tuple[str, ...]) -> Outcome:
+def _outcome(
+    how: str, place: Place, name: str, start: tuple[float, float], warnings: tuple[str, ...]
+) -> Outcome:
     mark = place.mark(name)
     if mark is None:
         raise OutputError(f"{place.show(name, RUN_FILE)} is not there after it was written.")
-    return Outcome(how, mark, time.monotonic() - start, peak_bytes(), worker_name(), warnings)
+    seconds, cpu_seconds = time.monotonic() - start[0], time.process_time() - start[1]
+    return Outcome(how, mark, seconds, cpu_seconds, peak_bytes(), worker_name(), warnings)
 
 
 def peak_bytes() -> int:

@@ -46,7 +46,9 @@ def stub(monkeypatch):
             raise waiting.pop(0)
         where = open_place(order.place)
         where.write(b"{}", order.run.name, RUN_FILE)
-        return Outcome("made", where.mark(order.run.name), 1.0, 10**9, "here:1", ("a warning",))
+        return Outcome(
+            "made", where.mark(order.run.name), 1.0, 1.0, 10**9, "here:1", ("a warning",)
+        )
 
     make.__name__ = "make_run"
     monkeypatch.setattr("geogp.batch.running.make_run", make)
@@ -191,7 +193,8 @@ def test_mixed_failures_exit_3(states, tmp_path, stub):
 def test_a_run_that_is_nowhere_is_no_success(states, tmp_path, stub, monkeypatch):
     """As where workers see another folder under the same name."""
     monkeypatch.setattr(
-        "geogp.batch.running.make_run", lambda _: Outcome("made", "0" * 64, 1.0, 1, "far:1", ())
+        "geogp.batch.running.make_run",
+        lambda _: Outcome("made", "0" * 64, 1.0, 1.0, 1, "far:1", ()),
     )
     result = make_batch(states.request("AA"), str(tmp_path / "out"), crew=direct())
     assert result.exit_code == 3
