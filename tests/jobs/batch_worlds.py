@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +12,7 @@ import pytest
 from geogp.batch.cluster import FixedCrew
 from geogp.batch.plan import BatchRequest
 from geogp.batch.running import BatchWatcher
+from geogp.batch.work import Order, Outcome, make_run
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CODES = ("AA", "BB", "CC")
@@ -61,19 +62,17 @@ class States:
 
 
 class Direct(Executor):
-    """Does at once, in this thread, what it is given."""
+    """Does at once what it is given."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, object]] = []
+        self._pool = ThreadPoolExecutor(1)
 
     def submit(self, function, order):
-        """Call a function; what it raises is kept."""
+        """Call a function and wait for it."""
         self.done.append((function.__name__, order))
-        future: Future[object] = Future()
-        try:
-            future.set_result(function(order))
-        except Exception as error:  # noqa: BLE001 - as every executor
-            future.set_exception(error)
+        future = self._pool.submit(function, order)
+        wait([future])
         return future
 
 
@@ -84,8 +83,14 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("geogp.workflow.report_html", lambda *_: "no report")
 
 
+def make_run_without_pictures(order: Order) -> Outcome:
+    """Make a run in a worker's process, which is then rid of pictures for good."""
+    leave_out_pictures(pytest.MonkeyPatch())
+    return make_run(order)
+
+
 def direct() -> FixedCrew:
-    """Return a crew of this thread."""
+    """Return a crew that does one thing after the other."""
     return FixedCrew(Direct())
 
 

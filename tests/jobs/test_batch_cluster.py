@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from batch_worlds import CODES, Heard, direct
+from batch_worlds import CODES, Heard, direct, make_run_without_pictures
 from rich.console import Console
 
 from geogp.batch import cluster
@@ -70,8 +70,9 @@ class _Killing(Heard):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path):
+def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch):
     """Two processes; the one with the first run is ended as the system ends it out of memory."""
+    monkeypatch.setattr("geogp.batch.running.make_run", make_run_without_pictures)
     place = str(tmp_path / "place")
     before = dict(os.environ)
     heard = _Killing(NAMES[0], place)
@@ -98,7 +99,7 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path):
 
 
 def test_the_workers_of_a_scheduler(states, tmp_path, no_pictures):
-    distributed = pytest.importorskip("distributed")
+    distributed = importlib.import_module("distributed")
     heard = Heard()
     with distributed.LocalCluster(
         n_workers=1,
