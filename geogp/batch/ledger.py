@@ -38,7 +38,7 @@ class Entry:
     seconds, cpu_seconds, peak_bytes, worker
         As the worker told them.
     error, kind
-        Of a failed run: the message, and one of the kinds of `geogp.batch.running.kind_of`.
+        Of a failed run: the message, and one of the kinds of `geogp.batch.failures.kind_of`.
     warnings
         Of the run.
     """

@@ -11,7 +11,8 @@ from hashlib import sha256
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from geogp.batch.cluster import Crew, Execution, dask_crew, worker_lost
+from geogp.batch.cluster import Crew, Execution, dask_crew
+from geogp.batch.failures import OTHER, PASSING, kind_of, told_of
 from geogp.batch.fingerprints import Fingerprints
 from geogp.batch.ledger import (
     DONE,
@@ -28,32 +29,7 @@ from geogp.batch.national import FOLDER, NATIONAL_FILES, NationalOrder, join_run
 from geogp.batch.place import Place, open_place
 from geogp.batch.plan import BatchRequest, runs_of, shared_settings
 from geogp.batch.work import KEPT, Order, make_run, scratch_folder
-from geogp.errors import (
-    DataError,
-    GeogpError,
-    NetworkError,
-    OutputError,
-    RequestError,
-)
-
-WORKER, NETWORK, DATA, REQUEST, OUTPUT, OTHER = (
-    "worker",
-    "network",
-    "data",
-    "request",
-    "output",
-    "other",
-)
-"""Kinds of failures; the first two may pass."""
-
-PASSING = frozenset({WORKER, NETWORK})
-
-_KINDS: tuple[tuple[type[BaseException], str], ...] = (
-    (NetworkError, NETWORK),
-    (RequestError, REQUEST),
-    (OutputError, OUTPUT),
-    (DataError, DATA),
-)
+from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
 
 _LOOK_S = 0.5
 
@@ -107,17 +83,6 @@ class BatchResult:
             "national": {name: vars(one) for name, one in self.national.items()},
             "failed": sorted(name for name, one in self.entries.items() if one.state != DONE),
         }
-
-
-def kind_of(error: BaseException) -> str:
-    """Return the kind of a failure."""
-    for kind, name in _KINDS:
-        if isinstance(error, kind):
-            return name
-    if worker_lost(error):
-        return WORKER
-    passing = isinstance(error, ConnectionError | TimeoutError)
-    return NETWORK if passing else DATA if isinstance(error, GeogpError) else OTHER
 
 
 def make_batch(
@@ -302,31 +267,41 @@ class _Batch:
 
     def _settle(self, entry: Entry, future: Future[Any]) -> bool:
         """Take down what became of a run; tell whether it is tried again."""
-        error = _error_of(future)
+        error = _error_of(future) or self._absent(entry.run.name, future.result().mark)
         if error is None:
             outcome = future.result()
-            if self._place.mark(entry.run.name) != outcome.mark:
-                error = OutputError(
-                    f"{self._place.address} of the workers is not that of this machine: the run "
-                    "was made, and is not there. Choose a place that all of them see."
-                )
-            else:
-                entry.state, entry.how, entry.mark = DONE, outcome.how, outcome.mark
-                entry.fingerprint = self._fingerprints.of(entry.run.request)
-                entry.seconds, entry.cpu_seconds = outcome.seconds, outcome.cpu_seconds
-                entry.peak_bytes = outcome.peak_bytes
-                entry.worker, entry.warnings = outcome.worker, list(outcome.warnings)
-                entry.error = entry.kind = None
-        if error is not None:
+            entry.state, entry.how, entry.mark = DONE, outcome.how, outcome.mark
+            entry.fingerprint = self._fingerprints.of(entry.run.request)
+            entry.seconds, entry.cpu_seconds = outcome.seconds, outcome.cpu_seconds
+            entry.peak_bytes = outcome.peak_bytes
+            entry.worker, entry.warnings = outcome.worker, list(outcome.warnings)
+            entry.error = entry.kind = None
+        else:
             entry.kind, entry.error = kind_of(error), told_of(error)
             again = entry.kind in PASSING and entry.attempts <= self._execution.retries
             entry.state = WAITING if again else FAILED
         self._changed(entry)
         return entry.state == WAITING
 
+    def _absent(self, name: str, mark: str) -> GeogpError | None:
+        """Return the error of a run that was made, but is not there; None where it is."""
+        try:
+            if self._place.mark(name) == mark:
+                return None
+        except NetworkError as error:
+            return error
+        return OutputError(
+            f"{self._place.address} of the workers is not that of this machine: the run was made, "
+            "and is not there. Choose a place that all of them see."
+        )
+
     def _changed(self, entry: Entry) -> None:
+        """Tell and take down a change; a store that fails now may take it down with the next."""
         self._watcher.changed(entry.run.name, entry)
-        self._save()
+        try:
+            self._save()
+        except NetworkError as error:
+            self._watcher.stage(str(error))
 
     def _save(self) -> None:
         write_ledger(self._place, self._ledger)
@@ -391,15 +366,6 @@ class _Batch:
         joined.tiles, joined.files = made.tiles, list(made.files)
         joined.seconds, joined.peak_bytes = made.seconds, made.peak_bytes
         return False
-
-
-def told_of(error: BaseException) -> str:
-    """Return the words for a failure."""
-    if isinstance(error, GeogpError):
-        return str(error)
-    if worker_lost(error):
-        return "the worker ended before the run did: killed, or above its memory limit."
-    return f"{type(error).__name__}: {error}"
 
 
 def _error_of(future: Future[Any]) -> BaseException | None:

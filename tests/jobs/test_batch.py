@@ -12,7 +12,7 @@ from batch_worlds import CODES, Direct, Heard, direct
 
 from geogp.batch.cluster import Execution, FixedCrew
 from geogp.batch.ledger import read_ledger
-from geogp.batch.place import open_place
+from geogp.batch.place import Place, open_place
 from geogp.batch.plan import each_quarter, run_of, runs_of, safe_name
 from geogp.batch.running import make_batch, resume_batch
 from geogp.batch.work import Order, Outcome, make_run, scratch_folder
@@ -199,6 +199,27 @@ def test_a_run_that_is_nowhere_is_no_success(states, tmp_path, stub, monkeypatch
     result = make_batch(states.request("AA"), str(tmp_path / "out"), crew=direct())
     assert result.exit_code == 3
     assert "not that of this machine" in result.entries[NAMES[0]].error
+
+
+def test_a_store_that_fails_for_a_moment_stops_nothing(states, tmp_path, stub, monkeypatch):
+    calls = {"write": iter(range(99)), "mark": iter(range(99))}
+    for name, broken in (("write", 4), ("mark", 5)):  # of batch.json, and of a run that was made
+        real = getattr(Place, name)
+
+        def failing(self, *rest, name=name, broken=broken, real=real):
+            if (name == "mark" or "batch.json" in rest) and next(calls[name]) == broken:
+                raise NetworkError("the store was away.")
+            return real(self, *rest)
+
+        monkeypatch.setattr(Place, name, failing)
+    heard = Heard()
+    heard.stage = heard.texts.append
+    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), watcher=heard)
+    assert result.exit_code == 0
+    assert "the store was away." in heard.texts
+    assert sorted(entry.attempts for entry in result.entries.values()) == [1, 1, 2]
+    ledger = read_ledger(open_place(str(tmp_path / "out")))
+    assert {entry.state for entry in ledger.entries.values()} == {"done"}
 
 
 class _Interrupting(Direct):
