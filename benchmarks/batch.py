@@ -132,6 +132,11 @@ def table(found: dict[str, Any]) -> str:
             f"Before `{name}` the load average of the machine ({found['cores']} cores) was "
             f"{one['load_before']:.1f}."
         )
+    if any(one["load_before"] > found["cores"] / 2 for one in found["cases"].values()):
+        lines.append(
+            "Others computed there: seconds by the clock say nothing of one worker against two; CPU "
+            "seconds, memory and attempts do not depend on them as much."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -3,13 +3,16 @@
 import json
 import os
 import shutil
-from concurrent.futures import Future
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from batch_worlds import CODES, Direct, Heard, direct
 
+from geogp.batch import running
 from geogp.batch.cluster import Execution, FixedCrew
 from geogp.batch.ledger import read_ledger
 from geogp.batch.place import Place, open_place
@@ -242,28 +245,22 @@ def test_an_interrupted_batch_goes_on(states, tmp_path, stub):
     assert orders(crew) == list(NAMES[1:])
 
 
-def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub):
-    class Slow(Direct):
-        """Ends a task only when it is asked for the third time whether it is done."""
+def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub, monkeypatch):
+    make, lock, now, most = running.make_run, threading.Lock(), [], []
 
-        def __init__(self):
-            super().__init__()
-            self.flying = []
+    def slow(order):
+        with lock:
+            now.append(order)
+            most.append(len(now))
+        time.sleep(0.3)
+        with lock:
+            now.remove(order)
+        return make(order)
 
-        def submit(self, function, order):
-            future = super().submit(function, order)
-            held = Future()  # whose end is told later
-            self.flying.append((held, future))
-            assert sum(not one.done() for one, _ in self.flying) <= 2
-            if len(self.flying) >= 2:
-                for one, ended in self.flying:
-                    if not one.done():
-                        one.set_result(ended.result())
-            return held
-
-    crew = FixedCrew(Slow(), 2)
-    result = make_batch(states.request("AA", "BB"), str(tmp_path / "out"), crew=crew)
-    assert result.exit_code == 0
+    monkeypatch.setattr(running, "make_run", slow)
+    with ThreadPoolExecutor(8) as pool:
+        result = make_batch(states.request(), str(tmp_path / "out"), crew=FixedCrew(pool, 2))
+    assert (result.exit_code, max(most)) == (0, 2)
 
 
 def test_a_run_goes_on_from_its_checkpoints_unless_it_is_another(
