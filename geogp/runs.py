@@ -108,13 +108,7 @@ class RunFolder:
         held = _read_json(self._begun) if begun else self._held()
         if not held:
             return None
-        then, now = _with_absolute_places(held), _with_absolute_places(identity)
-        different = [
-            key
-            for key in IDENTITY_KEYS
-            if then.get(key) != now.get(key)
-            and not (key == "inputs" and _same_inputs(then.get(key), now.get(key)))
-        ]
+        different = differences(held, identity)
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
@@ -244,6 +238,18 @@ def read_run_file(path: Path) -> dict[str, Any]:
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
     return _read_json(path / RUN_FILE)
+
+
+def differences(held: dict[str, Any], identity: dict[str, Any]) -> list[str]:
+    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are one."""
+    then = _with_absolute_places(held)
+    now = _with_absolute_places(identity)
+    return [
+        key
+        for key in IDENTITY_KEYS
+        if then.get(key) != now.get(key)
+        and not (key == "inputs" and _same_inputs(then.get(key), now.get(key)))
+    ]
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:

@@ -11,6 +11,7 @@ from geogp import __version__
 from geogp.errors import GeogpError
 from geogp_cli import cache, console, place
 from geogp_cli.areas import areas
+from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
 from geogp_cli.doctor import doctor
 from geogp_cli.exceedance import exceedance
@@ -251,6 +252,7 @@ def models(as_json: Json = False) -> None:
 
 
 app.command()(areas)
+app.command(name="batch")(batch_command(map_command))
 app.command(name="next")(next_command)
 app.command()(exceedance)
 app.command()(figures)

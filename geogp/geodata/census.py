@@ -94,12 +94,7 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
         The source could not be read.
     """
     reading = _Reading(source)
-    states = _states(reading)
-    if states is None and reading.silent is not None:
-        raise reading.silent
-    if states is None:
-        raise DataError(f"no state boundaries in {source.where}; expected {STATE_FILES[0]}.")
-    row = _find_state(states, name)
+    row = _find_state(_all_states(reading), name)
     code, number = str(row["STUSPS"]), str(row["STATEFP"])
     counties = _counties(reading, [code])
     if counties is not None and "STATEFP" in counties:
@@ -168,6 +163,17 @@ def _boundaries(
     towns = PolygonLayer.of_table(URBAN_AREA, near) if len(near) else None
     region = region.with_strata(strata)
     return Boundaries(region, tuple(reading.files), tuple(warnings), layer, towns)
+
+
+def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
+    """Read the states of a source that must have them."""
+    states = _states(reading)
+    if states is None and reading.silent is not None:
+        raise reading.silent
+    if states is None:
+        where = reading.source.where
+        raise DataError(f"no state boundaries in {where}; expected {STATE_FILES[0]}.")
+    return states
 
 
 def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
@@ -300,3 +306,24 @@ def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:
         f"the urban areas in {where} are of an unknown census: expected a column "
         f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
     )
+
+
+def state_codes(source: Source, names: Sequence[str] | None = None) -> list[str]:
+    """Return the postal codes of some states, each once, or of all that the source holds.
+
+    Parameters
+    ----------
+    source
+        As `read_region` has it.
+    names
+        Postal codes, names or FIPS numbers; None for all.
+
+    Raises
+    ------
+    RequestError, DataError, NetworkError
+        As `read_region` says.
+    """
+    states = _all_states(_Reading(source))
+    if names is None:
+        return sorted(set(states["STUSPS"].astype(str)))
+    return list(dict.fromkeys(str(_find_state(states, name)["STUSPS"]) for name in names))

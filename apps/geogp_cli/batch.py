@@ -1,0 +1,324 @@
+"""The command `geogp batch`: parse, call, print."""
+
+import inspect
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from geogp.errors import RequestError
+from geogp_cli import console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from geogp.batch.ledger import Entry, Ledger
+    from geogp.batch.running import BatchResult, BatchWatcher
+
+_ERRORS = Console(stderr=True, soft_wrap=True)
+
+_NOT_FOR_MANY = {
+    *("region", "service", "target", "quarters", "out", "fresh", "as_json"),
+    *("region_file", "region_name"),
+}
+"""Options of `geogp map` that a batch has in its own way, or not at all."""
+
+_SHOWN = 20
+"""Rows of the table on a terminal, at most."""
+
+
+def _own(  # what `geogp map` has not
+    context: typer.Context,
+    states: Annotated[
+        str | None, typer.Option(help="GA,NM: postal codes, names or FIPS numbers; or all.")
+    ] = None,
+    services: Annotated[str, typer.Option(help="mobile, fixed, or both with a comma.")] = "mobile",
+    targets: Annotated[
+        str, typer.Option(help="download, upload, latency, tests; several with commas.")
+    ] = "download",
+    quarters: Annotated[
+        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
+    ] = None,
+    each_quarter: Annotated[
+        bool, typer.Option("--each-quarter", help="A run of each of --quarters, not one of all.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(help="Where the runs go: a folder, or an address such as s3://bucket/batch."),
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with the batch of this place; nothing else to say.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on this machine. Default: one, or one a GPU.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler whose workers are taken: tcp://HOST:8786.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="GB that a worker may use. Default: an equal share.")
+    ] = None,
+    retries: Annotated[
+        int, typer.Option(help="Tries after a failed network or a killed worker.")
+    ] = 1,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Workers' folder of unfinished runs. Default: the cache.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over, whatever the place holds.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
+    ] = False,
+) -> None:
+    """Carry the options that are the batch's own."""
+
+
+_KEPT_BY_RESUME = {"resume", "workers", "scheduler", "memory", "retries", "scratch", "as_json"}
+
+
+def batch_command(map_command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command, which has all options of `geogp map` beside its own."""
+
+    def batch(context: typer.Context, **options: Any) -> None:
+        """Map many states, services and targets at once; the same command goes on."""
+        _batch(context, options)
+
+    own = inspect.signature(_own).parameters
+    shared = inspect.signature(map_command).parameters
+    chosen = {
+        **own,
+        **{name: one for name, one in shared.items() if name not in {*own, *_NOT_FOR_MANY}},
+    }
+    batch.__signature__ = inspect.Signature(list(chosen.values()))  # type: ignore[attr-defined]
+    batch.__annotations__ = {name: one.annotation for name, one in chosen.items()}
+    return batch
+
+
+def _batch(context: typer.Context, options: dict[str, Any]) -> None:
+    from geogp.batch.cluster import Execution
+    from geogp.batch.running import make_batch, resume_batch
+
+    own = {
+        name: options.pop(name) for name in inspect.signature(_own).parameters if name in options
+    }
+    execution = Execution(
+        own["workers"],
+        own["scheduler"],
+        own["memory"],
+        own["retries"],
+        None if own["scratch"] is None else own["scratch"].expanduser().resolve(),
+        own["fresh"],
+    )
+    with _watching(own["resume"] or own["out"]) as watcher:
+        if own["resume"] is not None:
+            _check_resume(context)
+            result = resume_batch(own["resume"], execution, watcher=watcher)
+        else:
+            result = make_batch(_request(own, options), own["out"], execution, watcher=watcher)
+    if own["as_json"]:
+        print(json.dumps(result.described()))
+    else:
+        _show(result)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _request(own: dict[str, Any], options: dict[str, Any]) -> Any:
+    """Return the request of the options; those of `geogp map` have its names or a plural."""
+    from geogp.batch.plan import BatchRequest, each_quarter
+    from geogp.geodata.census import PUBLIC_BOUNDARIES
+    from geogp.geodata.ookla import PUBLIC_SOURCE
+
+    if own["states"] is None or own["out"] is None:
+        raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")
+    many = each_quarter(own["quarters"]) if own["each_quarter"] else (own["quarters"],)
+    settings = dict(options)
+    settings["source"] = settings["source"] or PUBLIC_SOURCE
+    settings["boundaries"] = settings["boundaries"] or PUBLIC_BOUNDARIES
+    settings["layers"] = tuple(settings.pop("layer") or ())
+    settings["threshold"] = tuple(settings["threshold"]) if settings["threshold"] else None
+    lists = (_listed(own[name]) for name in ("states", "services", "targets"))
+    return BatchRequest(*lists, many, settings)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _check_resume(context: typer.Context) -> None:
+    """Refuse what would be ignored: a batch that goes on is as it was asked for."""
+    given = sorted(
+        name
+        for name in context.params
+        if name not in _KEPT_BY_RESUME
+        and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    )
+    if given:
+        raise RequestError(
+            f"--resume goes on with the batch as it was asked for; leave out {', '.join(given)}, "
+            "or give the whole command again with --out."
+        )
+
+
+@contextmanager
+def _watching(place: str | None) -> Iterator["BatchWatcher"]:
+    """Show how a batch goes while it runs, and say how to go on when it is stopped."""
+    try:
+        if _ERRORS.is_terminal:
+            with Live(console=_ERRORS, refresh_per_second=4, transient=True) as live:
+                yield _table_watcher(live)
+        else:
+            yield _line_watcher()
+    except KeyboardInterrupt:
+        console.fail(f"interrupted; `geogp batch --resume {place}` continues where it stopped.")
+        raise
+
+
+def _line_watcher() -> "BatchWatcher":
+    """Return what prints a line for each change."""
+    from geogp.batch.running import BatchWatcher
+
+    class Lines(BatchWatcher):
+        """Plain lines where there is no terminal."""
+
+        def __init__(self) -> None:
+            self._names: set[str] = set()
+            self._ended: set[str] = set()
+
+        def begin(self, ledger: "Ledger", names: "Sequence[str]") -> None:
+            self._names = set(names)
+            kept = {name for name in names if ledger.entries[name].state == "done"}
+            self._ended = kept
+            _ERRORS.print(f"{len(names)} runs, {len(kept)} of them there already", markup=False)
+
+        def changed(self, name: str, entry: "Entry") -> None:
+            if entry.state in {"done", "failed"}:
+                self._ended.add(name)
+            count = f"[{len(self._ended)}/{len(self._names)}]"
+            _ERRORS.print(f"{count} {name}: {_told(entry)}", markup=False, highlight=False)
+
+        def stage(self, text: str) -> None:
+            _ERRORS.print(text, markup=False)
+
+    return Lines()
+
+
+def _table_watcher(live: Live) -> "BatchWatcher":
+    """Return what keeps a table on the screen."""
+    from geogp.batch.running import BatchWatcher
+
+    class Rows(BatchWatcher):
+        """A live table: what runs, what failed, and counts of the rest."""
+
+        def __init__(self) -> None:
+            self._entries: dict[str, Entry] = {}
+            self._texts: dict[str, str] = {}
+            self._since: dict[str, float] = {}
+            self._stage = ""
+
+        def begin(self, ledger: "Ledger", names: "Sequence[str]") -> None:
+            self._entries = {name: ledger.entries[name] for name in names}
+            self._draw()
+
+        def changed(self, name: str, entry: "Entry") -> None:
+            self._entries[name] = entry
+            self._since[name] = time.monotonic()
+            self._texts.pop(name, None)
+            self._draw()
+
+        def working(self, name: str, text: str) -> None:
+            self._texts[name] = text
+            self._draw()
+
+        def stage(self, text: str) -> None:
+            self._stage = text
+            self._draw()
+
+        def _draw(self) -> None:
+            live.update(_progress(self._entries, self._texts, self._since, self._stage))
+
+    return Rows()
+
+
+def _progress(
+    entries: dict[str, "Entry"], texts: dict[str, str], since: dict[str, float], stage: str
+) -> Group:
+    """Return the counts of all runs and a table of those that run or failed, and of the last."""
+    states = [entry.state for entry in entries.values()]
+    counts = ", ".join(
+        f"{states.count(state)} {state}" for state in ("done", "running", "waiting", "failed")
+    )
+    order = {"running": 0, "failed": 1, "done": 2}
+    shown = sorted(
+        (name for name, entry in entries.items() if entry.state in order and name in since),
+        key=lambda name: (order[entries[name].state], -since[name]),
+    )
+    table = Table(box=None)
+    for heading in ("run", "state", "seconds", "", "worker"):
+        table.add_column(heading, overflow="ellipsis", no_wrap=True)
+    for name in shown[:_SHOWN]:
+        entry = entries[name]
+        running = entry.state == "running"
+        seconds = time.monotonic() - since[name] if running else entry.seconds
+        said = texts.get(name, "") if running else entry.error or ""
+        table.add_row(
+            escape(name),
+            entry.state if entry.attempts < 2 else f"{entry.state} ({entry.attempts})",
+            "" if seconds is None else f"{seconds:.0f}",
+            escape(said),
+            escape(entry.worker or ""),
+        )
+    return Group(Text(f"{len(entries)} runs: {counts}"), table, Text(stage))
+
+
+def _told(entry: "Entry") -> str:
+    """Return a line for a run."""
+    if entry.state == "running":
+        return "begun" if entry.attempts < 2 else f"begun again ({entry.attempts})"
+    if entry.state == "done":
+        peak = "" if entry.peak_bytes is None else f", peak {entry.peak_bytes / 1e9:.2f} GB"
+        return f"{entry.how} in {entry.seconds or 0:.0f} s{peak}, {entry.worker}"
+    again = " It is tried again." if entry.state == "waiting" else ""
+    return f"failed: {entry.error}{again}"
+
+
+def _show(result: "BatchResult") -> None:
+    out = Console(soft_wrap=True)
+    table = Table(title=result.place, title_justify="left")
+    for heading in ("run", "state", "", "seconds", "peak GB", "attempts"):
+        table.add_column(heading, overflow="fold")
+    for name, entry in result.entries.items():
+        table.add_row(
+            escape(name),
+            entry.state,
+            entry.how or "",
+            "" if entry.seconds is None else f"{entry.seconds:.0f}",
+            "" if entry.peak_bytes is None else f"{entry.peak_bytes / 1e9:.2f}",
+            str(entry.attempts or ""),
+        )
+    out.print(table)
+    for name, entry in result.entries.items():
+        if entry.error:
+            out.print(f"{name} failed ({entry.kind}): {entry.error}", markup=False)
+    for group, joined in result.national.items():
+        if joined.error:
+            out.print(f"national/{group} failed: {joined.error}", markup=False)
+            continue
+        lacks = f", {len(joined.missing)} missing" if joined.missing else ""
+        out.print(
+            f"national/{group}: {len(joined.runs)} runs{lacks}, {joined.tiles or 0:,} tiles",
+            markup=False,
+        )
+    if result.exit_code:
+        out.print(f"geogp batch --resume {result.place} tries the failed ones again.", markup=False)

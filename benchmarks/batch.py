@@ -1,0 +1,181 @@
+"""A batch of ten simulated states on one and on two workers, one killed in the middle, and twice.
+
+    python benchmarks/batch.py                       # under five minutes on two idle cores
+    python benchmarks/batch.py --cases two-killed    # one case again; the others' results are kept
+
+Results go to benchmarks/results/batch: batch.json and table.md.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from batch_world import BOUNDARIES, states_side_by_side, write_states
+
+from geogp.batch.cluster import Execution
+from geogp.batch.ledger import Entry
+from geogp.batch.plan import BatchRequest
+from geogp.batch.running import BatchResult, BatchWatcher, make_batch
+from geogp.files import write_text
+
+RESULTS = Path(__file__).parent / "results" / "batch"
+
+CASES = {
+    "one": (1, False),
+    "two": (2, False),
+    "two-killed": (2, True),
+}
+"""Workers, and whether one is killed."""
+
+HEADINGS = (
+    *("case", "workers", "seconds", "CPU seconds", "peak MB of each worker", "runs", "attempts"),
+    *("begun the second time", "seconds the second time"),
+)
+
+
+class Killing(BatchWatcher):
+    """Kills the worker that first reaches the map of the fourth run."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name, self.killed, self.begun = name, None, 0
+        self._entries: dict[str, Entry] = {}
+
+    def changed(self, name: str, entry: Entry) -> None:
+        """Count what is begun."""
+        self._entries[name] = entry
+        self.begun += entry.state == "running"
+        print(f"  {name}: {entry.state} {entry.error or ''}", flush=True)
+
+    def working(self, name: str, text: str) -> None:
+        """Kill, once."""
+        if name == self.name and self.killed is None and text.startswith("predicting"):
+            self.killed = self._entries[name].worker
+            os.kill(int(self.killed.rpartition(":")[2]), signal.SIGKILL)
+            print(f"  killed {self.killed}", flush=True)
+
+
+def measure(request: BatchRequest, place: Path, workers: int, *, kill: bool) -> dict[str, Any]:
+    """Make a batch, and again."""
+    names = [f"{state}-mobile-download" for state in request.states]
+    watcher = Killing(names[3] if kill else None)
+    start = time.monotonic()
+    result = make_batch(request, str(place), Execution(workers=workers), watcher=watcher)
+    seconds = time.monotonic() - start
+    assert result.exit_code == 0, result.described()
+    assert (watcher.killed is not None) == kill
+    again = Killing(None)
+    start = time.monotonic()
+    second = make_batch(request, str(place), Execution(workers=workers), watcher=again)
+    assert {entry.how for entry in second.entries.values()} == {"kept"}
+    return {
+        "workers": workers,
+        "seconds": seconds,
+        "cpu_seconds": sum(entry.cpu_seconds or 0 for entry in result.entries.values()),
+        "peak_bytes": _peaks(result),
+        "runs": {
+            name: {
+                "seconds": entry.seconds,
+                "cpu_seconds": entry.cpu_seconds,
+                "attempts": entry.attempts,
+                "worker": entry.worker,
+            }
+            for name, entry in second.entries.items()
+        },
+        "attempts": watcher.begun,
+        "killed": watcher.killed,
+        "begun_again": again.begun,
+        "seconds_again": time.monotonic() - start,
+        "national_seconds": [one.seconds for one in result.national.values()],
+        "national_peak_bytes": [one.peak_bytes for one in result.national.values()],
+    }
+
+
+def _peaks(result: BatchResult) -> dict[str, int]:
+    """Return the largest resident memory of each worker."""
+    peaks: dict[str, int] = {}
+    for entry in result.entries.values():
+        worker = str(entry.worker)
+        peaks[worker] = max(peaks.get(worker, 0), entry.peak_bytes or 0)
+    return peaks
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the results as Markdown."""
+    asked = found["asked"]
+    lines = [
+        f"# A batch of {asked['regions']} simulated states\n",
+        f"`benchmarks/batch.py`: {asked['rows']:,} rows a state in two quarters, model",
+        f"`{asked['model']}`, preset quick, {asked['epochs']} epochs, zoom {asked['zoom']}; then",
+        "the joined products. Each worker is a process with one thread. In the last case a worker",
+        "is killed (SIGKILL) while it predicts the map of the fourth run. CPU seconds are those of",
+        "the runs that were finished. The second time is the same batch once more.\n",
+        f"| {' | '.join(HEADINGS)} |",
+        f"|{' --- |' * len(HEADINGS)}",
+    ]
+    for name, one in found["cases"].items():
+        peaks = ", ".join(f"{peak / 1e6:.0f}" for peak in one["peak_bytes"].values())
+        cells = (
+            *(name, one["workers"], f"{one['seconds']:.0f}", f"{one['cpu_seconds']:.0f}", peaks),
+            *(len(one["runs"]), one["attempts"], one["begun_again"], f"{one['seconds_again']:.2f}"),
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines.append("")
+    for name, one in found["cases"].items():
+        lines.append(
+            f"Before `{name}` the load average of the machine ({found['cores']} cores) was "
+            f"{one['load_before']:.1f}."
+        )
+    if any(one["load_before"] > found["cores"] / 2 for one in found["cases"].values()):
+        lines.append(
+            "Others computed there: seconds by the clock say nothing of one worker against two; "
+            "CPU seconds, memory and attempts do not depend on them as much."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure the cases asked for, and write the table of all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--regions", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=3000)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    path = given.out / "batch.json"
+    settings = {"model": "dbk-silu", "preset": "quick", "epochs": 4, "zoom": 13}
+    asked = {"regions": given.regions, "rows": given.rows, **settings}
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    if found.get("asked") != asked:
+        found = {"asked": asked, "cases": {}}
+    found["cores"] = len(os.sched_getaffinity(0))
+    codes = [f"S{place}" for place in range(given.regions)]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["GEOGP_CACHE"] = f"{folder}/cache"
+        source = write_states(
+            Path(folder) / "source", states_side_by_side(codes, shift=-10.0), given.rows
+        )
+        places = {"source": str(source), "boundaries": str(source / BOUNDARIES)}
+        request = BatchRequest(tuple(codes), ("mobile",), ("download",), (None,), settings | places)
+        for name in given.cases.split(","):
+            workers, kill = CASES[name]
+            load = os.getloadavg()[0]
+            print(f"{name}: {workers} workers, load {load:.1f}", flush=True)
+            case = measure(request, Path(folder) / name, workers, kill=kill)
+            found["cases"][name] = case | {"load_before": load}
+            found["cases"] = {
+                name: found["cases"][name] for name in CASES if name in found["cases"]
+            }
+            write_text(path, json.dumps(found, indent=1) + "\n")
+            write_text(given.out / "table.md", table(found))
+    print((given.out / "table.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""What kind of failure ended a run, whether it may pass, and the words for it."""
+
+from geogp.batch.cluster import worker_lost
+from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
+
+WORKER, NETWORK, DATA, REQUEST, OUTPUT, OTHER = (
+    "worker",
+    "network",
+    "data",
+    "request",
+    "output",
+    "other",
+)
+"""Kinds of failures; the first two may pass."""
+
+PASSING = frozenset({WORKER, NETWORK})
+
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
+    (NetworkError, NETWORK),
+    (RequestError, REQUEST),
+    (OutputError, OUTPUT),
+    (DataError, DATA),
+)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the kind of a failure."""
+    for kind, name in _KINDS:
+        if isinstance(error, kind):
+            return name
+    if worker_lost(error):
+        return WORKER
+    passing = isinstance(error, ConnectionError | TimeoutError)
+    return NETWORK if passing else DATA if isinstance(error, GeogpError) else OTHER
+
+
+def told_of(error: BaseException) -> str:
+    """Return the words for a failure."""
+    if isinstance(error, GeogpError):
+        return str(error)
+    if worker_lost(error):
+        return "the worker ended before the run did: killed, or above its memory limit."
+    return f"{type(error).__name__}: {error}"

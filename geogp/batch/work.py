@@ -1,0 +1,219 @@
+"""How a worker makes one run: in a folder of its own machine first, then at the place."""
+
+import json
+import os
+import resource
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from geogp.batch.place import Place, open_place
+from geogp.batch.plan import Run, check_name
+from geogp.errors import OutputError, RequestError
+from geogp.geodata.cache import cache_folder
+from geogp.job import identity_of, prepare
+from geogp.runs import RUN_FILE, RunFolder, differences
+from geogp.watcher import Watcher
+from geogp.workflow import make_map
+
+TOPIC = "geogp-batch"
+"""What workers publish their progress under."""
+
+MADE, KEPT = "made", "kept"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a worker is told to do.
+
+    Attributes
+    ----------
+    run
+        The run.
+    place
+        Address of the place.
+    scratch
+        Folder of the worker's machine; None takes that of `scratch_folder`.
+    fresh
+        Start over, whatever there is.
+    attempt
+        How often it was given out, from 1.
+    """
+
+    run: Run
+    place: str
+    scratch: str | None
+    fresh: bool = False
+    attempt: int = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a worker did.
+
+    Attributes
+    ----------
+    how
+        ``made``, or ``kept`` where the place had the very run.
+    mark
+        SHA-256 of its run.json.
+    seconds, cpu_seconds
+        That the worker took, by the clock and of its cores.
+    peak_bytes
+        The largest resident memory of the worker's process so far.
+    worker
+        Host and process.
+    warnings
+        Of the run.
+    """
+
+    how: str
+    mark: str
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    worker: str
+    warnings: tuple[str, ...]
+
+
+def scratch_folder(place: str) -> Path:
+    """Return where a machine keeps the unfinished runs of a place: a folder of the cache."""
+    return cache_folder() / "batch" / sha256(place.encode()).hexdigest()[:16]
+
+
+def make_run(order: Order) -> Outcome:
+    """Make one run of a batch, or find that it is there.
+
+    The folder of an unfinished run stays where it is: another attempt on this machine goes on
+    from its checkpoints. Of two workers that were given one run, the second waits.
+
+    Raises
+    ------
+    GeogpError
+        As `geogp.workflow.make_map` says, and as the place has them.
+    """
+    start = time.monotonic(), time.process_time()
+    run, place = order.run, open_place(order.place)
+    scratch = Path(order.scratch) if order.scratch else scratch_folder(order.place)
+    folder = scratch / check_name(run.name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {scratch}: {error}. Name another --scratch.") from error
+    watcher = _Telling(run.name, order.attempt)
+    request = replace(run.request, out=folder)
+    with FileLock(scratch / f".{run.name}.lock"):
+        if order.fresh and order.attempt == 1:
+            _empty(folder)
+        held = None if order.fresh else _read_run(place, run.name)
+        if held is not None or any(folder.iterdir()):
+            identity = identity_of(prepare(request, watcher))
+            if held is not None and _same(held, identity):
+                _empty(folder)
+                return _outcome(KEPT, place, run.name, start, ())
+            if not _goes_on(folder, identity):
+                _empty(folder)
+        with _apart_from_dask():
+            result = make_map(request, watcher)
+        watcher.stage("copying")
+        place.put_run(folder, run.name)
+        _empty(folder)
+        return _outcome(MADE, place, run.name, start, tuple(result.run["warnings"]))
+
+
+def worker_name() -> str:
+    """Return host and process of this worker."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@contextmanager
+def _apart_from_dask() -> Iterator[None]:
+    """Compute here: in a task xarray would take its locks from the cluster, also for memory."""
+    dask = sys.modules.get("dask")
+    if dask is None:
+        yield
+        return
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def tell(what: dict[str, object]) -> None:
+    """Publish a message where this process is a worker of Dask; else do nothing."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return
+    try:
+        worker = distributed.get_worker()
+    except ValueError:  # not in a task
+        return
+    worker.log_event(TOPIC, what | {"process": worker_name()})  # Dask adds `worker`
+
+
+class _Telling(Watcher):
+    """Publishes stages and progress."""
+
+    def __init__(self, name: str, attempt: int) -> None:
+        self._told = {"name": name, "attempt": attempt}
+        self._at = 0.0
+
+    def stage(self, text: str) -> None:
+        tell({**self._told, "text": text})
+
+    def progress(self, text: str, done: int, total: int, note: str) -> None:
+        if time.monotonic() - self._at < 1 and done < total:
+            return
+        self._at = time.monotonic()
+        tell({**self._told, "text": f"{text} {done}/{total} {note}".strip()})
+
+
+def _read_run(place: Place, name: str) -> dict[str, Any] | None:
+    """Return run.json of the place; None where there is none that can be read."""
+    content = place.read(name, RUN_FILE)
+    try:
+        held = None if content is None else json.loads(content)
+    except ValueError:
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def _same(held: dict[str, Any], identity: dict[str, Any]) -> bool:
+    return not differences(held, identity) and held.get("drawing") == identity["drawing"]
+
+
+def _goes_on(folder: Path, identity: dict[str, Any]) -> bool:
+    """Tell whether what was begun in a folder is this run; its inputs may be others now."""
+    try:
+        RunFolder(folder).finished(identity)
+    except RequestError:
+        return False
+    return True
+
+
+def _outcome(
+    how: str, place: Place, name: str, start: tuple[float, float], warnings: tuple[str, ...]
+) -> Outcome:
+    mark = place.mark(name)
+    if mark is None:
+        raise OutputError(f"{place.show(name, RUN_FILE)} is not there after it was written.")
+    seconds, cpu_seconds = time.monotonic() - start[0], time.process_time() - start[1]
+    return Outcome(how, mark, seconds, cpu_seconds, peak_bytes(), worker_name(), warnings)
+
+
+def peak_bytes() -> int:
+    """Return the largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
