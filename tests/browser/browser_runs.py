@@ -66,6 +66,10 @@ class Run:
     def inside(self) -> np.ndarray:
         return self.grid["tests"].to_numpy() >= 0
 
+    @property
+    def frame(self) -> Frame:
+        return Frame(**self.data["frame"])
+
     def inputs(self, tiles: Tiles) -> np.ndarray:
         """Return the model's inputs at tiles, in the quarter of the map."""
         job = self.opened.job

@@ -15,7 +15,8 @@ from geogp.geodata.region import Region, Tiles
 from geogp.geodata.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
-from geogp.maps.kernel_basis import Features, coarser, kernel_basis
+from geogp.maps.kernel_basis import coarser, kernel_basis
+from geogp.maps.kernel_error import Features
 from geogp.maps.outlines import outlines, outlines_within
 from geogp.maps.packing import unpack
 from geogp.maps.page_data import PageContent, page_data

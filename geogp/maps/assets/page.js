@@ -151,11 +151,11 @@ class MapPage {
     for (const id of new Set([state.layer, state.beside])) {
       const layer = this.layers.get(id);
       if (layer && layer.source.live) {
-        const values = await this.pictures.painter.kernelAt([place.lat, place.lng]);
-        const cell = cellAt(this.data.kernel.frame, place);
+        const components = await this.pictures.painter.componentsAt([place.lat, place.lng]);
         words.push({
           name: 'Kernel with itself, k(x*, x*)',
-          value: values ? formatNumber(values[cell.number], 3) : 'none here',
+          value: components
+            ? formatNumber(components.reduce((sum, one) => sum + one * one, 0), 3) : 'none here',
         });
       } else if (layer && 'slice' in layer.source) {
         const {frame, values} = this.pictures.painter.slice(layer.source.slice);
