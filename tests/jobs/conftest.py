@@ -1,11 +1,15 @@
 """A small simulated source, and requests for it that take seconds."""
 
+import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from jobs_worlds import Small, write_small
 
 from geogp.workflow import RunResult, make_map
+from geogp_cli.main import run as command
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +28,41 @@ def finished(small: Small, tmp_path_factory: pytest.TempPathFactory) -> RunResul
     """A finished run with both splits. Tests must not change it."""
     out = tmp_path_factory.mktemp("finished") / "run"
     return make_map(small.request(out, split="both"))
+
+
+@pytest.fixture(scope="module")
+def copy(finished: RunResult, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """The finished run, where files may be added."""
+    folder = tmp_path_factory.mktemp("copy") / "run"
+    shutil.copytree(finished.path, folder)
+    return RunResult(folder, finished.run)
+
+
+@pytest.fixture(scope="session")
+def counted(small: Small, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A finished run of numbers of tests with both splits. Tests must not change it."""
+    out = tmp_path_factory.mktemp("counted") / "run"
+    return make_map(small.request(out, target="tests", epochs=5, split="both"))
+
+
+@pytest.fixture(scope="session")
+def plain(small: Small, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A finished run of a network without a basis over tiles. Tests must not change it."""
+    out = tmp_path_factory.mktemp("plain") / "run"
+    return make_map(small.request(out, model="dbk-silu"))
+
+
+@pytest.fixture
+def geogp(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Call the command, and return its code and what it wrote."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            command()
+        told = capsys.readouterr()
+        return int(stop.value.code or 0), told.out, told.err
+
+    return call
