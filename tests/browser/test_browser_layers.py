@@ -191,13 +191,21 @@ def test_the_live_kernel_is_near_the_models(visit, made):
     assert f"{100 * kernel['error']:.2g} %" in seen.inner_text("#geogp-legend")
 
 
-def test_outlines_are_thinner_from_afar(visit, made):
+def test_outlines_are_thinner_from_afar_and_those_of_towns_paler(visit, made):
     seen = visit(made.page)
-    weight = "name => geogp.page.outlines[name].options.weight"
+    style = """name => { const {weight, opacity} = geogp.page.outlines[name].options;
+      return [weight, opacity]; }"""
     found = {}
-    for zoom in (7, 9, 12):
+    for zoom in (5, 7, 9, 12):
         seen.evaluate("zoom => { geogp.page.map.setZoom(zoom, {animate: false}); }", zoom)
-        found[zoom] = [seen.evaluate(weight, name) for name in ("boundary", "urban", "counties")]
-    np.testing.assert_allclose(found[12], [1.6, 1.4, 0.8])
-    assert np.all(np.array(found[9]) < found[12])
-    assert np.all(np.array(found[7]) < found[9])
+        found[zoom] = np.array(
+            [seen.evaluate(style, name) for name in ("boundary", "urban", "counties")]
+        )
+    np.testing.assert_allclose(found[12], [[1.6, 1], [1.4, 1], [0.8, 1]])
+    assert np.all(found[9][:, 0] < found[12][:, 0])
+    assert np.all(found[7][:, 0] <= found[9][:, 0])
+    assert np.all(found[5][:, 0] > 0.2)
+    # Towns are what hides a map most.
+    assert found[9][1, 0] < found[9][0, 0] / 2
+    np.testing.assert_allclose(found[7][:, 1], [1, 0.55, 1])
+    assert 0.55 < found[9][1, 1] < 1

@@ -1,6 +1,7 @@
 """The pages of finished runs, checked against the other files of the same run.
 
-One small run is made here; GEOGP_RUNS names folders of others.
+A small run, one across the antimeridian and the demo's are made here; GEOGP_RUNS names folders of
+others.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ import rasterio
 import xarray as xr
 from browser_acts import click, close, facts, number, serious
 from browser_pages import DESKTOP, PHONE
-from browser_runs import GIVEN, OWN, Run, cells_of, make_run, places_of
+from browser_runs import GIVEN, MAKERS, Run, cells_of, places_of
 from browser_values import assert_coloured, layer_of, pixels, place_of, quantile, values_of
 
 from geogp.geodata.region import Tiles
@@ -33,11 +34,11 @@ FLOAT32 = 1e-6
 """What rounding the grid to float32 may add to a log10."""
 
 
-@pytest.fixture(scope="module", params=[OWN, *map(str, GIVEN)])
-def run(request, tmp_path_factory):
-    if request.param != OWN:
-        return Run(next(path for path in GIVEN if str(path) == request.param))
-    return make_run(tmp_path_factory.mktemp("runs"))
+@pytest.fixture(scope="module", params=[*MAKERS, *map(str, GIVEN)])
+def run(request, runs):
+    if request.param in MAKERS:
+        return runs(request.param)
+    return Run(next(path for path in GIVEN if str(path) == request.param))
 
 
 def names(run, *prefixes):

@@ -11,6 +11,7 @@ import geopandas as gpd
 from shapely.geometry import box
 
 from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.region import Region
 from geogp.geodata.simulate import simple_region, simulate
 from geogp.geodata.simulation_files import write_simulation
 from geogp.settings import MapRequest
@@ -49,8 +50,9 @@ class Small:
         return sorted(self.folder.rglob("*_tiles.parquet"))[quarter]
 
 
-def write_small(folder: Path) -> Small:
-    region = simple_region()
+def write_small(folder: Path, region: Region | None = None) -> Small:
+    """Write a source of a region, called DEMO; of the demo's unless another is given."""
+    region = region or simple_region()
     made = simulate(region, rows=1500, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
     write_simulation(made, region, folder)
     return Small(folder)

@@ -6,6 +6,11 @@
 const TILE_PIXELS = 256;
 const EARTH_RADIUS_KM = 6371.0088;
 
+/** Tell whether whoever looks wants no motion. */
+function stillWanted() {
+  return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+}
+
 /** Return the place of a point given in tiles of a zoom. */
 function placeOfTile(zoom, column, row) {
   return L.CRS.EPSG3857.pointToLatLng(L.point(column * TILE_PIXELS, row * TILE_PIXELS), zoom);
