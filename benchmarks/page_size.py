@@ -80,7 +80,7 @@ def stated(data: dict[str, Any]) -> dict[str, Any]:
         "levels": data["levels"],
         "steps": data["steps"],
         "kernel": {
-            name: kernel[name] for name in ("frame", "error", "error_at_tiles") if name in kernel
+            name: kernel[name] for name in ("frame", "error", "error_in_middles") if name in kernel
         },
         "components": kernel["components"]["shape"] if kernel else None,
     }

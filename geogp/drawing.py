@@ -20,7 +20,8 @@ from geogp.geodata.region import Region, Tiles
 from geogp.geodata.thresholds import Threshold
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
-from geogp.maps.kernel_basis import Features, KernelBasis, kernel_basis
+from geogp.maps.kernel_basis import KernelBasis, kernel_basis
+from geogp.maps.kernel_error import Features
 from geogp.maps.page import map_page
 from geogp.maps.page_assets import Library
 from geogp.maps.page_data import PageContent, page_data

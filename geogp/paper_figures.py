@@ -15,11 +15,13 @@ from geogp.calibration.split_names import RANDOM, SPLITS
 from geogp.calibration.spread import CELL_DEGREES, LEAST_ROWS, SpreadCells, spread_by_cell
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
+from geogp.geodata.region import Region, Tiles
 from geogp.geodata.stratum_column import ALL
 from geogp.maps.charts import reliability_panels, width_violins
 from geogp.maps.grid import quantity_of
 from geogp.maps.layout import Canvas
 from geogp.maps.panels import cell_panels, component_panels, slices_panels
+from geogp.models.catalogue import find_spec
 from geogp.models.joint import Components, leading_components
 from geogp.reference_slices import reference_slices
 from geogp.reopen import Reopened, reopen
@@ -36,6 +38,14 @@ COMPONENTS = 6
 
 _SPLITS_SHOWN = 3
 
+LEFT_OUT_OF_COUNTS = {
+    "interval_widths": "the interval of a number of tests widens with the number: widths would say "
+    "where tests are many, not where the model is unsure",
+    "spread_cells": "the spread of a number of tests follows its mean: a cell's would be that of "
+    "its few busiest tiles",
+}
+"""Figures that are not drawn of numbers of tests, and why."""
+
 
 @dataclass(frozen=True)
 class FiguresRequest:
@@ -46,7 +56,8 @@ class FiguresRequest:
     run
         A finished run folder.
     beside
-        Other finished runs of the same region, service and target, for the violins.
+        Other finished runs of the same region, service and target, for the violins; none for a run
+        that maps numbers of tests.
     out
         Where the figures go; None takes the folder ``figures`` of the run.
     device
@@ -61,10 +72,14 @@ class FiguresRequest:
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """What was drawn: the files, and a caption for each figure by its name."""
+    """What was drawn: the files, and a caption for each figure by its name.
+
+    What was left out has the reason in its place.
+    """
 
     files: tuple[Path, ...]
     captions: dict[str, str]
+    left_out: dict[str, str]
 
 
 def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> FiguresResult:
@@ -72,7 +87,8 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` show what figures 7, 8 and 10 of
     Zhu, Yuchi and Xie show; ``basis`` the leading components of the basis, ``reliability`` observed
-    against stated coverage.
+    against stated coverage. Of a run that maps numbers of tests, `interval_widths` and
+    `spread_cells` are left out (see `LEFT_OUT_OF_COUNTS`), which the captions say.
 
     Parameters
     ----------
@@ -84,8 +100,8 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     Raises
     ------
     RequestError
-        A folder is no finished run, its model counts tests, or a run to set beside is of another
-        region, service, target or split.
+        A folder is no finished run; a run to set beside is of another region, service, target or
+        split; or one is named beside a run that maps numbers of tests.
     DataError
         A file is damaged, or differs from that which the run was made from; or no cell has enough
         test rows.
@@ -94,8 +110,60 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     """
     watcher = watcher or Watcher()
     run, predictions = read_run(request.run)
+    counts, split = find_spec(run["model"]).counts, _split_of(run)
+    if counts and request.beside:
+        raise RequestError(
+            f"{request.run} maps numbers of tests, of which no interval_widths are drawn; leave "
+            "--beside out."
+        )
+    spread = None if counts else _spread(request, run, predictions, split)
+    opened = reopen(request.run, watcher, device=request.device, counts=True)
+    watcher.stage("the kernel and its components over the region")
+    slices, components = _kernel(opened)
+    watcher.stage("drawing")
+    region, tiles, target = opened.job.region, opened.tiles, run["target"]
+    drawn = {"kernel_slices": slices_panels(region, tiles, slices, target=target)}
+    captions = _captions(run, region.name, components)
+    if spread is not None:
+        drawn |= _spread_figures(spread, region, tiles, f"log10 {quantity_of(target).unit}")
+        captions |= _spread_captions(run, region.name, split, spread.cells)
+    drawn |= {
+        "basis": component_panels(region, tiles, components.values, components.share),
+        "reliability": reliability_panels(_curves(run, predictions, counts=counts)),
+    }
+    captions = {name: captions[name] for name in drawn}
+    left_out = LEFT_OUT_OF_COUNTS if counts else {}
+    files = _write(request.out or request.run / FOLDER, drawn, captions, left_out)
+    return FiguresResult(tuple(files), captions, dict(left_out))
+
+
+def _write(
+    folder: Path, drawn: dict[str, Canvas], captions: dict[str, str], left_out: dict[str, str]
+) -> list[Path]:
+    files = []
+    for name, canvas in drawn.items():
+        for end, content in (("png", canvas.png()), ("pdf", canvas.pdf())):
+            files.append(folder / f"{name}.{end}")
+            write_bytes(files[-1], content)
+    parts = [f"**{name}.** {caption}" for name, caption in captions.items()]
+    parts += [f"**{name}** is left out: {reason}." for name, reason in left_out.items()]
+    files.append(folder / "captions.md")
+    write_text(files[-1], "\n\n".join(parts) + "\n")
+    return files
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Widths of intervals by run and stratum, and the spread of rows by cell."""
+
+    widths: dict[str, dict[str, Floats]]
+    cells: SpreadCells
+
+
+def _spread(
+    request: FiguresRequest, run: dict[str, Any], predictions: pd.DataFrame, split: str
+) -> _Spread:
     others = [read_run(path) for path in request.beside]
-    split = _split_of(run)
     rows = _rows_of(request.run, predictions, split)
     paths = (request.run, *request.beside)
     runs = [(run, predictions), *others]
@@ -106,42 +174,22 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
         name: _by_stratum(widths_by_group(_rows_of(path, table, split)))
         for name, path, (_, table) in zip(names, paths, runs, strict=True)
     }
-    cells = spread_by_cell(rows)
-    opened = reopen(request.run, watcher, device=request.device)
-    watcher.stage("the kernel and its components over the region")
-    slices, components = _kernel(opened)
-    watcher.stage("drawing")
-    region, tiles, target = opened.job.region, opened.tiles, run["target"]
-    unit = f"log10 {quantity_of(target).unit}"
-    spread = {
+    return _Spread(widths, spread_by_cell(rows))
+
+
+def _spread_figures(spread: _Spread, region: Region, tiles: Tiles, unit: str) -> dict[str, Canvas]:
+    cells = spread.cells
+    shown = {
         "measurements": cells.measured,
         "errors of the prediction": cells.error,
         "as predicted": cells.predicted,
     }
-    drawn = {
-        "kernel_slices": slices_panels(region, tiles, slices, target=target),
-        "interval_widths": width_violins(widths, unit=unit),
+    return {
+        "interval_widths": width_violins(spread.widths, unit=unit),
         "spread_cells": cell_panels(
-            region, tiles, cells.west, cells.south, spread, degrees=CELL_DEGREES, unit=unit
+            region, tiles, cells.west, cells.south, shown, degrees=CELL_DEGREES, unit=unit
         ),
-        "basis": component_panels(region, tiles, components.values, components.share),
-        "reliability": reliability_panels(_curves(run, predictions)),
     }
-    captions = _captions(run, region.name, split, cells, components)
-    folder = request.out or request.run / FOLDER
-    return FiguresResult(tuple(_write(folder, drawn, captions)), captions)
-
-
-def _write(folder: Path, drawn: dict[str, Canvas], captions: dict[str, str]) -> list[Path]:
-    files = []
-    for name, canvas in drawn.items():
-        for end, content in (("png", canvas.png()), ("pdf", canvas.pdf())):
-            files.append(folder / f"{name}.{end}")
-            write_bytes(files[-1], content)
-    text = "\n\n".join(f"**{name}.** {caption}" for name, caption in captions.items())
-    files.append(folder / "captions.md")
-    write_text(files[-1], f"{text}\n")
-    return files
 
 
 def _split_of(run: dict[str, Any]) -> str:
@@ -186,13 +234,13 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
 
 
 def _curves(
-    run: dict[str, Any], predictions: pd.DataFrame
+    run: dict[str, Any], predictions: pd.DataFrame, *, counts: bool
 ) -> dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]]:
     """Return the reliability curves of the first splits, by title and stratum."""
     found = {}
     for name in list(run["metrics"])[:_SPLITS_SHOWN]:
         rows = predictions[predictions["split"] == name]
-        groups = group_reports(rows, split_rows(name, rows), {})
+        groups = group_reports(rows, split_rows(name, rows), {}, counts=counts)
         shown = [name for name in groups if name != ALL and groups[name].n] or ["all"]
         strata = {}
         for group in shown:
@@ -205,14 +253,34 @@ def _curves(
     return found
 
 
-def _captions(
-    run: dict[str, Any], place: str, split: str, cells: SpreadCells, components: Components
+def _where(run: dict[str, Any], place: str) -> str:
+    return f"{place}, {run['service']}, {quantity_of(run['target']).subject}"
+
+
+def _captions(run: dict[str, Any], place: str, components: Components) -> dict[str, str]:
+    """Return what the figures of any run show, in the words of captions."""
+    what, at = f"{_where(run, place)}, model {run['model']}.", run["map"]["at"]
+    held = 100 * components.share.sum()
+    kernel, inside = "the learned kernel", "inside central intervals against the stated level"
+    if find_spec(run["model"]).counts:
+        kernel += ", that of the log rate,"
+        inside += ", by the randomised distribution function of a count (Czado, Gneiting and Held)"
+    return {
+        "kernel_slices": f"Slices k(x, x*) of {kernel} at three places (stars), x and x* "
+        f"in {at}. {what}",
+        "basis": f"Leading components of the basis over the tiles in {at}, uncorrelated there: "
+        "their sum, weighted by independent normal weights, is the prior. The "
+        f"{len(components.share)} have {held:.4g} % of its variance. {what}",
+        "reliability": f"Share of test rows {inside}, with "
+        f"exact binomial 95 % bounds that take rows to be independent. {what}",
+    }
+
+
+def _spread_captions(
+    run: dict[str, Any], place: str, split: str, cells: SpreadCells
 ) -> dict[str, str]:
-    """Return what each figure shows, in the words of a caption."""
-    subject = quantity_of(run["target"]).subject
-    where = f"{place}, {run['service']}, {subject}"
-    what, at = f"{where}, model {run['model']}.", run["map"]["at"]
-    title = SPLITS[split].title
+    """Return what the figures of widths and of cells show."""
+    where, title = _where(run, place), SPLITS[split].title
     rows = f"est rows of the {title[0].lower()}{title[1:]}"
     shown = (
         f"{len(cells.n):,} cells of {CELL_DEGREES} degrees with {LEAST_ROWS} t{rows} or more; "
@@ -223,18 +291,10 @@ def _captions(
         shown += f" Errors and prediction correlate by {together:.2f}."
     if run["settings"].get("conformal", "none") != "none":
         shown += " Predicted ones are the model's own, before the conformal repair."
-    held = 100 * components.share.sum()
     return {
-        "kernel_slices": f"Slices k(x, x*) of the learned kernel at three places (stars), x and x* "
-        f"in {at}. {what}",
         "interval_widths": "Widths of the 95 % intervals by stratum: a white line is the "
         f"median, bars the middle half and the middle 90 %. T{rows}. {where}.",
         "spread_cells": "Standard deviation of the measurements in a cell around their mean, root "
         f"mean squared error of the predicted means, and root mean predictive variance. {shown} "
-        f"{what}",
-        "basis": f"Leading components of the basis over the tiles in {at}, uncorrelated there: "
-        "their sum, weighted by independent normal weights, is the prior. The "
-        f"{len(components.share)} have {held:.4g} % of its variance. {what}",
-        "reliability": "Share of test rows inside central intervals against the stated level, with "
-        f"exact binomial 95 % bounds that take rows to be independent. {what}",
+        f"{where}, model {run['model']}.",
     }

@@ -182,8 +182,9 @@ def reopen(
     device: str = "auto",
     tests: int | None = None,
     at: str | None = None,
+    counts: bool = False,
 ) -> Reopened:
-    """Open a finished run of averages again, and refuse other files than those it was made from.
+    """Open a finished run again, and refuse other files than those it was made from.
 
     Parameters
     ----------
@@ -197,16 +198,18 @@ def reopen(
         Tests of a tile's average; None takes the median of the region's rows.
     at
         The quarter; None takes that of the run's map.
+    counts
+        Whether a run that maps numbers of tests will do.
 
     Raises
     ------
     RequestError
-        The folder is no finished run, or its model counts tests.
+        The folder is no finished run, or its model counts tests where averages are asked for.
     DataError
         A file is damaged, or differs from that which the run was made from.
     """
     run, _ = read_run(path)
-    if find_spec(run["model"]).counts:
+    if find_spec(run["model"]).counts and not counts:
         raise RequestError(
             f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
             "another --target."

@@ -37,8 +37,11 @@ def figures(
         result = make_figures(request, watcher)
     if as_json:
         files = [str(path) for path in result.files]
-        print(json.dumps({"files": files, "captions": result.captions}))
+        told = {"files": files, "captions": result.captions, "left_out": result.left_out}
+        print(json.dumps(told))
         return
     shown = Console(soft_wrap=True)
     for path in result.files:
         shown.print(str(path), markup=False)
+    for name, reason in result.left_out.items():
+        shown.print(f"{name} is left out: {reason}.", markup=False)

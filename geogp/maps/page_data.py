@@ -3,7 +3,8 @@
 The page decodes and draws it in the browser; nothing in it is a picture. Its keys:
 
 - ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
-- ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator;
+- ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: what the
+  page shows at first, [south, west, north, east];
 - ``levels``: of the quantiles, which are of log10 of the value; null for numbers of tests;
 - ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` (or, for
   numbers of tests, ``arrays``); ``shown`` is the number of that at full resolution;
@@ -37,7 +38,7 @@ from geogp.maps.page_layers import (
     speed_layers,
     tests_layer,
 )
-from geogp.maps.page_places import labelled_tiles, named_places
+from geogp.maps.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page_quantiles import (
     PackedQuarter,
     QuarterMap,
@@ -147,6 +148,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
         "predicted": content.predicted,
         "far_km": float(grid.attrs["far_km"]),
         "frame": asdict(frame),
+        "view": main_bounds(_tests(grid), frame),
         **made,
         "shown": content.shown,
         "arrays": arrays,
@@ -279,11 +281,10 @@ def _arrays(
     grid: xr.Dataset, content: PageContent, frame: Frame
 ) -> tuple[dict[str, Packed], dict[str, list[str]]]:
     """Return the packed arrays of any target and the names that indices stand for."""
-    tests = np.asarray(grid["tests"].values, np.float64)
-    inside = tests >= 0
-    far = np.where(inside, veiled(grid), np.nan)
+    tests = _tests(grid)
+    far = np.where(np.isnan(tests), np.nan, veiled(grid))
     arrays = {
-        "tests": _within(np.where(inside, tests, np.nan), 1.0),
+        "tests": _within(tests, 1.0),
         "far": pack(far, 1.0, 8, none=True, offset=0.0),
     }
     names: dict[str, list[str]] = {"stratum": [], "county": []}
@@ -299,6 +300,12 @@ def _arrays(
         arrays["county"] = pack(raster, 1.0, bits, none=True, offset=0.0)
         names["county"] = found
     return arrays, names
+
+
+def _tests(grid: xr.Dataset) -> Floats:
+    """Return the tests on each tile, NaN outside the region."""
+    tests = np.asarray(grid["tests"].values, np.float64)
+    return np.where(tests >= 0, tests, np.nan)
 
 
 def _kernel_scale(content: PageContent, target: str) -> Scale | None:
@@ -333,8 +340,8 @@ def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str,
         "frame": asdict(basis.frame),
         "components": basis.components,
         "error": basis.error,
-        "error_at_tiles": basis.error_at_tiles,
-        "references": basis.references,
+        "error_in_middles": basis.error_in_middles,
+        "pairs": basis.pairs,
         "unit": kernel_unit(target),
         "scale": scale_json(scale),
     }

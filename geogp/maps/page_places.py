@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from scipy import ndimage
 from shapely.geometry.base import BaseGeometry
 
+from geogp.errors import DataError
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.region import Region, Tiles
+from geogp.maps.frame import Frame
+
+_MAIN_SHARE = 0.99
 
 
 def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
@@ -39,6 +44,48 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
             bounds = [south, west, north, east]
             found.append({"name": name, "kind": layer.name, "bounds": bounds})
     return found
+
+
+def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
+    """Return the bounds [south, west, north, east] of the parts of a region that matter most.
+
+    Parts are tiles that touch, if only at corners. The largest are taken until they hold 99 % of
+    the region, by the mean of their shares of all tiles and of measured ones: a small island far
+    away, without tests, should not make a map small at first sight.
+
+    Parameters
+    ----------
+    tests
+        Tests on each tile of the frame, (height, width); NaN outside the region.
+    frame
+        The frame.
+
+    Raises
+    ------
+    DataError
+        No tile is in the region.
+    """
+    inside = ~np.isnan(tests)
+    if not inside.any():
+        raise DataError("expected a tile of the region, found none.")
+    parts, count = ndimage.label(inside, np.ones((3, 3)))
+    weights = inside / inside.sum()
+    measured = tests > 0
+    if measured.any():
+        weights = (weights + measured / measured.sum()) / 2
+    share = np.bincount(parts.ravel(), weights.ravel(), minlength=count + 1)[1:]
+    order = np.argsort(-share, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(share[order]), _MAIN_SHARE)) + 1
+    down, across = np.nonzero(np.isin(parts, order[:enough] + 1))
+    shown = Frame(
+        frame.zoom,
+        frame.column + int(across.min()),
+        frame.row + int(down.min()),
+        int(np.ptp(across)) + 1,
+        int(np.ptp(down)) + 1,
+    )
+    west, south, east, north = shown.bounds
+    return [south, west, north, east]
 
 
 def labelled_tiles(

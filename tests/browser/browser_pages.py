@@ -16,7 +16,8 @@ from maps_worlds import World, irregular_region, make_slices, make_world, smooth
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.thresholds import thresholds_of
 from geogp.maps.grid import build_grid
-from geogp.maps.kernel_basis import Features, coarser, kernel_basis
+from geogp.maps.kernel_basis import coarser, kernel_basis
+from geogp.maps.kernel_error import Features
 from geogp.maps.page import map_page
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_quantiles import QuarterMap

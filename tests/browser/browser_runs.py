@@ -12,13 +12,15 @@ from typing import Any
 import geopandas as gpd
 import numpy as np
 import xarray as xr
-from shapely.geometry import box
+from shapely.geometry import MultiPolygon, box
+from shapely.geometry.base import BaseGeometry
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "jobs"))
 
-from jobs_worlds import write_small
+from jobs_worlds import Small, write_small
 
-from geogp.geodata.region import Tiles
+from geogp.demo import demo_request
+from geogp.geodata.region import Region, Tiles
 from geogp.geodata.simulate import simple_region
 from geogp.maps.frame import Frame
 from geogp.models.prediction import Prediction
@@ -32,7 +34,7 @@ from geogp.workflow import make_map
 GIVEN = [Path(text) for text in os.environ.get("GEOGP_RUNS", "").split(os.pathsep) if text]
 """Folders of runs to check besides the one made here."""
 
-OWN = "made here"
+ACROSS = "across 180 degrees"
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Run:
         tile = cells_of(inside, Frame(**self.data["frame"]))
         return self.asker.predict(tile, [self.asker.question.quarter])
 
+    @property
+    def frame(self) -> Frame:
+        return Frame(**self.data["frame"])
+
     def inputs(self, tiles: Tiles) -> np.ndarray:
         """Return the model's inputs at tiles, in the quarter of the map."""
         job = self.opened.job
@@ -105,10 +111,37 @@ def make_run(folder: Path) -> Run:
     x, y = np.linspace(west, east, 3), np.linspace(south, north, 3)
     squares = [box(x[i], y[j], x[i + 1], y[j + 1]) for i in range(2) for j in range(2)]
     names = ["Añasco", "O'Brien", "St. Mary", "Vega"]
-    counties = gpd.GeoDataFrame({"NAME": names}, geometry=squares, crs=4269)
-    counties.to_parquet(small.folder / "boundaries" / "counties_DEMO.parquet")
+    write_counties(small, names, squares)
     result = make_map(small.request(folder / "run", split="random", far_km=4.0))
     return Run(result.path)
+
+
+def make_run_across(folder: Path) -> Run:
+    """Make a small run of a region across 180 degrees, its boundaries cut there as Census's are."""
+    west, east = box(179.7, -17.1, 180, -16.7), box(-180, -17.1, -179.6, -16.7)
+    islet = box(-179.05, -16.72, -179.0, -16.68)
+    parts = MultiPolygon([west, east, islet])
+    towns = MultiPolygon([box(179.9, -17, 180, -16.85), box(-180, -17, -179.85, -16.85)])
+    region = Region.from_geometry("DEMO", "Taveuni", parts, towns, 2020)
+    small = write_small(folder / "source", region)
+    states = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
+    states.set_geometry([parts], crs=states.crs).to_parquet(
+        small.folder / "boundaries" / "states.parquet"
+    )
+    across = MultiPolygon([box(179.9, -17.1, 180, -16.7), box(-180, -17.1, -179.9, -16.7)])
+    sides = [box(179.7, -17.1, 179.9, -16.7), across, box(-179.9, -17.1, -179.6, -16.7)]
+    write_counties(small, ["Lau", "Middle", "Vuna"], sides)
+    return Run(make_map(small.request(folder / "across", split="random", zoom=14)).path)
+
+
+def make_demo(folder: Path) -> Run:
+    """Make the run of `geogp demo`."""
+    return Run(make_map(demo_request(out=folder / "demo")).path)
+
+
+def write_counties(small: Small, names: list[str], shapes: list[BaseGeometry]) -> None:
+    counties = gpd.GeoDataFrame({"NAME": names}, geometry=shapes, crs=4269)
+    counties.to_parquet(small.folder / "boundaries" / "counties_DEMO.parquet")
 
 
 def places_of(run: Run, rounds: int = 1) -> dict[str, tuple[int, int]]:
@@ -133,3 +166,7 @@ def places_of(run: Run, rounds: int = 1) -> dict[str, tuple[int, int]]:
     ends = {"north": row.argmin(), "south": row.argmax(), "west": column.argmin()}
     ends["east"] = column.argmax()
     return found | {kind: (int(row[k]), int(column[k])) for kind, k in ends.items()}
+
+
+MAKERS = {"small": make_run, ACROSS: make_run_across, "demo": make_demo}
+"""Runs made here."""

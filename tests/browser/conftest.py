@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from browser_pages import DESKTOP, HOSTILE, Made, make_page
+from browser_runs import MAKERS
 
 NPM = Path(__file__).parent / "node_modules"
 ARTEFACTS = Path(__file__).parents[1] / "artefacts"
@@ -172,3 +173,9 @@ def artefacts() -> Path:
 def make():
     """Make pages of other worlds, each once."""
     return cache(make_page)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Make finished runs by their names, each once."""
+    return cache(lambda name: MAKERS[name](tmp_path_factory.mktemp("runs")))

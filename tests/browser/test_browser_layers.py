@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
-from browser_values import assert_coloured, layer_of, pixels, place_of, values_of
+from browser_values import assert_coloured, cells, layer_of, pixels, place_of, values_of
 
+from geogp.geodata.region import Tiles
+from geogp.maps.frame import Frame
+from geogp.maps.kernel_error import interpolated, random_places
 from geogp.maps.packing import unpack
 
 CORNERS = """name => {
@@ -142,53 +145,67 @@ def test_the_live_kernel_is_the_product_of_its_components(visit, made):
     assert not pixels(seen.picture()).any()
     assert "Click a place" in seen.inner_text("#geogp-legend")
     assert "off by up to" in seen.inner_text("#geogp-legend")
-    components = unpack(kernel["components"])
+    components, kernel_frame = unpack(kernel["components"]), Frame(**kernel["frame"])
+    frame = made.data["frame"]
     inside = np.isfinite(values_of(made.data, "level", made.data["shown"]))
-    assert kernel["frame"] == made.data["frame"]
-    for row, column in [(10, 20), (16, 5)]:
+    shape = frame["height"], frame["width"]
+    row, column = np.divmod(np.arange(inside.size), frame["width"])
+    tiles = Tiles(column + frame["column"], row + frame["row"], frame["zoom"])
+    everywhere = interpolated(components, kernel_frame, tiles)
+    for row, column in [(10, 20), (16, 5), *cells(made.data, 1)]:
         assert inside[row, column]
-        latitude, longitude = place_of(kernel["frame"], row, column, down=0.3, across=0.8)
-        seen.evaluate("p => geogp.page.choose(L.latLng(p))", [latitude, longitude])
+        # The place of the middle of a part of the tile that its 64 parts along each side have.
+        down, across = (frame["row"] + row) * 64 + 19, (frame["column"] + column) * 64 + 51
+        part = Tiles(np.array([across]), np.array([down]), frame["zoom"] + 6)
+        here = interpolated(components, kernel_frame, part)[0]
+        place = list(place_of(frame, row, column, down=19.5 / 64, across=51.5 / 64))
+        seen.evaluate("p => geogp.page.choose(L.latLng(p))", place)
         seen.settle()
-        values = np.tensordot(components[:, row, column], components, axes=1)
+        values = (everywhere @ here).reshape(shape)
         found = seen.evaluate(
             "async p => Array.from(await geogp.page.pictures.painter.kernelAt(p),"
             " v => isNaN(v) ? null : v)",
-            [latitude, longitude],
+            place,
         )
-        found = np.array(found, float).reshape(values.shape)
-        np.testing.assert_allclose(found[inside], values[inside], rtol=0, atol=1e-12)
+        found = np.array(found, float).reshape(shape)
+        np.testing.assert_allclose(found[inside], values[inside], rtol=0, atol=1e-9)
         np.testing.assert_array_equal(np.isfinite(found), inside)
-        assert_coloured(seen.picture(), np.where(inside, values, np.nan), kernel["scale"])
+        assert_coloured(seen.picture(), found, kernel["scale"])
         told = seen.inner_text("#geogp-place")
         assert "k(x*, x*)" in told
-        assert f"{values[row, column]:.3g}" in told
+        assert f"{here @ here:.3g}" in told
 
 
 def test_the_live_kernel_is_near_the_models(visit, made):
-    """The error that the page states holds between all cells of the map."""
+    """The error that the page states holds between random places of the map."""
     from browser_pages import waves
 
-    kernel, tiles = made.data["kernel"], made.world.tiles
-    components = unpack(kernel["components"])
-    frame = kernel["frame"]
-    row, column = tiles.row - frame["row"], tiles.column - frame["column"]
-    reduced = components[:, row, column]
-    exact = waves(tiles) @ waves(tiles).T
-    error = np.abs(reduced.T @ reduced - exact).max() / exact.max()
-    assert error <= max(1.5 * kernel["error"], 0.01)
+    kernel = made.data["kernel"]
+    places = random_places(made.world.tiles, np.random.default_rng(77), 2000)
+    reduced = interpolated(unpack(kernel["components"]), Frame(**kernel["frame"]), places)
+    exact = waves(places) @ waves(places).T
+    error = np.abs(reduced @ reduced.T - exact).max() / exact.max()
+    assert error <= kernel["error"] < 0.005
     seen = visit(made.page)
-    seen.update(layer="live", point=list(place_of(frame, 10, 20)))
-    assert f"{100 * kernel['error']:.2g}" in seen.inner_text("#geogp-legend")
+    seen.update(layer="live", point=list(place_of(made.data["frame"], 10, 20)))
+    assert f"{100 * kernel['error']:.2g} %" in seen.inner_text("#geogp-legend")
 
 
-def test_outlines_are_thinner_from_afar(visit, made):
+def test_outlines_are_thinner_from_afar_and_those_of_towns_paler(visit, made):
     seen = visit(made.page)
-    weight = "name => geogp.page.outlines[name].options.weight"
+    style = """name => { const {weight, opacity} = geogp.page.outlines[name].options;
+      return [weight, opacity]; }"""
     found = {}
-    for zoom in (7, 9, 12):
+    for zoom in (5, 7, 9, 12):
         seen.evaluate("zoom => { geogp.page.map.setZoom(zoom, {animate: false}); }", zoom)
-        found[zoom] = [seen.evaluate(weight, name) for name in ("boundary", "urban", "counties")]
-    np.testing.assert_allclose(found[12], [1.6, 1.4, 0.8])
-    assert np.all(np.array(found[9]) < found[12])
-    assert np.all(np.array(found[7]) < found[9])
+        found[zoom] = np.array(
+            [seen.evaluate(style, name) for name in ("boundary", "urban", "counties")]
+        )
+    np.testing.assert_allclose(found[12], [[1.6, 1], [1.4, 1], [0.8, 1]])
+    assert np.all(found[9][:, 0] < found[12][:, 0])
+    assert np.all(found[7][:, 0] <= found[9][:, 0])
+    assert np.all(found[5][:, 0] > 0.2)
+    # Towns are what hides a map most.
+    assert found[9][1, 0] < found[9][0, 0] / 2
+    np.testing.assert_allclose(found[7][:, 1], [1, 0.55, 1])
+    assert 0.55 < found[9][1, 1] < 1

@@ -1,6 +1,7 @@
 """The pages of finished runs, checked against the other files of the same run.
 
-One small run is made here; GEOGP_RUNS names folders of others.
+A small run, one across the antimeridian and the demo's are made here; GEOGP_RUNS names folders of
+others.
 """
 
 import numpy as np
@@ -9,19 +10,22 @@ import rasterio
 import xarray as xr
 from browser_acts import click, close, facts, number, serious
 from browser_pages import DESKTOP, PHONE
-from browser_runs import GIVEN, OWN, Run, cells_of, make_run, places_of
+from browser_runs import GIVEN, MAKERS, Run, cells_of, places_of
 from browser_values import assert_coloured, layer_of, pixels, place_of, quantile, values_of
 
 from geogp.geodata.region import Tiles
-from geogp.maps.frame import Frame
+from geogp.maps.kernel_error import random_places
 from geogp.maps.packing import unpack
 
 BUDGET = 6_000_000
 """Bytes of a page."""
 
 READ = "async p => (await geogp.page.reader.read(L.latLng(p), geogp.page.state)).law"
-KERNEL = """async p => Array.from(await geogp.page.pictures.painter.kernelAt(p),
-  v => isNaN(v) ? null : v)"""
+KERNEL = """async ([p, cells]) => {
+  const values = await geogp.page.pictures.painter.kernelAt(p);
+  const told = cells ? cells.map(cell => values[cell]) : Array.from(values);
+  return told.map(value => isNaN(value) ? null : value);
+}"""
 WIDE = "() => [document.documentElement.scrollWidth, innerWidth]"
 VIEW = """() => { const b = geogp.page.map.getBounds();
   return [b.getSouth(), b.getWest(), b.getNorth(), b.getEast()]; }"""
@@ -30,11 +34,11 @@ FLOAT32 = 1e-6
 """What rounding the grid to float32 may add to a log10."""
 
 
-@pytest.fixture(scope="module", params=[OWN, *map(str, GIVEN)])
-def run(request, tmp_path_factory):
-    if request.param != OWN:
-        return Run(next(path for path in GIVEN if str(path) == request.param))
-    return make_run(tmp_path_factory.mktemp("runs"))
+@pytest.fixture(scope="module", params=[*MAKERS, *map(str, GIVEN)])
+def run(request, runs):
+    if request.param in MAKERS:
+        return runs(request.param)
+    return Run(next(path for path in GIVEN if str(path) == request.param))
 
 
 def names(run, *prefixes):
@@ -141,39 +145,31 @@ def test_the_quarter_slider_changes_picture_and_card(visit, run):
 
 
 def test_the_live_kernel_is_the_models(visit, run):
-    """The reduced kernel from clicked places, against the model's own, at the cells' middles."""
+    """The reduced kernel from places anywhere in their tiles, against the model's own."""
     seen, data = visit(run.page), run.data
-    kernel, frame = data["kernel"], Frame(**data["kernel"]["frame"])
+    kernel, model, region = data["kernel"], run.opened.model, cells_of(run.inside, run.frame)
+    some = np.unique(np.linspace(0, len(region) - 1, 5000).astype(int))
+    inputs = run.inputs(Tiles(region.column[some], region.row[some], region.zoom))
+    chosen = random_places(region, np.random.default_rng(run.inside.sum()), 12)
+    own = model.features(run.inputs(chosen))
+    largest = max((model.features(inputs) ** 2).sum(axis=1).max(), (own**2).sum(axis=1).max())
     seen.update(layer="live")
-    shift = data["frame"]["zoom"] - frame.zoom
-    down, across = np.nonzero(run.inside)
-    inside = np.zeros((frame.height, frame.width), bool)
-    inside[
-        (down + data["frame"]["row"] >> shift) - frame.row,
-        (across + data["frame"]["column"] >> shift) - frame.column,
-    ] = True
-    cells, model = cells_of(inside, frame), run.opened.model
-    inputs = run.inputs(cells)
-    largest = (model.features(inputs) ** 2).sum(axis=1).max()
-    for at in places_of(run).values():
-        place = list(place_of(data["frame"], *at))
-        click(seen, place)
-        found = np.array(seen.evaluate(KERNEL, seen.state["point"]), float).reshape(inside.shape)
-        np.testing.assert_array_equal(np.isfinite(found), inside)
-        here = np.zeros_like(inside)
-        here[
-            (at[0] + data["frame"]["row"] >> shift) - frame.row,
-            (at[1] + data["frame"]["column"] >> shift) - frame.column,
-        ] = True
-        reference = cells_of(here, frame)
-        exact = model.kernel(inputs, run.inputs(reference))[:, 0]
-        assert np.abs(found[inside] - exact).max() <= kernel["error"] * largest
-        assert_coloured(seen.picture(), found, kernel["scale"])
+    number_ = np.flatnonzero(run.inside)[some].tolist()
+    for k in range(len(chosen)):
+        place = [float(chosen.centres[1][k]), float(chosen.centres[0][k])]
+        seen.update(point=place)
+        found = np.array(seen.evaluate(KERNEL, [place, number_]), float)
+        here = Tiles(chosen.column[[k]], chosen.row[[k]], chosen.zoom)
+        exact = model.kernel(inputs, run.inputs(here))[:, 0]
+        assert np.abs(found - exact).max() <= kernel["error"] * largest
+    whole = np.array(seen.evaluate(KERNEL, [place, None]), float).reshape(run.inside.shape)
+    np.testing.assert_array_equal(np.isfinite(whole), run.inside)
+    assert_coloured(seen.picture(), whole, kernel["scale"])
 
 
 def test_the_fixed_slices_are_the_models(run):
-    data, frame = run.data, Frame(**run.data["frame"])
-    tiles = cells_of(run.inside, frame)
+    data = run.data
+    tiles = cells_of(run.inside, run.frame)
     some = np.unique(np.linspace(0, len(tiles) - 1, 4000).astype(int))
     inputs = run.inputs(Tiles(tiles.column[some], tiles.row[some], tiles.zoom))
     job, model = run.opened.job, run.opened.model

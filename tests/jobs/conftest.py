@@ -1,5 +1,8 @@
 """A small simulated source, and requests for it that take seconds."""
 
+import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,7 @@ from jobs_worlds import Small, write_small
 
 from geogp.batch.running import make_batch
 from geogp.workflow import RunResult, make_map
+from geogp_cli.main import run as command
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +56,41 @@ def batch(states: States, tmp_path_factory: pytest.TempPathFactory) -> Path:
         result = make_batch(states.request(), str(place), crew=direct())
     assert result.exit_code == 0
     return place
+
+
+@pytest.fixture(scope="module")
+def copy(finished: RunResult, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """The finished run, where files may be added."""
+    folder = tmp_path_factory.mktemp("copy") / "run"
+    shutil.copytree(finished.path, folder)
+    return RunResult(folder, finished.run)
+
+
+@pytest.fixture(scope="session")
+def counted(small: Small, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A finished run of numbers of tests with both splits. Tests must not change it."""
+    out = tmp_path_factory.mktemp("counted") / "run"
+    return make_map(small.request(out, target="tests", epochs=5, split="both"))
+
+
+@pytest.fixture(scope="session")
+def plain(small: Small, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A finished run of a network without a basis over tiles. Tests must not change it."""
+    out = tmp_path_factory.mktemp("plain") / "run"
+    return make_map(small.request(out, model="dbk-silu"))
+
+
+@pytest.fixture
+def geogp(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Call the command, and return its code and what it wrote."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            command()
+        told = capsys.readouterr()
+        return int(stop.value.code or 0), told.out, told.err
+
+    return call

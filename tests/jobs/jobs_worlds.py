@@ -1,9 +1,17 @@
 """A small source that runs are made from."""
 
+import json
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+from shapely.geometry import box
 
 from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.region import Region
 from geogp.geodata.simulate import simple_region, simulate
 from geogp.geodata.simulation_files import write_simulation
 from geogp.settings import MapRequest
@@ -42,8 +50,36 @@ class Small:
         return sorted(self.folder.rglob("*_tiles.parquet"))[quarter]
 
 
-def write_small(folder: Path) -> Small:
-    region = simple_region()
+def write_small(folder: Path, region: Region | None = None) -> Small:
+    """Write a source of a region, called DEMO; of the demo's unless another is given."""
+    region = region or simple_region()
     made = simulate(region, rows=1500, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
     write_simulation(made, region, folder)
     return Small(folder)
+
+
+def write_halves(small: Small, folder: Path, names: tuple[str, str, str], share: float) -> Path:
+    """Write the west and the east of the region, and a place far from it, in a column `side`.
+
+    The west is a share of its width.
+    """
+    regions = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
+    west, south, east, north = regions.total_bounds
+    middle = west + share * (east - west)
+    shapes = [
+        box(west - 1, south - 1, middle, north + 1),
+        box(middle, south - 1, east + 1, north + 1),
+        box(10, 10, 11, 11),
+    ]
+    path = folder / "halves.parquet"
+    gpd.GeoDataFrame({"side": list(names)}, geometry=shapes, crs=4326).to_parquet(path)
+    return path
+
+
+def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Copy a run and change its run.json."""
+    shutil.copytree(run, folder)
+    held = json.loads((folder / "run.json").read_text())
+    change(held)
+    (folder / "run.json").write_text(json.dumps(held))
+    return folder

@@ -3,13 +3,13 @@
 import json
 import os
 import shutil
-import sys
 from dataclasses import replace
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+from jobs_worlds import edited_copy, write_halves
 from PIL import Image
 from shapely.geometry import box
 
@@ -22,32 +22,12 @@ from geogp.models.catalogue import build
 from geogp.models.storage import load_model, save_model
 from geogp.reopen import tag_of
 from geogp.watcher import Watcher
-from geogp.workflow import RunResult, make_map
-from geogp_cli.main import run as command
+from geogp.workflow import make_map
 
 
 @pytest.fixture(scope="module")
-def copy(finished, tmp_path_factory) -> RunResult:
-    """The finished run, where files may be added."""
-    folder = tmp_path_factory.mktemp("areas") / "run"
-    shutil.copytree(finished.path, folder)
-    return RunResult(folder, finished.run)
-
-
-@pytest.fixture(scope="module")
-def halves(copy, small, tmp_path_factory):
-    """A file with the west and the east of the region, and a place far from it."""
-    tiles = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
-    west, south, east, north = tiles.total_bounds
-    middle = west + 0.4 * (east - west)
-    shapes = [
-        box(west - 1, south - 1, middle, north + 1),
-        box(middle, south - 1, east + 1, north + 1),
-        box(10, 10, 11, 11),
-    ]
-    path = tmp_path_factory.mktemp("layer") / "halves.parquet"
-    gpd.GeoDataFrame({"side": ["west", "east", "far"]}, geometry=shapes, crs=4326).to_parquet(path)
-    return path
+def halves(small, tmp_path_factory):
+    return write_halves(small, tmp_path_factory.mktemp("layer"), ("west", "east", "far"), 0.4)
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +129,8 @@ def test_urban_areas_leave_tiles_elsewhere(copy):
     assert found.files[0].name == "areas_urban.csv"
 
 
-def test_a_model_without_tiles(small, halves, tmp_path):
-    make_map(small.request(tmp_path / "run", model="dbk-silu"))
+def test_a_model_without_tiles(plain, halves, tmp_path):
+    shutil.copytree(plain.path, tmp_path / "run")
     found = make_areas(AreasRequest(tmp_path / "run", by=f"{halves}:side", draws=200))
     sds = found.described["function_sd"]
     assert sds["stated"] != sds["closed_form"]
@@ -158,17 +138,6 @@ def test_a_model_without_tiles(small, halves, tmp_path):
 
 
 class TestCommand:
-    @pytest.fixture
-    def geogp(self, monkeypatch, capsys):
-        def call(*arguments):
-            monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-            with pytest.raises(SystemExit) as stop:
-                command()
-            told = capsys.readouterr()
-            return stop.value.code or 0, told.out, told.err
-
-        return call
-
     def test_it_prints_a_table(self, geogp, copy, halves):
         code, out, _ = geogp(
             "areas", copy.path, "--by", f"{halves}:side", "--for", "tile-mean", "--tests", 5
@@ -279,15 +248,7 @@ class TestRefusals:
     @pytest.fixture
     def edited(self, copy, tmp_path):
         """A copy of the run whose run.json is changed."""
-
-        def edit(change):
-            folder = shutil.copytree(copy.path, tmp_path / "edited")
-            held = json.loads((folder / "run.json").read_text())
-            change(held)
-            (folder / "run.json").write_text(json.dumps(held))
-            return folder
-
-        return edit
+        return lambda change: edited_copy(copy.path, tmp_path / "edited", change)
 
     def test_changed_files(self, edited):
         folder = edited(lambda run: run["inputs"][-1].update(sha256="0" * 64))

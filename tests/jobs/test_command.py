@@ -14,23 +14,8 @@ import pytest
 
 from geogp import __version__
 from geogp.models.catalogue import CATALOGUE
-from geogp_cli.main import run
 
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
-
-
-@pytest.fixture
-def geogp(monkeypatch, capsys):
-    """Run the command in this process; returns exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            run()
-        told = capsys.readouterr()
-        return stop.value.code or 0, told.out, told.err
-
-    return call
 
 
 def rewritten(path, change):

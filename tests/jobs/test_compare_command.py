@@ -2,28 +2,12 @@
 
 import json
 import shutil
-import sys
 
 import pytest
 
 from geogp.calibration.compare_words import estimate
 from geogp.comparing import compare_runs
 from geogp.errors import RequestError
-from geogp_cli.main import run
-
-
-@pytest.fixture
-def geogp(monkeypatch, capsys):
-    """Run the command in this process; returns exit code, standard output, standard error."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            run()
-        told = capsys.readouterr()
-        return stop.value.code or 0, told.out, told.err
-
-    return call
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import shutil
-import sys
 
 import geopandas as gpd
 import numpy as np
@@ -21,8 +19,7 @@ from geogp.geodata.quadkeys import tile_areas_km2
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.reopen import reopen
 from geogp.watcher import Watcher
-from geogp.workflow import RunResult, make_map
-from geogp_cli.main import run as command
+from geogp.workflow import make_map
 
 SEVEN = Threshold(7, "download")
 AREAS = pd.DataFrame({"layer": ["x", "x"], "area": ["all", "half"], "tiles": [10, 5]})
@@ -98,14 +95,6 @@ def test_low_latencies_meet_a_threshold():
     np.testing.assert_array_equal(found.met.inside, 10**mean < 49)
     np.testing.assert_array_equal(found.short.inside, 10**mean > 51)
     assert found.shares["mean"][0] > 0.5
-
-
-@pytest.fixture(scope="module")
-def copy(finished, tmp_path_factory) -> RunResult:
-    """The finished run, where files may be added."""
-    folder = tmp_path_factory.mktemp("exceedance") / "run"
-    shutil.copytree(finished.path, folder)
-    return RunResult(folder, finished.run)
 
 
 @pytest.fixture(scope="module")
@@ -209,17 +198,6 @@ def test_refusals(copy, tmp_path):
 
 
 class TestCommand:
-    @pytest.fixture
-    def geogp(self, monkeypatch, capsys):
-        def call(*arguments):
-            monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-            with pytest.raises(SystemExit) as stop:
-                command()
-            told = capsys.readouterr()
-            return stop.value.code or 0, told.out, told.err
-
-        return call
-
     def test_it_prints_shares_and_regions(self, geogp, copy):
         code, out, _ = geogp("exceedance", copy.path, "--threshold", 25, "--draws", 200)
         assert code == 0

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from geogp.workflow import make_map
-from geogp_cli.main import run
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
@@ -56,18 +55,6 @@ def world(faults, tmp_path_factory):
 def server(faults, world):
     with faults.serving(world.folder / "old", world.folder / "new") as running:
         yield running
-
-
-@pytest.fixture
-def geogp(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            run()
-        told = capsys.readouterr()
-        return stop.value.code or 0, told.out, told.err
-
-    return call
 
 
 def asked(world, server, quarters="2022Q1..2023Q4"):

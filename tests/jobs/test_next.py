@@ -2,44 +2,23 @@
 
 import json
 import shutil
-import sys
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
+from jobs_worlds import write_halves
 from PIL import Image
-from shapely.geometry import box
 
 from geogp.errors import RequestError
 from geogp.next_tiles import NextRequest, choose_tiles, described_tiles
 from geogp.reopen import find_run
-from geogp.workflow import RunResult, make_map
-from geogp_cli.main import run as command
-
-
-@pytest.fixture(scope="module")
-def copy(finished, tmp_path_factory) -> RunResult:
-    """The finished run, where files may be added."""
-    folder = tmp_path_factory.mktemp("next") / "run"
-    shutil.copytree(finished.path, folder)
-    return RunResult(folder, finished.run)
+from geogp.workflow import make_map
 
 
 @pytest.fixture(scope="module")
 def halves(small, tmp_path_factory):
-    """A file with the west and the east of the region, and a place far from it."""
-    regions = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
-    west, south, east, north = regions.total_bounds
-    middle = (west + east) / 2
-    shapes = [
-        box(west - 1, south - 1, middle, north + 1),
-        box(middle, south - 1, east + 1, north + 1),
-        box(10, 10, 11, 11),
-    ]
-    path = tmp_path_factory.mktemp("layer") / "halves.parquet"
-    gpd.GeoDataFrame({"side": ["West", "East", "Far"]}, geometry=shapes, crs=4326).to_parquet(path)
-    return path
+    return write_halves(small, tmp_path_factory.mktemp("layer"), ("West", "East", "Far"), 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -114,25 +93,14 @@ def test_an_area_counts(copy, halves):
     assert east.described["counted"] == "rural tiles of east"
 
 
-def test_a_model_without_tiles(small, tmp_path):
-    make_map(small.request(tmp_path / "run", model="dbk-silu"))
+def test_a_model_without_tiles(plain, tmp_path):
+    shutil.copytree(plain.path, tmp_path / "run")
     found = choose_tiles(NextRequest(tmp_path / "run", tiles=5))
     assert found.described["removed"] > found.described["removed_by_widest"] > 0
     assert found.described["tests"] is None
 
 
 class TestCommand:
-    @pytest.fixture
-    def geogp(self, monkeypatch, capsys):
-        def call(*arguments):
-            monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-            with pytest.raises(SystemExit) as stop:
-                command()
-            told = capsys.readouterr()
-            return stop.value.code or 0, told.out, told.err
-
-        return call
-
     def test_it_prints_the_first_ten(self, geogp, copy):
         code, out, _ = geogp("next", copy.path, "--tiles", 12)
         assert code == 0

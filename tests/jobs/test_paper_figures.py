@@ -2,44 +2,34 @@
 
 import json
 import shutil
-import sys
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from jobs_worlds import edited_copy
 from PIL import Image
 
 from geogp.errors import DataError, RequestError
 from geogp.paper_figures import FiguresRequest, make_figures
-from geogp.workflow import RunResult, make_map
-from geogp_cli.main import run as command
+from geogp.reference_slices import reference_slices
+from geogp.reopen import reopen
+from geogp.runs import PREDICTIONS_FILE
+from geogp.watcher import Watcher
+from geogp.workflow import make_map
 
 NAMES = ("kernel_slices", "interval_widths", "spread_cells", "basis", "reliability")
 
 
 @pytest.fixture(scope="module")
-def copy(finished, tmp_path_factory) -> RunResult:
-    """The finished run, where files may be added."""
-    folder = tmp_path_factory.mktemp("figures") / "run"
-    shutil.copytree(finished.path, folder)
-    return RunResult(folder, finished.run)
+def result(copy, plain):
+    return make_figures(FiguresRequest(copy.path, beside=(plain.path,)))
 
 
 @pytest.fixture(scope="module")
-def other(small, tmp_path_factory) -> RunResult:
-    return make_map(small.request(tmp_path_factory.mktemp("other") / "run", model="sv-rbf"))
-
-
-@pytest.fixture(scope="module")
-def result(copy, other):
-    return make_figures(FiguresRequest(copy.path, beside=(other.path,)))
-
-
-def edited(run, folder, change):
-    shutil.copytree(run.path, folder)
-    held = json.loads((folder / "run.json").read_text())
-    change(held)
-    (folder / "run.json").write_text(json.dumps(held))
-    return folder
+def drawn(counted, tmp_path_factory):
+    out = tmp_path_factory.mktemp("drawn")
+    return make_figures(FiguresRequest(counted.path, out=out))
 
 
 def test_every_figure_is_there_as_png_and_pdf(result, copy):
@@ -68,44 +58,79 @@ def test_captions_say_what_is_shown(result, copy):
     assert "repair" not in result.captions["spread_cells"]
 
 
-def test_the_same_run_gives_the_same_files_and_stays_finished(result, copy, other, small, tmp_path):
-    again = make_figures(
-        FiguresRequest(copy.path, beside=(other.path,), out=tmp_path / "elsewhere")
+def test_the_same_run_gives_the_same_files_and_stays_finished(
+    *, result, copy, plain, small, geogp, tmp_path
+):
+    code, out, _ = geogp(
+        "figures", copy.path, "--beside", plain.path, "--out", tmp_path / "elsewhere", "--json"
     )
-    for first, second in zip(result.files, again.files, strict=True):
+    told = json.loads(out)
+    assert code == 0
+    assert set(told["captions"]) == set(NAMES)
+    assert told["left_out"] == {}
+    assert {str(path) for path in (tmp_path / "elsewhere").iterdir()} == set(told["files"])
+    for first, second in zip(result.files, map(Path, told["files"]), strict=True):
         assert second.parent == tmp_path / "elsewhere"
         assert first.read_bytes() == second.read_bytes()
     assert make_map(small.request(copy.path, split="both")).already_there
 
 
-def test_another_map_takes_them_away(finished, small, tmp_path):
+def test_another_map_takes_them_away(plain, small, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(finished.path, folder)
+    shutil.copytree(plain.path, folder)
     (folder / "figures").mkdir()
     (folder / "figures" / "basis.png").touch()
-    make_map(small.request(folder, split="both", zoom=12))
+    make_map(small.request(folder, model="dbk-silu", zoom=11))
     assert not (folder / "figures").exists()
 
 
-class TestCommand:
-    @pytest.fixture
-    def geogp(self, monkeypatch, capsys):
-        def call(*arguments):
-            monkeypatch.setattr(sys, "argv", ["geogp", *map(str, arguments)])
-            with pytest.raises(SystemExit) as stop:
-                command()
-            told = capsys.readouterr()
-            return stop.value.code or 0, told.out, told.err
+class TestNumbersOfTests:
+    def test_what_has_a_meaning_is_drawn(self, drawn):
+        names = ("kernel_slices", "basis", "reliability")
+        assert tuple(drawn.captions) == names
+        expected = {f"{name}.{end}" for name in names for end in ("png", "pdf")} | {"captions.md"}
+        assert {path.name for path in drawn.files} == expected
+        assert {path.name for path in drawn.files[0].parent.iterdir()} == expected
+        for path in drawn.files:
+            if path.suffix == ".png":
+                with Image.open(path) as picture:
+                    assert len(np.unique(np.asarray(picture.convert("L")))) > 20
 
-        return call
+    def test_what_is_left_out_is_told_with_the_reason(self, drawn):
+        assert set(drawn.left_out) == {"interval_widths", "spread_cells"}
+        assert set(NAMES) == set(drawn.captions) | set(drawn.left_out)
+        text = drawn.files[-1].read_text()
+        for name, reason in drawn.left_out.items():
+            assert f"**{name}** is left out: {reason}." in text
+        assert "log rate" in drawn.captions["kernel_slices"]
+        assert "randomised" in drawn.captions["reliability"]
+        assert all("numbers of tests" in one or "tests" in one for one in drawn.captions.values())
 
-    def test_it_says_where_the_figures_are(self, geogp, copy, tmp_path):
-        code, out, _ = geogp("figures", copy.path, "--out", tmp_path / "f", "--json")
-        told = json.loads(out)
+    def test_the_kernel_is_that_of_the_log_rate(self, counted):
+        """Slices as drawn are the products of the fitted features."""
+        opened = reopen(counted.path, Watcher(), device="cpu", counts=True)
+        job, tiles = opened.job, opened.tiles
+        quarter = job.question.quarter
+        (one, *_) = reference_slices(
+            opened.model, job.scale.inputs, tiles, job.observations, quarter
+        )
+        inputs = job.scale.inputs(*tiles.centres, np.full(len(tiles), quarter))
+        here = job.scale.inputs(
+            np.array([one.longitude]), np.array([one.latitude]), np.array([quarter])
+        )
+        products = opened.model.features(inputs) @ opened.model.features(here)[0]
+        np.testing.assert_allclose(one.values, products, rtol=1e-5, atol=1e-9)
+        assert np.ptp(products) > 0
+
+    def test_the_command_says_so(self, geogp, drawn, counted, monkeypatch):
+        monkeypatch.setattr("geogp.paper_figures.make_figures", lambda *_: drawn)
+        code, out, _ = geogp("figures", counted.path)
         assert code == 0
-        assert set(told["captions"]) == set(NAMES)
-        assert {str(path) for path in (tmp_path / "f").iterdir()} == set(told["files"])
+        assert "spread_cells is left out: the spread of a number of tests" in out
+        assert all(str(path) in out for path in drawn.files)
 
+
+class TestCommand:
     def test_no_run(self, geogp, tmp_path):
         code, _, told = geogp("figures", tmp_path)
         assert code == 2
@@ -113,24 +138,30 @@ class TestCommand:
 
 
 class TestRefusals:
-    def test_runs_of_other_things(self, copy, other, tmp_path):
-        folder = edited(other, tmp_path / "upload", lambda run: run.update(target="upload"))
+    def test_runs_of_other_things(self, copy, plain, tmp_path):
+        folder = edited_copy(
+            plain.path, tmp_path / "upload", lambda run: run.update(target="upload")
+        )
         with pytest.raises(RequestError, match="has the target upload, expected download"):
             make_figures(FiguresRequest(copy.path, beside=(folder,)))
 
-    def test_runs_without_the_split(self, copy, small, tmp_path):
-        blocks = make_map(small.request(tmp_path / "blocks", model="dbk-silu", split="blocks"))
+    def test_runs_without_the_split(self, copy, tmp_path):
+        folder = edited_copy(
+            copy.path, tmp_path / "blocks", lambda run: run["metrics"].pop("random")
+        )
+        rows = pd.read_parquet(folder / PREDICTIONS_FILE)
+        rows[rows["split"] == "blocks"].to_parquet(folder / PREDICTIONS_FILE)
         with pytest.raises(RequestError, match="has no test rows of the split random"):
-            make_figures(FiguresRequest(copy.path, beside=(blocks.path,)))
+            make_figures(FiguresRequest(copy.path, beside=(folder,)))
 
-    def test_counts(self, copy, tmp_path):
-        folder = edited(copy, tmp_path / "counts", lambda run: run.update(model="cox-nb"))
-        with pytest.raises(RequestError, match="maps numbers of tests"):
-            make_figures(FiguresRequest(folder))
+    def test_runs_beside_numbers_of_tests(self, counted, copy, tmp_path):
+        request = FiguresRequest(counted.path, beside=(copy.path,), out=tmp_path)
+        with pytest.raises(RequestError, match="maps numbers of tests, of which no interval_width"):
+            make_figures(request)
 
     def test_changed_files(self, copy, tmp_path):
-        folder = edited(
-            copy, tmp_path / "changed", lambda run: run["inputs"][-1].update(sha256="0" * 64)
+        folder = edited_copy(
+            copy.path, tmp_path / "changed", lambda run: run["inputs"][-1].update(sha256="0" * 64)
         )
         with pytest.raises(DataError, match="changed since"):
             make_figures(FiguresRequest(folder))

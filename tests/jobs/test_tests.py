@@ -21,13 +21,6 @@ from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map, remake_report
 
 
-@pytest.fixture(scope="module")
-def counted(small, tmp_path_factory) -> RunResult:
-    """A finished run of both splits."""
-    out = tmp_path_factory.mktemp("counted") / "run"
-    return make_map(small.request(out, target="tests", epochs=5, split="both"))
-
-
 def _table(run: RunResult) -> pd.DataFrame:
     return pd.read_parquet(run.path / "test_predictions.parquet")
 

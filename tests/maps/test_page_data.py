@@ -15,11 +15,12 @@ from geogp.geodata.region import Region, Tiles
 from geogp.geodata.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
-from geogp.maps.kernel_basis import Features, coarser, kernel_basis
+from geogp.maps.kernel_basis import coarser, kernel_basis
+from geogp.maps.kernel_error import Features
 from geogp.maps.outlines import outlines, outlines_within
 from geogp.maps.packing import unpack
 from geogp.maps.page_data import PageContent, page_data
-from geogp.maps.page_places import labelled_tiles, named_places
+from geogp.maps.page_places import labelled_tiles, main_bounds, named_places
 from geogp.maps.page_quantiles import (
     SHOWN_LEVELS,
     QuarterMap,
@@ -274,6 +275,39 @@ def test_places_have_their_bounds_within_the_region(world, data):
     assert (west, south) == (pytest.approx(edges[0], abs=1e-4), pytest.approx(edges[1], abs=1e-4))
     assert east == pytest.approx((edges[0] + edges[2]) / 2, abs=1e-4)
     assert north == pytest.approx(edges[3], abs=1e-4)
+
+
+def test_a_far_island_without_tests_is_not_in_the_first_view():
+    frame = Frame(10, 100, 200, 60, 12)
+    tests = np.full((12, 60), np.nan)
+    tests[1:11, 30:50] = 0  # the mainland: 200 tiles
+    tests[2:10, 32:48] = 3
+    tests[4:6, 56:58] = 0  # an island nearby, measured
+    tests[4, 56] = 5
+    tests[8, 2] = 0  # one far away
+    south, west, north, east = main_bounds(tests, frame)
+    assert west == pytest.approx(Frame(10, 130, 201, 1, 1).bounds[0])
+    assert east == pytest.approx(Frame(10, 157, 201, 1, 1).bounds[2])
+    assert frame.bounds[1] < south < north < frame.bounds[3]
+    tests[8, 2] = 1000
+    assert main_bounds(tests, frame)[1] == west  # one tile of many that are measured
+    tests[6:11, 1:4] = 2
+    assert main_bounds(tests, frame)[1] == pytest.approx(Frame(10, 101, 201, 1, 1).bounds[0])
+
+
+def test_the_first_view_of_a_region_without_tests_and_of_corners_that_touch():
+    frame = Frame(10, 100, 200, 5, 5)
+    tests = np.where(np.eye(5) > 0, 0.0, np.nan)
+    south, west, north, east = main_bounds(tests, frame)
+    assert (west, south, east, north) == pytest.approx(frame.bounds)
+    with pytest.raises(DataError, match="a tile of the region"):
+        main_bounds(np.full((2, 2), np.nan), frame)
+
+
+def test_the_first_view_is_in_the_data(world, data):
+    tests = world.grid["tests"].to_numpy().astype(float)
+    tests[tests < 0] = np.nan
+    assert data["view"] == main_bounds(tests, Frame(**data["frame"]))
 
 
 def test_places_beyond_the_antimeridian_follow_the_region():

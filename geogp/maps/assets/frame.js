@@ -6,6 +6,11 @@
 const TILE_PIXELS = 256;
 const EARTH_RADIUS_KM = 6371.0088;
 
+/** Tell whether whoever looks wants no motion. */
+function stillWanted() {
+  return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+}
+
 /** Return the place of a point given in tiles of a zoom. */
 function placeOfTile(zoom, column, row) {
   return L.CRS.EPSG3857.pointToLatLng(L.point(column * TILE_PIXELS, row * TILE_PIXELS), zoom);
@@ -31,6 +36,49 @@ function cellAt(frame, place) {
     return null;
   }
   return {column, row, number: row * frame.width + column};
+}
+
+/**
+ * Return the two cells whose middles lie beside a place on a line of cells, and how far between
+ * them it lies; geogp.maps.kernel_error has the same rule.
+ */
+function beside(at, count) {
+  const within = Math.min(Math.max(at - 0.5, 0), count - 1);
+  const first = Math.min(Math.floor(within), Math.max(count - 2, 0));
+  return {first, second: Math.min(first + 1, count - 1), share: within - first};
+}
+
+/** Return the numbers of the four cells whose middles lie around a place, and their weights. */
+function middlesAround(frame, place) {
+  const point = L.CRS.EPSG3857.latLngToPoint(place, frame.zoom).divideBy(TILE_PIXELS);
+  const world = 2 ** frame.zoom;
+  const across = beside(((point.x - frame.column) % world + world) % world, frame.width);
+  const down = beside(point.y - frame.row, frame.height);
+  return [[down.first, 1 - down.share], [down.second, down.share]].flatMap(([row, high]) => [
+    {number: row * frame.width + across.first, weight: high * (1 - across.share)},
+    {number: row * frame.width + across.second, weight: high * across.share}]);
+}
+
+/** Return values of the middles of a frame's cells at those of a finer frame within it, bilinear. */
+function stretched(frame, values, fine) {
+  const size = 2 ** (frame.zoom - fine.zoom);
+  const found = new Float64Array(fine.width * fine.height);
+  const across = Array.from({length: fine.width}, (_, column) => beside(
+    (fine.column + column + 0.5) * size - frame.column, frame.width));
+  const line = new Float64Array(frame.width);
+  for (let row = 0; row < fine.height; row += 1) {
+    const down = beside((fine.row + row + 0.5) * size - frame.row, frame.height);
+    for (let column = 0; column < frame.width; column += 1) {
+      const high = values[down.first * frame.width + column];
+      const low = values[down.second * frame.width + column];
+      line[column] = high + down.share * (low - high);
+    }
+    for (let column = 0; column < fine.width; column += 1) {
+      const {first, second, share} = across[column];
+      found[row * fine.width + column] = line[first] + share * (line[second] - line[first]);
+    }
+  }
+  return found;
 }
 
 /** Return the place in the middle of a cell. */

@@ -46,8 +46,26 @@ class MapPage {
       L.DomEvent.disableClickPropagation(box).disableScrollPropagation(box);
     }
     L.control.scale({position: 'bottomleft'}).addTo(this.map);
+    this.placeHome();
     this.map.attributionControl.setPrefix('<a href="https://leafletjs.com">Leaflet</a>');
     document.getElementById('geogp-credits').append(this.map.attributionControl.getContainer());
+  }
+
+  /** Put a button below those of the zoom that shows all of the region. */
+  placeHome() {
+    const home = L.control({position: 'topleft'});
+    home.onAdd = () => {
+      const box = element('div', 'leaflet-bar geogp-home');
+      const button = element('button', '', '\u2302');
+      Object.assign(button, {type: 'button', title: 'Show the whole region'});
+      button.setAttribute('aria-label', button.title);
+      button.addEventListener('click', () => this.map.fitBounds(
+        cornersOf(this.data.frame), {animate: !stillWanted(), padding: [12, 12]}));
+      L.DomEvent.disableClickPropagation(box);
+      box.append(button);
+      return box;
+    };
+    home.addTo(this.map);
   }
 
   /** Return the state that a page without an address shows. */
@@ -151,11 +169,11 @@ class MapPage {
     for (const id of new Set([state.layer, state.beside])) {
       const layer = this.layers.get(id);
       if (layer && layer.source.live) {
-        const values = await this.pictures.painter.kernelAt([place.lat, place.lng]);
-        const cell = cellAt(this.data.kernel.frame, place);
+        const components = await this.pictures.painter.componentsAt([place.lat, place.lng]);
         words.push({
           name: 'Kernel with itself, k(x*, x*)',
-          value: values ? formatNumber(values[cell.number], 3) : 'none here',
+          value: components
+            ? formatNumber(components.reduce((sum, one) => sum + one * one, 0), 3) : 'none here',
         });
       } else if (layer && 'slice' in layer.source) {
         const {frame, values} = this.pictures.painter.slice(layer.source.slice);
@@ -200,7 +218,8 @@ class MapPage {
       }
     }).observe(box);
     map.invalidateSize({animate: false});
-    map.fitBounds(cornersOf(data.frame), {animate: false, padding: [12, 12]});
+    const [south, west, north, east] = data.view;
+    map.fitBounds([[south, west], [north, east]], {animate: false, padding: [12, 12]});
     this.address.read();
     thinOutlines(map, this.outlines);
     return this.settled();

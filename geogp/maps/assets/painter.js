@@ -153,7 +153,7 @@ class Painter {
 
   /** Colour by k(., x_ref) from the reduced basis; nothing where there is no x_ref. */
   async live(scale, point) {
-    const {frame} = this.data.kernel;
+    const {frame} = this.data;
     const values = point && await this.kernelAt(point);
     if (!values) {
       return {frame, indices: new Uint8Array(frame.width * frame.height)};
@@ -162,46 +162,41 @@ class Painter {
   }
 
   /**
-   * Return k(x, x_ref) = sum of c_j(x) c_j(x_ref) for all cells x, NaN outside the region; null
-   * where x_ref lies outside.
+   * Return k(x, x_ref) = sum of c_j(x) c_j(x_ref) for the middles x of all tiles, NaN outside the
+   * region; null where x_ref lies outside.
    * @param {number[]} point Latitude and longitude.
    */
   async kernelAt(point) {
-    const {frame, components} = this.data.kernel;
-    const [array, inside] = await Promise.all([unpack(components), this.kernelMask()]);
-    const reference = cellAt(frame, L.latLng(point));
-    if (reference === null || !inside[reference.number]) {
+    const {frame, kernel} = this.data;
+    const [array, inside, weights] = await Promise.all(
+      [unpack(kernel.components), this.mask(), this.componentsAt(point)]);
+    if (weights === null) {
       return null;
     }
-    const size = frame.width * frame.height;
-    const values = new Float64Array(size);
-    for (let start = 0; start < array.numbers.length; start += size) {
-      const weight = array.at(start + reference.number);
+    const size = kernel.frame.width * kernel.frame.height;
+    const middles = new Float64Array(size);
+    weights.forEach((weight, place) => {
       for (let cell = 0; cell < size; cell += 1) {
-        values[cell] += weight * array.at(start + cell);
+        middles[cell] += weight * array.at(place * size + cell);
       }
-    }
-    return values.map((value, cell) => (inside[cell] ? value : NaN));
+    });
+    // Interpolation is linear: that of the sum is the sum of that of the components.
+    return stretched(kernel.frame, middles, frame)
+      .map((value, cell) => (inside(cell) ? value : NaN));
   }
 
-  /** Mark the cells of the reduced kernel that hold any tile of the region. */
-  async kernelMask() {
-    if (!this.inside) {
-      const {frame, kernel} = this.data;
-      const inRegion = await this.mask();
-      const shrink = 2 ** (frame.zoom - kernel.frame.zoom);
-      const found = new Uint8Array(kernel.frame.width * kernel.frame.height);
-      for (let row = 0; row < frame.height; row += 1) {
-        const down = Math.floor((frame.row + row) / shrink) - kernel.frame.row;
-        for (let column = 0; column < frame.width; column += 1) {
-          if (inRegion(row * frame.width + column)) {
-            const across = Math.floor((frame.column + column) / shrink) - kernel.frame.column;
-            found[down * kernel.frame.width + across] = 1;
-          }
-        }
-      }
-      this.inside = found;
+  /** Return the components c_j at a place, interpolated; null outside the region. */
+  async componentsAt(point) {
+    const {frame, kernel} = this.data;
+    const [array, inside] = await Promise.all([unpack(kernel.components), this.mask()]);
+    const place = L.latLng(point);
+    const tile = cellAt(frame, place);
+    if (tile === null || !inside(tile.number)) {
+      return null;
     }
-    return this.inside;
+    const corners = middlesAround(kernel.frame, place);
+    const size = kernel.frame.width * kernel.frame.height;
+    return Array.from({length: kernel.components.shape[0]}, (_, component) => corners.reduce(
+      (sum, {number, weight}) => sum + weight * array.at(component * size + number), 0));
   }
 }

@@ -142,11 +142,22 @@ class Pictures {
   }
 }
 
-/** Draw outlines thinner where a map is seen from afar, lest they hide it. */
+/** From how far on an outline is drawn thinner, and how thin it gets. */
+const OUTLINES_FROM_AFAR = {
+  boundary: {whole: 11, thinnest: 5, least: 0.4, pale: 1},
+  counties: {whole: 11, thinnest: 5, least: 0.4, pale: 1},
+  // Towns lie so close together in some regions that their outlines would hide the map.
+  urban: {whole: 12, thinnest: 8, least: 0.3, pale: 0.55},
+};
+
+/** Draw outlines thinner, those of towns paler too, where a map is seen from afar. */
 function thinOutlines(map, outlines) {
-  const share = Math.min(1, Math.max(0.4, (map.getZoom() - 5) / 6));
-  for (const drawn of Object.values(outlines).filter(Boolean)) {
+  for (const [name, drawn] of Object.entries(outlines).filter(([, found]) => found)) {
+    const {whole, thinnest, least, pale} = OUTLINES_FROM_AFAR[name];
+    const near = Math.min(1, Math.max(0, (map.getZoom() - thinnest) / (whole - thinnest)));
     drawn.fullWeight = drawn.fullWeight || drawn.options.weight;
-    drawn.setStyle({weight: drawn.fullWeight * share});
+    drawn.setStyle({
+      weight: drawn.fullWeight * Math.max(least, near), opacity: pale + near * (1 - pale),
+    });
   }
 }

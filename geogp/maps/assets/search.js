@@ -45,9 +45,8 @@ class Search {
       return;
     }
     const [south, west, north, east] = place.bounds;
-    const still = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
     this.map.fitBounds([[south, west], [north, east]],
-      {maxZoom: 14, padding: [30, 30], animate: !still});
+      {maxZoom: 14, padding: [30, 30], animate: !stillWanted()});
     this.answer.textContent = `The map shows ${place.words}.`;
   }
 }

@@ -54,9 +54,7 @@ function thresholdWords(data, value) {
 }
 
 /** Say how far the drawn kernel can be from the model's. */
-function kernelErrorWords({error, error_at_tiles: within}) {
-  const share = (one) => `${formatNumber(100 * one, 2)} %`;
-  const more = within === undefined ? '' : ` (${share(within)} anywhere within them)`;
-  return `Drawn from a reduced basis: off by up to ${share(error)} of the largest value in the `
-    + `middles of its squares${more}.`;
+function kernelErrorWords({error}) {
+  return `Drawn from a reduced basis: off by up to ${formatNumber(100 * error, 2)} % of the largest `
+    + 'value.';
 }
