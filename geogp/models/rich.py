@@ -22,11 +22,11 @@ from torch import Tensor
 
 from geogp.errors import RequestError
 from geogp.models.architecture import Architecture
-from geogp.models.bases import squared_norms
 from geogp.models.diagonals import Diagonal
 from geogp.models.lowrank import Floats, LowRankGP, Rows
 from geogp.models.noise import Noise
 from geogp.models.posteriors import Moments, PointPosterior, WeightedRows
+from geogp.models.products import squared_norms
 from geogp.models.steps import CHUNK
 from geogp.models.tangents import BASE_WIDTH, LastLayerBasis, Mlp, parameter_blocks
 
