@@ -63,19 +63,19 @@ def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
 
 
 def inverse_cholesky(K: Tensor) -> Factorised:
-    """Return L^(-1) for K = L L', (r, r) row-major; of K its lower triangle counts.
+    """Return L^(-1) for K = L L', (r, r) row-major; of K the lower triangle counts, and is lost.
 
     By halves: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where N N' = C less
     (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most of it
     is products, which the library's own Cholesky is several times slower than.
     """
-    rest, out = K.clone(memory_format=torch.contiguous_format), torch.zeros_like(K)
+    out = torch.zeros_like(K)
     found = []
 
     def fill(parts: list[slice]) -> None:
         whole = slice(parts[0].start, parts[-1].stop)
         if len(parts) == 1:
-            L, info = torch.linalg.cholesky_ex(rest[whole, whole])
+            L, info = torch.linalg.cholesky_ex(K[whole, whole])
             identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
             # Solved for the transpose: the library returns columns, and this makes them rows.
             out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
@@ -88,10 +88,10 @@ def inverse_cholesky(K: Tensor) -> Factorised:
         )
         fill(parts[:middle])
         inverse = out[first, first]
-        below = times_lower_transposed(rest[second, first], inverse)
+        below = times_lower_transposed(K[second, first], inverse)
         for part in parts[middle:]:
             rows = slice(part.start - second.start, part.stop - second.start)
-            rest[part, second.start : part.stop].addmm_(
+            K[part, second.start : part.stop].addmm_(
                 below[rows], below[: rows.stop].T, alpha=-1
             )
         fill(parts[middle:])

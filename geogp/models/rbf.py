@@ -25,6 +25,9 @@ from geogp.models.products import (
     transposed_lower_times_lower,
 )
 
+NARROW = 16
+"""Columns below which a product of transposes is the faster one."""
+
 
 def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
     """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
@@ -108,10 +111,9 @@ class _Features(torch.autograd.Function):
         exact = times_lower_transposed(Kxz, white.inverse)
         phi, norm = exact.to(rows.dtype), squared_norms(exact)
         centre = white.Z.mean(0)
-        kept = (X - centre, white.Z - centre, Kxz, white.Kzz)
-        ctx.white = white.lengthscale, white.variance, white.inverse, white.jitter
-        ctx.save_for_backward(phi, *(part.to(rows.dtype) for part in kept))
-        ctx.dtypes = anchors.dtype, log_lengthscale.dtype, log_variance.dtype
+        kept = (part.to(rows.dtype) for part in (X - centre, white.Z - centre, Kxz))
+        ctx.white, ctx.dtypes = white, (anchors.dtype, log_lengthscale.dtype, log_variance.dtype)
+        ctx.save_for_backward(phi, *kept)
         ctx.set_materialize_grads(False)
         return phi, norm
 
@@ -119,50 +121,52 @@ class _Features(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         by_phi, by_norm = gradients
-        phi, X, Z, Kxz, Kzz = ctx.saved_tensors
-        lengthscale, variance, inverse, jitter = ctx.white
+        phi, X, Z, Kxz = ctx.saved_tensors
+        white: Whitening = ctx.white
         g = torch.zeros_like(phi) if by_phi is None else by_phi
         if by_norm is not None:
             g = torch.addcmul(g, phi, 2 * by_norm.to(phi.dtype)[:, None])
-        by_Kzz = _by_matrix(g, phi, inverse)
-        by_exponent = times_lower(g, inverse.to(phi.dtype)).mul_(Kxz)
-        by_X, by_Z = _by_rows(by_exponent, X, Z)
-        trace = by_Kzz.diagonal().sum()
-        by_exponent_zz = by_Kzz.to(phi.dtype).mul_(Kzz)
-        both, _ = _by_rows(by_exponent_zz, Z, Z)
-        by_Z = by_Z.add_(both, alpha=2)
+        by_Kxz = times_lower(g, white.inverse.to(phi.dtype))
+        minus_by_Kzz = _by_matrix(g, phi, white.inverse)
+        trace = minus_by_Kzz.diagonal().sum()
+        # Not symmetric yet: the two sides of the products with it are added up instead.
+        by_cross, minus_by_own = by_Kxz.mul_(Kxz), minus_by_Kzz.mul_(white.Kzz).to(phi.dtype)
+        by_X, by_Z = _by_rows(by_cross, X, Z)
+        for part in _by_rows(minus_by_own, Z, Z):
+            by_Z = by_Z - part
         by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
-        total = by_exponent.sum(dtype=torch.float64) + by_exponent_zz.sum(dtype=torch.float64)
+        total = by_cross.sum(dtype=torch.float64) - minus_by_own.sum(dtype=torch.float64)
         dtypes = ctx.dtypes
         return (
-            (by_X / lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
-            (by_Z / lengthscale).to(dtypes[0]),
+            (by_X / white.lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
+            (by_Z / white.lengthscale).to(dtypes[0]),
             by_log_lengthscale.to(dtypes[1]),
-            (total + jitter * variance * trace).to(dtypes[2]),
+            (total - white.jitter * white.variance * trace).to(dtypes[2]),
             None,
         )
 
 
 def _by_matrix(g: Tensor, phi: Tensor, inverse: Tensor) -> Tensor:
-    """Return -sym(L^(-T) tri(g' phi) L^(-1)), (r, r) float64."""
+    """Return L^(-T) tri(g' phi) L^(-1), (r, r) float64."""
     triangle = lower_of_product(g, phi).double()
     triangle.diagonal().mul_(0.5)
-    found = transposed_lower_times_lower(inverse, lower_times_lower(triangle, inverse))
-    return torch.add(found, found.T).mul_(-0.5)
+    return transposed_lower_times_lower(inverse, lower_times_lower(triangle, inverse))
 
 
 def _by_rows(by_exponent: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from (a, b).
 
-    They are G B - rowsum(G) A and G'A - colsum(G) B; the sums are one more column of the products.
+    They are G B - rowsum(G) A and G'A - colsum(G) B.
     """
-    one_a, one_b = A.new_ones(len(A), 1), B.new_ones(len(B), 1)
-    onto_a = by_exponent @ torch.cat([B, one_b], 1)
-    onto_b = by_exponent.T @ torch.cat([A, one_a], 1)
-    return (
-        torch.addcmul(onto_a[:, :-1], A, onto_a[:, -1:], value=-1),
-        torch.addcmul(onto_b[:, :-1], B, onto_b[:, -1:], value=-1),
-    )
+    onto_a, onto_b = by_exponent @ B, _transposed_product(by_exponent, A)
+    onto_a.addcmul_(A, by_exponent.sum(1, keepdim=True), value=-1)
+    onto_b.addcmul_(B, by_exponent.sum(0)[:, None], value=-1)
+    return onto_a, onto_b
+
+
+def _transposed_product(G: Tensor, A: Tensor) -> Tensor:
+    """Return G'A; for few columns from its transpose, which the library is far faster at."""
+    return (A.T @ G).T if A.shape[1] < NARROW else G.T @ A
 
 
 def rbf_features(
