@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from geogp.errors import NumericalError
+from geogp.models.posteriors import Posterior
 from geogp.models.products import squared_norms
-from geogp.models.rbf import rbf_features
+from geogp.models.rbf import Whitening, rbf_features
+from geogp.models.readers import CachedReader, FeatureReader, Marginals, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,24 @@ class Basis(nn.Module, ABC):
     @abstractmethod
     def rank(self) -> int:
         """Number of basis functions."""
+
+    def reader(self, posterior: Posterior, *, norms: bool) -> Reader:  # noqa: ARG002
+        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+
+        Parameters
+        ----------
+        posterior
+            Of the weights. It and the basis must stay as they are while the reader is used.
+        norms
+            Whether norms and residuals of the features are asked for.
+        """
+
+        def read(x: Tensor) -> Marginals:
+            found: Features = self(x)
+            mean, variance = posterior.moments(found.phi)
+            return Marginals(mean.double(), variance.double(), found.norm, found.residual)
+
+        return read
 
 
 class Backbone(nn.Module):
@@ -139,6 +159,28 @@ class InducingBasis(Basis):
         variance = self.log_variance.double().exp()
         residual = checked_residual(variance - norm, variance)
         return Features(phi, norm.to(x.dtype), residual.to(x.dtype))
+
+    def reader(self, posterior: Posterior, *, norms: bool) -> Reader:
+        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+
+        The kernel is factorised once. Where all is float32 and no norms are asked for, there is
+        one product for each chunk; see `geogp.models.readers`.
+
+        Raises
+        ------
+        NumericalError
+            k~_ZZ does not factorise; when it is used, the basis exceeds the kernel.
+        """
+        white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
+        m, L = posterior.weights()
+        cached = not norms and L.dtype == torch.float32
+        read: Reader = CachedReader(white, m, L) if cached else FeatureReader(white, posterior)
+
+        def at(x: Tensor) -> Marginals:
+            found = read(x if self.backbone is None else self.backbone(x))
+            return found._replace(residual=checked_residual(found.residual, white.variance))
+
+        return at
 
 
 class DenseBasis(Basis):

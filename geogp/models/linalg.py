@@ -70,39 +70,34 @@ def inverse_cholesky(K: Tensor) -> Factorised:
     is products, which the library's own Cholesky is several times slower than.
     """
     out = torch.zeros_like(K)
-    found = []
+    info = _fill_inverse(K, out, slices(len(K), K.device))
+    return Factorised(out, info)
 
-    def fill(parts: list[slice]) -> None:
-        whole = slice(parts[0].start, parts[-1].stop)
-        if len(parts) == 1:
-            L, info = torch.linalg.cholesky_ex(K[whole, whole])
-            identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
-            # Solved for the transpose: the library returns columns, and this makes them rows.
-            out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
-            found.append(info)
-            return
-        middle = len(parts) // 2
-        first, second = (
-            slice(whole.start, parts[middle].start),
-            slice(parts[middle].start, whole.stop),
-        )
-        fill(parts[:middle])
-        inverse = out[first, first]
-        below = times_lower_transposed(K[second, first], inverse)
-        for part in parts[middle:]:
-            rows = slice(part.start - second.start, part.stop - second.start)
-            K[part, second.start : part.stop].addmm_(
-                below[rows], below[: rows.stop].T, alpha=-1
-            )
-        fill(parts[middle:])
-        below = times_lower(below, inverse)
-        for part in parts[middle:]:
-            rows = slice(0, part.stop - second.start)
-            torch.mm(out[part, second.start : part.stop], below[rows], out=out[part, first])
-        out[second, first].neg_()
 
-    fill(slices(len(K), K.device))
-    return Factorised(out, torch.stack(found).amax())
+def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
+    """Put the inverse factor of the block `parts` of K into `out`; return its info."""
+    whole = slice(parts[0].start, parts[-1].stop)
+    if len(parts) == 1:
+        L, info = torch.linalg.cholesky_ex(K[whole, whole])
+        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
+        # Solved for the transpose: the library returns columns, and this makes them rows.
+        out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
+        return info
+    middle = len(parts) // 2
+    start = parts[middle].start
+    first, second = slice(whole.start, start), slice(start, whole.stop)
+    info = _fill_inverse(K, out, parts[:middle])
+    inverse = out[first, first]
+    below = times_lower_transposed(K[second, first], inverse)
+    for part in parts[middle:]:
+        upto = below[: part.stop - start]
+        K[part, start : part.stop].addmm_(upto[part.start - start :], upto.T, alpha=-1)
+    info = torch.maximum(info, _fill_inverse(K, out, parts[middle:]))
+    below = times_lower(below, inverse)
+    for part in parts[middle:]:
+        torch.mm(out[part, start : part.stop], below[: part.stop - start], out=out[part, first])
+    out[second, first].neg_()
+    return info
 
 
 def _with_jitter(

@@ -49,6 +49,10 @@ class Posterior(nn.Module, ABC):
         """Return mean and variance of <w, phi> for features (b, r)."""
 
     @abstractmethod
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return the mean m (r,) of w and a factor L (r, k) of its covariance L L'."""
+
+    @abstractmethod
     def kl(self) -> Tensor:
         """Return KL(q(w) || N(0, I)), a scalar."""
 
@@ -81,6 +85,10 @@ class VariationalPosterior(Posterior):
         """Return L, shape (r, r)."""
         found: Tensor = _Packed.apply(self.lower, self.log_diagonal)  # type: ignore[no-untyped-call]
         return found
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L."""
+        return self.m, self.cholesky()
 
     def take_covariance(self, L: Tensor) -> None:
         """Take L L' as the covariance, for any factor L (r, r) of full rank."""
@@ -157,6 +165,10 @@ class PointPosterior(Posterior):
         super().__init__()
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
 
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and no columns."""
+        return self.m, self.m.new_zeros(len(self.m), 0)
+
     def moments(self, phi: Tensor) -> Moments:
         """Return <m, phi> and 0 for features (b, r)."""
         mean = phi @ self.m
@@ -186,6 +198,10 @@ class ClosedFormPosterior(Posterior):
         super().__init__()
         self.register_buffer("m", torch.zeros(r, dtype=torch.float64))
         self.register_buffer("L", torch.eye(r, dtype=torch.float64))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L, float64."""
+        return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r), float64."""

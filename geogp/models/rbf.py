@@ -36,11 +36,21 @@ def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
     columns each. Its rounding error is that of ||b||², so rows are taken from the mean of B.
     """
     centre = B.detach().mean(0)
-    A, B = A - centre, B - centre
-    one_a, one_b = A.new_ones(len(A), 1), B.new_ones(len(B), 1)
-    left = torch.cat([A, variance.log() - 0.5 * squared_norms(A)[:, None], one_a], 1)
-    right = torch.cat([B, one_b, -0.5 * squared_norms(B)[:, None]], 1)
-    return (left @ right.T).exp_()
+    return (left_side(A, centre, variance) @ right_side(B, centre).T).exp_()
+
+
+def left_side(A: Tensor, centre: Tensor, variance: Tensor) -> Tensor:
+    """Return the left factor of the exponents of `rbf`, (a, d + 2)."""
+    A = A - centre
+    return torch.cat(
+        [A, variance.log() - 0.5 * squared_norms(A)[:, None], A.new_ones(len(A), 1)], 1
+    )
+
+
+def right_side(B: Tensor, centre: Tensor) -> Tensor:
+    """Return the right factor of the exponents of `rbf`, (b, d + 2)."""
+    B = B - centre
+    return torch.cat([B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]], 1)
 
 
 @dataclass(frozen=True)

@@ -243,6 +243,10 @@ class LastLayerPosterior(PointPosterior):
         super().__init__(r, dtype)
         self.register_buffer("L", torch.zeros(r, r, dtype=torch.float64))
 
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L, the second float64."""
+        return self.m, self.L
+
     def moments(self, phi: Tensor) -> Moments:
         """Return <m, phi> and ||L' phi||² for features phi^r (b, r); the second is float64."""
         return Moments(phi @ self.m, squared_norms(phi.double() @ self.L))
