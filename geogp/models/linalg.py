@@ -70,15 +70,14 @@ def inverse_cholesky(K: Tensor) -> Factorised:
     is products, which the library's own Cholesky is several times slower than.
     """
     out = torch.zeros_like(K)
-    info = _fill_inverse(K, out, slices(len(K), K.device))
-    return Factorised(out, info)
+    return Factorised(out, _fill_inverse(K, out, slices(len(K), K.device)))
 
 
 def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
     """Put the inverse factor of the block `parts` of K into `out`; return its info."""
     whole = slice(parts[0].start, parts[-1].stop)
     if len(parts) == 1:
-        L, info = torch.linalg.cholesky_ex(K[whole, whole])
+        L, info = Factorised(*torch.linalg.cholesky_ex(K[whole, whole]))
         identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
         # Solved for the transpose: the library returns columns, and this makes them rows.
         out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from geogp.models.products import squared_norms, times_lower_transposed
 from geogp.models.posteriors import Posterior
+from geogp.models.products import squared_norms, times_lower_transposed
 from geogp.models.rbf import Whitening, left_side, right_side
 
 POINTS = (0, 16, 32, 64, 128)
