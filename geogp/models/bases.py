@@ -7,13 +7,15 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from geogp.errors import NumericalError
-from geogp.models.linalg import jittered_cholesky
+from geogp.models.posteriors import Posterior
+from geogp.models.products import squared_norms
+from geogp.models.rbf import Whitening, rbf_features
+from geogp.models.readers import CachedReader, FeatureReader, Marginals, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,24 @@ class Basis(nn.Module, ABC):
     @abstractmethod
     def rank(self) -> int:
         """Number of basis functions."""
+
+    def reader(self, posterior: Posterior, *, norms: bool) -> Reader:  # noqa: ARG002
+        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+
+        Parameters
+        ----------
+        posterior
+            Of the weights. It and the basis must stay as they are while the reader is used.
+        norms
+            Whether norms and residuals of the features are asked for.
+        """
+
+        def read(x: Tensor) -> Marginals:
+            found: Features = self(x)
+            mean, variance = posterior.moments(found.phi)
+            return Marginals(mean.double(), variance.double(), found.norm, found.residual)
+
+        return read
 
 
 class Backbone(nn.Module):
@@ -133,15 +153,34 @@ class InducingBasis(Basis):
             k~_ZZ does not factorise, or the basis exceeds the kernel by more than rounding.
         """
         mapped = x if self.backbone is None else self.backbone(x)
-        lengthscale = self.log_lengthscale.double().exp()
-        Z = self.anchors.double() / lengthscale
-        X = mapped.double() / lengthscale
+        phi, norm = rbf_features(
+            mapped, self.anchors, self.log_lengthscale, self.log_variance, self.jitter
+        )
         variance = self.log_variance.double().exp()
-        Lz, _ = jittered_cholesky(_rbf(Z, Z, variance), self.jitter)
-        phi = torch.linalg.solve_triangular(Lz, _rbf(Z, X, variance), upper=False).T
-        norm = squared_norms(phi)
         residual = checked_residual(variance - norm, variance)
-        return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
+        return Features(phi, norm.to(x.dtype), residual.to(x.dtype))
+
+    def reader(self, posterior: Posterior, *, norms: bool) -> Reader:
+        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+
+        The kernel is factorised once. Where all is float32 and no norms are asked for, there is
+        one product for each chunk; see `geogp.models.readers`.
+
+        Raises
+        ------
+        NumericalError
+            k~_ZZ does not factorise; when it is used, the basis exceeds the kernel.
+        """
+        white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
+        m, L = posterior.weights()
+        cached = not norms and L.dtype == torch.float32
+        read: Reader = CachedReader(white, m, L) if cached else FeatureReader(white, posterior)
+
+        def at(x: Tensor) -> Marginals:
+            found = read(x if self.backbone is None else self.backbone(x))
+            return found._replace(residual=checked_residual(found.residual, white.variance))
+
+        return at
 
 
 class DenseBasis(Basis):
@@ -203,27 +242,6 @@ class NetworkBasis(Basis):
         return Features(phi, norm, torch.zeros_like(norm))
 
 
-class _SquaredNorms(torch.autograd.Function):
-    """Squared norms of rows, whose gradient takes one pass over the matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        found: Tensor = torch.linalg.vecdot(rows, rows)
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        rows: Tensor = ctx.saved_tensors[0]
-        return rows * (2 * gradients[0])[:, None]
-
-
-def squared_norms(rows: Tensor) -> Tensor:
-    """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
-    found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
-    return found
-
-
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the prior variance that a basis misses, with what rounding left below 0 as 0.
 
@@ -249,17 +267,3 @@ def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
             )
         logger.info("%d residual variances below zero by rounding count as 0", int(below.sum()))
     return residual.clamp(min=0)
-
-
-def _rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
-    """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
-
-    The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
-    columns each. Its rounding error is that of ||a||², so rows are taken from the mean of A.
-    """
-    centre = A.detach().mean(0)
-    A, B = A - centre, B - centre
-    one_a, one_b = A.new_ones(len(A), 1), B.new_ones(len(B), 1)
-    left = torch.cat([A, variance.log() - 0.5 * squared_norms(A)[:, None], one_a], 1)
-    right = torch.cat([B, one_b, -0.5 * squared_norms(B)[:, None]], 1)
-    return torch.exp(left @ right.T)

@@ -9,28 +9,46 @@ points miss variance that near tiles share; sums that take it for independent ar
 """
 
 from collections.abc import Iterable
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from geogp.models.bases import Features
+
+class Norms(Protocol):
+    """What a law may use of the features of points; see `geogp.models.bases.Features`."""
+
+    @property
+    def norm(self) -> Tensor:
+        """The prior variance that the basis has, (b,)."""
+
+    @property
+    def residual(self) -> Tensor:
+        """The prior variance that it misses, (b,)."""
 
 
 class Diagonal(nn.Module):
-    """What the model asks of a law; this one adds nothing (DBK: no term at prediction)."""
+    """What the model asks of a law; this one adds nothing (DBK: no term at prediction).
 
-    def forward(self, features: Features) -> Tensor:
+    `uses_norms` tells whether what it adds depends on the features at all.
+    """
+
+    uses_norms: ClassVar[bool] = False
+
+    def forward(self, features: Norms) -> Tensor:
         """Return the added variance, (b,)."""
         return torch.zeros_like(features.norm)
 
-    def settle(self, features: Iterable[Features]) -> None:
+    def settle(self, features: Iterable[Norms]) -> None:
         """Take the features of the training rows in chunks; most laws need none of them."""
 
 
 class NystromDiagonal(Diagonal):
     """k~(x, x) - ||phi(x)||²: the prior variance that inducing points miss (DBK equation 4)."""
 
-    def forward(self, features: Features) -> Tensor:
+    uses_norms = True
+
+    def forward(self, features: Norms) -> Tensor:
         """Return the residual, (b,)."""
         return features.residual
 
@@ -41,18 +59,19 @@ class VarianceCorrection(Diagonal):
     It makes the prior variance the same everywhere.
     """
 
+    uses_norms = True
     largest: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("largest", torch.zeros((), dtype=torch.float64))
 
-    def forward(self, features: Features) -> Tensor:
+    def forward(self, features: Norms) -> Tensor:
         """Return c(x, x), (b,), at least 0."""
         norm = features.norm.double()
         return torch.maximum(self.largest, norm) - norm
 
-    def settle(self, features: Iterable[Features]) -> None:
+    def settle(self, features: Iterable[Norms]) -> None:
         """Find the largest prior variance among the training inputs."""
         peaks = [part.norm.max().double() for part in features]
         self.largest.copy_(torch.stack(peaks).max())

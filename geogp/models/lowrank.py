@@ -17,9 +17,13 @@ from geogp.models.noise import Noise
 from geogp.models.objectives import BatchTerms, Repeats
 from geogp.models.posteriors import Posterior, WeightedRows, condition
 from geogp.models.prediction import Prediction
+from geogp.models.readers import Marginals
 from geogp.models.steps import CHUNK
 
 Floats = NDArray[np.float64]
+
+ENTRIES, LEAST_ROWS = 2**20, 256
+"""Numbers of a chunk of a prediction, so that they stay in the cache, and its least rows."""
 
 
 class Rows(NamedTuple):
@@ -267,7 +271,10 @@ class LowRankGP(nn.Module):
         level: bool = False,
     ) -> Prediction:
         """Predict at inputs that `scaled` has returned; see `predict`."""
-        parts = [self._predict_chunk(part) for part in x.split(CHUNK)]
+        with torch.no_grad():
+            read = self.basis.reader(self.posterior, norms=self.diagonal.uses_norms)
+            rows = max(LEAST_ROWS, ENTRIES // self.basis.rank)
+            parts = [self._predicted(read(part)) for part in x.split(min(CHUNK, rows))]
         mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return Prediction(mean, variance, np.zeros_like(noise) if level else noise)
 
@@ -330,12 +337,12 @@ class LowRankGP(nn.Module):
             kl=self.posterior.kl(),
         )
 
-    def _predict_chunk(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.no_grad():
-            found: Features = self.basis(x)
-            moments = self.posterior.moments(found.phi)
-            variance = moments.variance.double() + self.diagonal(found).double()
-            noise = self.noise().double().expand_as(variance)
-            scale = self.y_sd.square()
-            mean = self.mean_constant.double() + moments.mean.double()
-            return self.y_mean + self.y_sd * mean, variance * scale, noise * scale
+    def _predicted(self, found: Marginals) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, function and noise variance in the target's unit, float64."""
+        variance = found.variance
+        if self.diagonal.uses_norms:
+            variance = variance + self.diagonal(found).double()
+        noise = self.noise().double().expand_as(variance)
+        scale = self.y_sd.square()
+        mean = self.mean_constant.double() + found.mean
+        return self.y_mean + self.y_sd * mean, variance * scale, noise * scale

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geogp.models.bases import Basis, Features, checked_residual, squared_norms
+from geogp.models.bases import Basis, Features, checked_residual
 from geogp.models.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
 from geogp.models.linalg import jittered_cholesky
 from geogp.models.objectives import Statistics, Weights, WholeObjective
+from geogp.models.products import squared_norms
 from geogp.models.steps import CHUNK, ByInputs, LogPrior, Part, no_prior, not_split
 
 if TYPE_CHECKING:

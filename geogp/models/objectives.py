@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
-from geogp.models.bases import squared_norms
 from geogp.models.linalg import jittered_cholesky
+from geogp.models.products import squared_norms
 from geogp.models.teams import current_team
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(20)

@@ -3,13 +3,18 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from geogp.models.bases import squared_norms
 from geogp.models.linalg import jittered_cholesky
+from geogp.models.products import (
+    lower_of_product,
+    squared_norms,
+    times_lower,
+    times_lower_transposed,
+)
 
 
 class Moments(NamedTuple):
@@ -44,6 +49,10 @@ class Posterior(nn.Module, ABC):
         """Return mean and variance of <w, phi> for features (b, r)."""
 
     @abstractmethod
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return the mean m (r,) of w and a factor L (r, k) of its covariance L L'."""
+
+    @abstractmethod
     def kl(self) -> Tensor:
         """Return KL(q(w) || N(0, I)), a scalar."""
 
@@ -74,7 +83,12 @@ class VariationalPosterior(Posterior):
 
     def cholesky(self) -> Tensor:
         """Return L, shape (r, r)."""
-        return self.lower.tril(-1) + torch.diag(self.log_diagonal.exp())
+        found: Tensor = _Packed.apply(self.lower, self.log_diagonal)  # type: ignore[no-untyped-call]
+        return found
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L."""
+        return self.m, self.cholesky()
 
     def take_covariance(self, L: Tensor) -> None:
         """Take L L' as the covariance, for any factor L (r, r) of full rank."""
@@ -86,13 +100,54 @@ class VariationalPosterior(Posterior):
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r)."""
-        return Moments(phi @ self.m, squared_norms(phi @ self.cholesky()))
+        return Moments(*_LowerMoments.apply(phi, self.m, self.cholesky()))  # type: ignore[no-untyped-call]
 
     def kl(self) -> Tensor:
         """KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
         r = len(self.m)
-        squares = self.cholesky().square().sum() + self.m.square().sum()
+        squares = squared_norms(self.cholesky()).sum() + self.m.square().sum()
         return 0.5 * (squares - r) - self.log_diagonal.sum()
+
+
+class _Packed(torch.autograd.Function):
+    """L from its strictly lower part and the logarithm of its diagonal, in one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, lower: Tensor, log_diagonal: Tensor) -> Tensor:
+        diagonal = log_diagonal.exp()
+        ctx.save_for_backward(diagonal)
+        L = lower.tril(-1)
+        L.diagonal().copy_(diagonal)
+        return L
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
+        (diagonal,) = ctx.saved_tensors
+        return gradient.tril(-1), gradient.diagonal() * diagonal
+
+
+class _LowerMoments(torch.autograd.Function):
+    """phi m and the squared norms of the rows of phi L, for lower triangular L.
+
+    The gradient by L is its lower triangle: what stands above does not count.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, phi: Tensor, m: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
+        spread = times_lower(phi, L)
+        ctx.save_for_backward(phi, m, L, spread)
+        return phi @ m, torch.linalg.vecdot(spread, spread)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        by_mean, by_variance = gradients
+        phi, m, L, spread = ctx.saved_tensors
+        by_spread = spread * (2 * by_variance)[:, None]
+        by_phi = times_lower_transposed(by_spread, L).addr_(by_mean, m)
+        return by_phi, by_mean @ phi, lower_of_product(phi, by_spread)
 
 
 class PointPosterior(Posterior):
@@ -109,6 +164,10 @@ class PointPosterior(Posterior):
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and no columns."""
+        return self.m, self.m.new_zeros(len(self.m), 0)
 
     def moments(self, phi: Tensor) -> Moments:
         """Return <m, phi> and 0 for features (b, r)."""
@@ -139,6 +198,10 @@ class ClosedFormPosterior(Posterior):
         super().__init__()
         self.register_buffer("m", torch.zeros(r, dtype=torch.float64))
         self.register_buffer("L", torch.eye(r, dtype=torch.float64))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L, float64."""
+        return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r), float64."""

@@ -22,11 +22,11 @@ from torch import Tensor
 
 from geogp.errors import RequestError
 from geogp.models.architecture import Architecture
-from geogp.models.bases import squared_norms
 from geogp.models.diagonals import Diagonal
 from geogp.models.lowrank import Floats, LowRankGP, Rows
 from geogp.models.noise import Noise
 from geogp.models.posteriors import Moments, PointPosterior, WeightedRows
+from geogp.models.products import squared_norms
 from geogp.models.steps import CHUNK
 from geogp.models.tangents import BASE_WIDTH, LastLayerBasis, Mlp, parameter_blocks
 
@@ -242,6 +242,10 @@ class LastLayerPosterior(PointPosterior):
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__(r, dtype)
         self.register_buffer("L", torch.zeros(r, r, dtype=torch.float64))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L, the second float64."""
+        return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
         """Return <m, phi> and ||L' phi||² for features phi^r (b, r); the second is float64."""

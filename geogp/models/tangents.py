@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from geogp.errors import RequestError
-from geogp.models.bases import Basis, Features, squared_norms
+from geogp.models.bases import Basis, Features
+from geogp.models.products import squared_norms
 
 BASE_WIDTH = 50
 """Width at which the learning rates are those of Adam on the weights themselves (Rich, C.1)."""

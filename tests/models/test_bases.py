@@ -14,10 +14,10 @@ from geogp.models.bases import (
     DenseBasis,
     InducingBasis,
     NetworkBasis,
-    _rbf,
     checked_residual,
-    squared_norms,
 )
+from geogp.models.products import squared_norms
+from geogp.models.rbf import rbf
 
 HYPER = {"lengthscale": np.array([0.4, 1.3]), "variance": 1.7, "jitter": 1e-5}
 
@@ -247,7 +247,7 @@ class TestKernelOfRows:
     def test_against_scikit_learn(self, Z, x, variance):
         lengthscale = HYPER["lengthscale"]
         rows = (torch.from_numpy(part / lengthscale) for part in (Z, x))
-        found = _rbf(*rows, torch.tensor(variance, dtype=torch.float64))
+        found = rbf(*rows, torch.tensor(variance, dtype=torch.float64))
         expected = variance * RBF(length_scale=lengthscale)(Z, x)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14 * variance)
 
@@ -255,7 +255,7 @@ class TestKernelOfRows:
         variance = torch.tensor(1.7, dtype=torch.float64, requires_grad=True)
         rows = torch.from_numpy(5 * x).requires_grad_()
         # Each row with itself, one pair at a time: other pairs have a slope.
-        found = torch.stack([_rbf(row[None], row[None].detach(), variance)[0, 0] for row in rows])
+        found = torch.stack([rbf(row[None], row[None].detach(), variance)[0, 0] for row in rows])
         found.sum().backward()
         np.testing.assert_allclose(found.detach(), 1.7, rtol=1e-13)
         np.testing.assert_allclose(rows.grad, 0, atol=1e-13)
@@ -266,4 +266,4 @@ class TestKernelOfRows:
         rows = [
             torch.from_numpy(part).requires_grad_() for part in (Z[:3], np.vstack([Z[:2], x[:2]]))
         ]
-        assert torch.autograd.gradcheck(_rbf, (*rows, variance))
+        assert torch.autograd.gradcheck(rbf, (*rows, variance))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.gaussian_process.kernels import RBF
 
-from geogp.models.bases import _rbf
+from geogp.models.rbf import rbf
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
@@ -13,7 +13,7 @@ def test_an_offset_of_all_rows_changes_nothing(offset):
     random = np.random.default_rng(0)
     # Powers of 2, so that the rows themselves are not rounded by the offset.
     a, b = np.round(random.uniform(-1, 1, (2, 30, 2)) * 2**10) / 2**10
-    found = _rbf(
+    found = rbf(
         torch.from_numpy(a + offset), torch.from_numpy(b + offset), torch.tensor(1.7).double()
     )
     expected = 1.7 * RBF(1.0)(a, b)

@@ -1,0 +1,440 @@
+"""How fast a step of training and a prediction are, as shares of the machine's matrix peak.
+
+    python benchmarks/speed.py --json benchmarks/results/speed/cpu.json [--device cuda] [--quick]
+
+Everything is timed in turns: one product of 2048 by 2048 float32 matrices, whose speed counts as
+the peak, then one run of each subject; figures are medians over the rounds. Ratios are the peer's
+time over ours, above 1 where ours is faster. Shares count the arithmetic of `operations`, which
+takes products of the textbook's formulas with triangular matrices for half of a full one only in
+solves: what blocks save beyond that shows as a higher share. Needs torch, numpy and gpytorch;
+--npz takes rows of one's own (arrays x and y), and rows for ingest and maps appear where geopandas
+is installed.
+"""
+
+import argparse
+import ctypes
+import datetime as dt
+import importlib.util
+import json
+import math
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import gpytorch
+import numpy as np
+import torch
+from speed_peers import (
+    SETTINGS,
+    PlainSVGP,
+    gpytorch_model,
+    gpytorch_prediction,
+    gpytorch_step,
+    plain_step,
+)
+from torch import Tensor
+
+import geogp
+from geogp.machine import tune_process
+from geogp.models.architecture import Architecture
+from geogp.models.catalogue import build, spec_of
+from geogp.models.lowrank import LowRankGP, Rows
+from geogp.models.objectives import Weights
+from geogp.models.optimisers import make_optimiser
+from geogp.models.schedule import FitSettings
+from geogp.models.steps import Part
+
+Run = Callable[[], None]
+
+OURS = {"svgp": "sv-rbf", "dbk-rbf": "dbk-rbf", "dbk-silu": "dbk-silu"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Batch, rank, width, rows of the data, points of a prediction, rounds; side of the peak's."""
+
+    b: int = 1024
+    r: int = 1024
+    h: int = 256
+    n: int = 50_000
+    points: int = 100_000
+    rounds: int = 9
+    side: int = 2048
+
+
+QUICK = Sizes(b=64, r=64, h=16, n=2_000, points=2_000, rounds=3, side=256)
+
+
+def operations(name: str, s: Sizes) -> float:
+    """Return the additions and multiplications of a step.
+
+    SVGP: 6 r² b for L'phi and its two gradients, 4 r² b for two solves and one product by k_Zx,
+    2 r³ for two solves by k_ZZ, r³/3 for Cholesky. DBK: 24 b h² for two blocks of two layers;
+    three products for each of k_Zx and k_ZZ, 6 r b h + 6 r² h, or of the dense layer, 6 r b h.
+    """
+    network = 24.0 * s.b * s.h**2
+    posterior = 6.0 * s.r**2 * s.b
+    if name == "dbk-silu":
+        return posterior + network + 6 * s.r * s.b * s.h
+    chain = 4 * s.r**2 * s.b + 2 * s.r**3 + s.r**3 / 3
+    if name == "svgp":
+        return posterior + chain
+    return posterior + chain + network + 6 * s.r * s.b * s.h + 6 * s.r**2 * s.h
+
+
+def prediction_operations(s: Sizes) -> float:
+    """Return those of a DBK-RBF prediction: 2 r² + 2 r h + 8 h² a point."""
+    return float(s.points) * (2 * s.r**2 + 2 * s.r * s.h + 8 * s.h**2)
+
+
+class Bench:
+    """Rows, models and subjects of one device; see the module."""
+
+    def __init__(self, device: str, rows: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        self.device, self.rows = torch.device(device), rows
+
+    def data(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return n rows: those given, drawn again where they are too few, or simulated ones."""
+        random = np.random.default_rng(0)
+        if self.rows is not None:
+            at = random.integers(0, len(self.rows[1]), n)
+            return self.rows[0][at], self.rows[1][at]
+        x = random.uniform(-1, 1, (n, 2))
+        y = np.sin(6 * x[:, 0]) * np.cos(4 * x[:, 1]) + 0.3 * random.standard_normal(n)
+        return x, y
+
+    def model(self, name: str, s: Sizes, lengthscale: float | None = None) -> LowRankGP:
+        """Return a model of ours, untrained."""
+        x, y = self.data(s.n)
+        sizes = Architecture(d=x.shape[1], h=s.h, r=s.r)
+        made = build(OURS[name], sizes, x, placement="uniform", scaling="minmax")
+        if lengthscale is not None:
+            with torch.no_grad():
+                made.basis.log_lengthscale.fill_(math.log(lengthscale))
+        made.take_target(y)
+        return made.to(self.device)
+
+    def step(self, name: str, s: Sizes, lengthscale: float | None = 0.3) -> Run:
+        """Return one step of training of a model of ours."""
+        model = self.model(name, s, lengthscale if name == "svgp" else None)
+        x, y = self.data(s.n)
+        tests = torch.ones(s.n, dtype=torch.float64, device=self.device)
+        rows = Rows(model.scaled(x), model.standardised(y), tests)
+        optimiser, step = make_optimiser(model, FitSettings(epochs=1)), spec_of(model).step
+        random = np.random.default_rng(1)
+
+        def run() -> None:
+            optimiser.zero_grad(set_to_none=True)
+            numbers = torch.from_numpy(random.integers(0, s.n, s.b)).to(self.device)
+            step.learn(model, rows, Part(numbers, s.b), Weights())
+            optimiser.step()
+
+        return run
+
+    def peer_rows(self, s: Sizes) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
+        """Return inducing points and what draws batches, for peers."""
+        x, y = (torch.from_numpy(part).float().to(self.device) for part in self.data(s.n))
+        generator = torch.Generator().manual_seed(1)
+
+        def draw() -> tuple[Tensor, Tensor]:
+            numbers = torch.randint(s.n, (s.b,), generator=generator).to(self.device)
+            return x[numbers], y[numbers]
+
+        # As ours: anywhere, since rows drawn again would coincide.
+        places = 2 * torch.rand(s.r, x.shape[1], generator=generator) - 1
+        return places.to(self.device), draw
+
+    def peer_steps(self, s: Sizes) -> dict[str, Run]:
+        """Return one step of each peer and setting."""
+        anchors, draw = self.peer_rows(s)
+        found = {
+            f"gpytorch {name}": gpytorch_step(gpytorch_model(anchors, 0.3), draw, s.n, name)
+            for name in SETTINGS
+        }
+        return {**found, "torch": plain_step(PlainSVGP(anchors, 0.3), draw, s.n)}
+
+    def predictions(self, s: Sizes) -> dict[str, Run]:
+        """Return the predictions of DBK-RBF, and of GPyTorch's sparse GP in chunks."""
+        x, model = self.data(s.points)[0], self.model("dbk-rbf", s)
+        anchors, _ = self.peer_rows(s)
+        inputs, peer = torch.from_numpy(x).float().to(self.device), gpytorch_model(anchors, 0.3)
+
+        def ours() -> None:
+            model.predict(x)
+
+        return {
+            "dbk-rbf": ours,
+            **{f"gpytorch {c}": gpytorch_prediction(peer, inputs, c) for c in (1024, 4096)},
+        }
+
+    def wait(self) -> None:
+        """Wait until the device has done what it was told."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def timed(self, run: Run) -> float:
+        """Return the seconds of one run."""
+        self.wait()
+        start = time.perf_counter()
+        run()
+        self.wait()
+        return time.perf_counter() - start
+
+    def in_turns(self, subjects: dict[str, Run], rounds: int, side: int) -> dict[str, list[float]]:
+        """Return seconds of each subject in each round, and ``peak`` in operations a second.
+
+        A subject that cannot run at all is left out, and said so.
+        """
+        square = torch.randn(side, side, device=self.device)
+        out = torch.empty_like(square)
+
+        def multiply() -> None:
+            torch.mm(square, square, out=out)
+
+        able = {}
+        for name, run in subjects.items():
+            try:
+                self.timed(run), self.timed(run)
+                able[name] = run
+            except (RuntimeError, ValueError) as error:
+                print(f"{name} does not run: {str(error).splitlines()[0]}", file=sys.stderr)
+        multiply()
+        found: dict[str, list[float]] = {name: [] for name in ("peak", *able)}
+        for _ in range(rounds):
+            for name, run in able.items():
+                found["peak"].append(2.0 * side**3 / self.timed(multiply))
+                found[name].append(self.timed(run))
+        return found
+
+    def peak_bytes(self, run: Run) -> int | None:
+        """Return what a second run takes beyond what is held; None where it is not known."""
+        if self.device.type == "cuda":
+            run()
+            before = torch.cuda.memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+            run()
+            return int(torch.cuda.max_memory_allocated(self.device) - before)
+        status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+        if not reset.exists():
+            return None
+
+        def held(name: str) -> int:
+            lines = status.read_text().splitlines()
+            return 1024 * int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+        run()
+        if platform.libc_ver()[0] == "glibc":
+            ctypes.CDLL(None).malloc_trim(0)  # what `tune_process` keeps
+        reset.write_text("5")
+        before = held("VmRSS")
+        run()
+        return held("VmHWM") - before
+
+
+def best(times: dict[str, list[float]], start: str) -> str:
+    """Return the subject with the shortest median among those whose names start so."""
+    names = [name for name in times if name.startswith(start)]
+    return min(names, key=lambda name: statistics.median(times[name]))
+
+
+def ratio(times: dict[str, list[float]], peer: str, ours: str) -> float:
+    """Return the median over the rounds of a peer's time over ours."""
+    return statistics.median(a / b for a, b in zip(times[peer], times[ours], strict=True))
+
+
+def share(times: dict[str, list[float]], name: str, count: float) -> float:
+    """Return the share of the peak that a subject reaches: medians of both over all rounds."""
+    return count / statistics.median(times[name]) / statistics.median(times["peak"])
+
+
+def slope(sizes: list[int], seconds: list[float]) -> float:
+    """Return the exponent with which a time grows with a size."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def steps(bench: Bench, s: Sizes) -> dict[str, Any]:
+    """Time the steps of all models and peers at three batch sizes."""
+    found: dict[str, Any] = {"steps": {}}
+    for suffix, b in (("", s.b), (f"_b{s.b + 1}", s.b + 1), (f"_b{2 * s.b}", 2 * s.b)):
+        at = replace(s, b=b)
+        names = OURS if b == s.b else ["svgp"]
+        subjects = {name: bench.step(name, at) for name in names} | bench.peer_steps(at)
+        times = bench.in_turns(subjects, s.rounds, s.side)
+        peer = best(times, "gpytorch")
+        found[f"svgp_step_vs_gpytorch{suffix}"] = ratio(times, peer, "svgp")
+        found[f"svgp_step_vs_torch{suffix}"] = ratio(times, "torch", "svgp")
+        for name in names:
+            key = f"{name.replace('-', '_')}_share_of_peak{suffix}"
+            found[key] = share(times, name, operations(name, at))
+        medians = {name: statistics.median(part) for name, part in times.items()}
+        found["steps"][str(b)] = {**medians, "best_gpytorch": peer}
+    return found
+
+
+def predictions(bench: Bench, s: Sizes) -> dict[str, Any]:
+    """Time predictions with mean and variance, and compare them with float64."""
+    subjects = bench.predictions(s)
+    times = bench.in_turns(subjects, max(3, s.rounds // 3), s.side)
+    peer = best(times, "gpytorch")
+    model = bench.model("dbk-rbf", s)
+    x = bench.data(min(s.points, 2_000))[0]
+    with torch.no_grad():
+        # As after a fit: some weights are known well, the last ones not at all.
+        model.posterior.m.normal_(generator=torch.Generator(bench.device).manual_seed(2))
+        model.posterior.log_diagonal.zero_()[: s.r // 2] = -5.0
+    exact = deepcopy(model).double()
+    exact.architecture = replace(exact.architecture, dtype="float64")
+    here, there = model.predict(x), exact.predict(x)
+    prior = float(model.y_sd) * math.exp(0.5 * float(model.basis.log_variance.detach()))
+    gap = max(
+        np.abs(here.mean - there.mean).max(),
+        np.abs(np.sqrt(here.function_variance) - np.sqrt(there.function_variance)).max(),
+    )
+    few, many = (replace(s, points=s.points // part) for part in (4, 1))
+    taken = [bench.peak_bytes(bench.predictions(at)["dbk-rbf"]) for at in (few, many)]
+    known = None not in taken
+    return {
+        "predict_vs_gpytorch": ratio(times, peer, "dbk-rbf"),
+        "predict_share_of_peak": share(times, "dbk-rbf", prediction_operations(s)),
+        "predict_error": float(gap) / prior,
+        "predict_bytes_per_point": (
+            (taken[1] - taken[0]) / (many.points - few.points) if known else None  # type: ignore[operator]
+        ),
+        "predict_bytes": taken[1],
+        "predict_seconds": {
+            **{name: statistics.median(part) for name, part in times.items()},
+            "points": s.points,
+            "best_gpytorch": peer,
+        },
+    }
+
+
+def growth(bench: Bench, s: Sizes) -> dict[str, Any]:
+    """Return how times grow with rank, batch and rows, what a step takes, and a lengthscale."""
+    rounds = max(3, s.rounds // 2)
+    found: dict[str, Any] = {"slopes": {}}
+    for name in OURS:
+        for key, values in (
+            ("r", [s.r // 4, s.r // 2, s.r]),
+            ("b", [s.b // 2, s.b, 2 * s.b]),
+            ("n", [s.n // 4, s.n]),
+        ):
+            subjects = {str(v): bench.step(name, replace(s, **{key: v})) for v in values}
+            times = bench.in_turns(subjects, rounds, s.side)
+            medians = [statistics.median(times[str(v)]) for v in values]
+            found["slopes"][f"{name} step by {key}"] = slope(values, medians)
+        found[f"{name.replace('-', '_')}_step_bytes"] = bench.peak_bytes(bench.step(name, s))
+    points = [s.points // 4, s.points // 2]
+    subjects = {str(v): bench.predictions(replace(s, points=v))["dbk-rbf"] for v in points}
+    times = bench.in_turns(subjects, 3, s.side)
+    medians = [statistics.median(times[str(v)]) for v in points]
+    found["slopes"]["dbk-rbf prediction by points"] = slope(points, medians)
+    subjects = {f"{v:g}": bench.step("svgp", s, v) for v in (0.03, 1.0)}
+    times = bench.in_turns(subjects, s.rounds, s.side)
+    found["lengthscale_003_vs_1"] = ratio(times, "0.03", "1")
+    return found
+
+
+def region(*, quick: bool) -> dict[str, Any]:
+    """Time the reading of simulated tiles and the writing of their map, at two sizes."""
+    from geogp.geodata.quarters import parse_quarters  # noqa: PLC0415
+    from geogp.geodata.simulate import simple_region, simulate  # noqa: PLC0415
+    from geogp.geodata.simulation_files import write_simulation  # noqa: PLC0415
+    from geogp.settings import MapRequest  # noqa: PLC0415
+    from geogp.workflow import make_map  # noqa: PLC0415
+
+    sizes, quarters = ([400, 800] if quick else [5_000, 20_000]), parse_quarters("2023Q3..2023Q4")
+    read, written = [], []
+    place = simple_region()
+    for rows in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "source"
+            made = simulate(place, rows=rows, quarters=quarters.all, seed=1)
+            write_simulation(made, place, source)
+            request = MapRequest(
+                region="DEMO",
+                source=str(source),
+                boundaries=str(source / "boundaries"),
+                model="dbk-silu",
+                preset="quick",
+                epochs=1,
+                out=Path(folder) / "run",
+            )
+            seconds = make_map(request).run["seconds"]
+        read.append(seconds["read"])
+        written.append(seconds["write"])
+    return {
+        "ingest_rows_per_second": sizes[-1] / read[-1],
+        "map_write_seconds": written[-1],
+        "region_slopes": {"read": slope(sizes, read), "write": slope(sizes, written)},
+    }
+
+
+def machine(bench: Bench) -> dict[str, Any]:
+    """Return date, machine and versions."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    cuda = bench.device.type == "cuda"
+    return {
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "device": torch.cuda.get_device_name(bench.device) if cuda else "cpu",
+        "processor": names[0] if names else platform.processor(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "gpytorch": gpytorch.__version__,
+        "numpy": np.__version__,
+        "geogp": geogp.__version__,
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return all single figures as a table of Markdown."""
+    flat = {**found, **found["slopes"], **found.get("region_slopes", {})}
+    lines = [f"| {k} | {v:.4g} |" for k, v in flat.items() if isinstance(v, int | float)]
+    for b, times in found["steps"].items():
+        lines += [
+            f"| {name}, b {b} | {1e3 * value:.1f} ms |"
+            for name, value in times.items()
+            if name not in {"peak", "best_gpytorch"}
+        ]
+        lines.append(f"| peak, b {b} | {times['peak'] / 1e9:.0f} GFLOP/s |")
+    return "| figure | value |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure, print a table and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--npz", type=Path, help="rows to take: arrays x (n, d) and y (n,)")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
+    given = parser.parse_args()
+    tune_process()
+    rows = None
+    if given.npz is not None:
+        with np.load(given.npz) as file:
+            rows = file["x"].astype(np.float64), file["y"].astype(np.float64)
+    bench, s = Bench(given.device, rows), QUICK if given.quick else Sizes()
+    found = {"machine": machine(bench), "sizes": s.__dict__}
+    for part in (steps, predictions, growth):
+        found |= part(bench, s)
+    if importlib.util.find_spec("geopandas"):
+        found |= region(quick=given.quick)
+    print(table(found))
+    if given.json is not None:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Features of inducing points under an RBF kernel, with a backward pass of their own.
+
+k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) with L L' = k_ZZ + jitter.
+With g the gradient by phi (rows are data, as everywhere here), tri the lower triangle with its
+diagonal halved and sym the symmetric part, the gradients by k_xZ and k_ZZ are
+
+g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1))
+
+(Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geogp.models.linalg import jittered_inverse_cholesky
+from geogp.models.products import (
+    lower_of_product,
+    lower_times_lower,
+    squared_norms,
+    times_lower,
+    times_lower_transposed,
+    transposed_lower_times_lower,
+)
+
+NARROW = 16
+"""Columns below which a product of transposes is the faster one."""
+
+
+def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
+    """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
+
+    The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
+    columns each. Its rounding error is that of ||b||², so rows are taken from the mean of B.
+    """
+    centre = B.detach().mean(0)
+    return (left_side(A, centre, variance) @ right_side(B, centre).T).exp_()
+
+
+def left_side(A: Tensor, centre: Tensor, variance: Tensor) -> Tensor:
+    """Return the left factor of the exponents of `rbf`, (a, d + 2)."""
+    A = A - centre
+    return torch.cat(
+        [A, variance.log() - 0.5 * squared_norms(A)[:, None], A.new_ones(len(A), 1)], 1
+    )
+
+
+def right_side(B: Tensor, centre: Tensor) -> Tensor:
+    """Return the right factor of the exponents of `rbf`, (b, d + 2)."""
+    B = B - centre
+    return torch.cat([B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]], 1)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """A kernel and the inverse factor of its matrix at the inducing points, all float64.
+
+    Attributes
+    ----------
+    Z, lengthscale, variance
+        Inducing points over the lengthscales (r, h); lengthscales (h,); s², a scalar.
+    Kzz
+        The kernel among inducing points without jitter, (r, r).
+    inverse
+        L^(-1), (r, r).
+    jitter
+        Relative to s², as it was used.
+    """
+
+    Z: Tensor
+    lengthscale: Tensor
+    variance: Tensor
+    Kzz: Tensor
+    inverse: Tensor
+    jitter: float
+
+    @classmethod
+    def of(
+        cls, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
+    ) -> "Whitening":
+        """Factorise the kernel at the inducing points.
+
+        Parameters
+        ----------
+        anchors, log_lengthscale, log_variance
+            Inducing points (r, h), lengthscales (h,) and s² as the model has them.
+        jitter
+            Relative, at first; see `jittered_cholesky`.
+
+        Raises
+        ------
+        NumericalError
+            The matrix does not factorise.
+        """
+        lengthscale, variance = log_lengthscale.double().exp(), log_variance.double().exp()
+        Z = anchors.double() / lengthscale
+        Kzz = rbf(Z, Z, variance)
+        inverse, used = jittered_inverse_cholesky(Kzz, jitter)
+        return cls(Z, lengthscale, variance, Kzz, inverse, used)
+
+    def cross(self, X: Tensor) -> Tensor:
+        """Return k_xZ of rows over the lengthscales (b, h), (b, r) float64."""
+        return rbf(X, self.Z, self.variance)
+
+
+class _Features(torch.autograd.Function):
+    """phi and its squared norms; see `rbf_features`.
+
+    All that leads to phi is float64: among inducing points that lie close, L^(-1) makes rounding
+    errors of k_xZ a thousand times larger. Back, float64 is kept where two factors L^(-1) meet.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        rows, anchors, log_lengthscale, log_variance, jitter = inputs
+        white = Whitening.of(anchors, log_lengthscale, log_variance, jitter)
+        X = rows.double() / white.lengthscale
+        Kxz = white.cross(X)
+        exact = times_lower_transposed(Kxz, white.inverse)
+        phi, norm = exact.to(rows.dtype), squared_norms(exact)
+        centre = white.Z.mean(0)
+        kept = (part.to(rows.dtype) for part in (X - centre, white.Z - centre, Kxz))
+        ctx.white, ctx.dtypes = white, (anchors.dtype, log_lengthscale.dtype, log_variance.dtype)
+        ctx.save_for_backward(phi, *kept)
+        ctx.set_materialize_grads(False)
+        return phi, norm
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        by_phi, by_norm = gradients
+        phi, X, Z, Kxz = ctx.saved_tensors
+        white: Whitening = ctx.white
+        g = torch.zeros_like(phi) if by_phi is None else by_phi
+        if by_norm is not None:
+            g = torch.addcmul(g, phi, 2 * by_norm.to(phi.dtype)[:, None])
+        by_Kxz = times_lower(g, white.inverse.to(phi.dtype))
+        minus_by_Kzz = _by_matrix(g, phi, white.inverse)
+        trace = minus_by_Kzz.diagonal().sum()
+        # Not symmetric yet: the two sides of the products with it are added up instead.
+        by_cross, minus_by_own = by_Kxz.mul_(Kxz), minus_by_Kzz.mul_(white.Kzz).to(phi.dtype)
+        by_X, by_Z = _by_rows(by_cross, X, Z)
+        for part in _by_rows(minus_by_own, Z, Z):
+            by_Z = by_Z - part
+        by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
+        total = by_cross.sum(dtype=torch.float64) - minus_by_own.sum(dtype=torch.float64)
+        dtypes = ctx.dtypes
+        return (
+            (by_X / white.lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
+            (by_Z / white.lengthscale).to(dtypes[0]),
+            by_log_lengthscale.to(dtypes[1]),
+            (total - white.jitter * white.variance * trace).to(dtypes[2]),
+            None,
+        )
+
+
+def _by_matrix(g: Tensor, phi: Tensor, inverse: Tensor) -> Tensor:
+    """Return L^(-T) tri(g' phi) L^(-1), (r, r) float64."""
+    triangle = lower_of_product(g, phi).double()
+    triangle.diagonal().mul_(0.5)
+    return transposed_lower_times_lower(inverse, lower_times_lower(triangle, inverse))
+
+
+def _by_rows(by_exponent: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from (a, b).
+
+    They are G B - rowsum(G) A and G'A - colsum(G) B.
+    """
+    onto_a, onto_b = by_exponent @ B, _transposed_product(by_exponent, A)
+    onto_a.addcmul_(A, by_exponent.sum(1, keepdim=True), value=-1)
+    onto_b.addcmul_(B, by_exponent.sum(0)[:, None], value=-1)
+    return onto_a, onto_b
+
+
+def _transposed_product(G: Tensor, A: Tensor) -> Tensor:
+    """Return G'A; for few columns from its transpose, which the library is far faster at."""
+    return (A.T @ G).T if A.shape[1] < NARROW else G.T @ A
+
+
+def rbf_features(
+    rows: Tensor, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
+) -> tuple[Tensor, Tensor]:
+    """Return phi(x) = L^(-1) k_Z(x), (b, r), and ||phi||², (b,) float64.
+
+    Parameters
+    ----------
+    rows, anchors
+        Inputs or features of a network (b, h), and inducing points (r, h).
+    log_lengthscale, log_variance
+        log l, (h,), and log s², a scalar.
+    jitter
+        Relative jitter of k_ZZ.
+
+    Raises
+    ------
+    NumericalError
+        k_ZZ does not factorise.
+    """
+    phi, norm = _Features.apply(rows, anchors, log_lengthscale, log_variance, jitter)  # type: ignore[no-untyped-call]
+    return phi, norm

@@ -1,0 +1,179 @@
+"""Mean and variance of <w, phi(x)> at many points under an RBF kernel of inducing points.
+
+With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x) they are k_xZ a and ||k_xZ V||², for a = Lz^(-T) m
+and V = Lz^(-T) L made once. Where inducing points lie close, a and V have large entries of both
+signs, of which a float32 sum leaves no digit. So k_xZ is first interpolated, in float64, from a
+few inducing points P that are chosen to leave little over: with Kpp = M M', psi = k_xP M^(-T) and
+B = M^(-1) k_PZ,
+
+k_xZ V = psi (B V) + (k_xZ - psi B) V,
+
+one float32 product of r + p columns, whose second part sums up small numbers only. How many points
+are needed follows from the model alone; see `product_error`. Where 128 do not suffice, the product
+is in float64.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from geogp.models.posteriors import Posterior
+from geogp.models.products import squared_norms, times_lower_transposed
+from geogp.models.rbf import Whitening, left_side, right_side
+
+POINTS = (0, 16, 32, 64, 128)
+"""Numbers of inducing points to interpolate from, the smallest that will do."""
+
+LARGEST_ERROR = 3e-5
+"""Of a mean or standard deviation by rounding, relative to the prior standard deviation."""
+
+SUM_ERROR = 0.4
+"""Error of a float32 sum of products, over 2^-24 times the norms of both: 0.2 to 0.4 were seen."""
+
+
+class Marginals(NamedTuple):
+    """Moments of <w, phi(x)> and what a `Diagonal` needs, each (b,).
+
+    Attributes
+    ----------
+    mean, variance
+        Float64.
+    norm, residual
+        As in `Features`; only where they were asked for.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    norm: Tensor
+    residual: Tensor
+
+
+Reader = Callable[[Tensor], Marginals]
+"""Returns the marginals at inputs or features of a network, (b, h)."""
+
+
+class Interpolation(NamedTuple):
+    """Inducing points P, M^(-1) (p, p) and B (p, r), all float64 but the numbers."""
+
+    points: Tensor
+    inverse: Tensor
+    onto: Tensor
+
+
+def interpolation(K: Tensor, most: int) -> Interpolation:
+    """Choose up to `most` points one by one, each where the others leave the largest variance.
+
+    The partial pivoted Cholesky decomposition of K (r, r), float64. It ends where rounding errors
+    are all that is left.
+    """
+    left = K.diagonal().clone()
+    floor = 1e-13 * left.max()
+    rows, points = K.new_zeros(most, len(K)), []
+    for number in range(most):
+        at = int(left.argmax())
+        if left[at] <= floor:
+            break
+        row = (K[at] - rows[:number, at] @ rows[:number]) / left[at].sqrt()
+        rows[number] = row
+        left = (left - row.square()).clamp_(min=0)
+        left[at] = 0
+        points.append(at)
+    onto = rows[: len(points)]
+    M = onto[:, points].T
+    identity = torch.eye(len(points), dtype=K.dtype, device=K.device)
+    inverse = torch.linalg.solve_triangular(M, identity, upper=False)
+    return Interpolation(torch.tensor(points, dtype=torch.int64, device=K.device), inverse, onto)
+
+
+def product_error(rest: Tensor, columns: Tensor) -> float:
+    """Return about how far rounding takes ||k_xZ C|| in a float32 product.
+
+    Parameters
+    ----------
+    rest
+        What the interpolation leaves over of K_ZZ, (r, r): a row x is taken to leave no more than
+        the worst inducing point does.
+    columns
+        C, (r, k).
+    """
+    largest = float(squared_norms(rest).max().sqrt())
+    return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))
+
+
+class CachedReader:
+    """Reads marginals from cached products with the posterior; buffers are used again.
+
+    Parameters
+    ----------
+    white
+        The kernel at the inducing points.
+    m, L
+        Mean (r,) and a factor (r, k) of the covariance of the weights.
+    """
+
+    def __init__(self, white: Whitening, m: Tensor, L: Tensor) -> None:
+        self.white, self.right = white, right_side(white.Z, white.Z.mean(0))
+        columns = white.inverse.T @ torch.cat([L, m[:, None]], 1).double()
+        allowed = LARGEST_ERROR * float(white.variance.sqrt())
+        for count in POINTS:
+            self.chosen = interpolation(white.Kzz, min(count, len(columns)))
+            onto = self.chosen.onto
+            if product_error(white.Kzz - onto.T @ onto, columns) <= allowed:
+                dtype = torch.float32
+                break
+        else:
+            self.chosen, dtype = interpolation(white.Kzz, 0), torch.float64
+        mixed = torch.cat([self.chosen.onto @ columns, columns]).to(dtype)
+        self.factor, self.mean = mixed[:, :-1].contiguous(), mixed[:, -1].contiguous()
+        self.buffers = [columns.new_empty(0), mixed.new_empty(0), mixed.new_empty(0)]
+
+    def __call__(self, rows: Tensor) -> Marginals:
+        """Return the marginals at rows (b, h); norm and residual are empty."""
+        white, chosen, b = self.white, self.chosen, len(rows)
+        kernel, mixed, spread = self._buffers(b)
+        left = left_side(rows.double() / white.lengthscale, white.Z.mean(0), white.variance)
+        torch.mm(left, self.right.T, out=kernel).exp_()
+        taken = len(chosen.points)
+        if taken:
+            psi = kernel[:, chosen.points] @ chosen.inverse.T
+            mixed[:, :taken].copy_(psi)
+            kernel.addmm_(psi, chosen.onto, alpha=-1)
+        mixed[:, taken:].copy_(kernel)
+        torch.mm(mixed, self.factor, out=spread)
+        empty = kernel.new_empty(0)
+        variance = torch.linalg.vecdot(spread, spread).double()
+        return Marginals((mixed @ self.mean).double(), variance, empty, empty)
+
+    def _buffers(self, b: int) -> list[Tensor]:
+        widths = (self.white.Kzz.shape[0], *self.factor.shape)
+        if len(self.buffers[0]) < b:
+            self.buffers = [
+                buffer.new_empty(b, width)
+                for buffer, width in zip(self.buffers, widths, strict=True)
+            ]
+        return [buffer[:b] for buffer in self.buffers]
+
+
+class FeatureReader:
+    """Reads marginals from the features themselves, with norms and residuals.
+
+    Parameters
+    ----------
+    white
+        The kernel at the inducing points.
+    posterior
+        Of the weights.
+    """
+
+    def __init__(self, white: Whitening, posterior: Posterior) -> None:
+        self.white, self.posterior = white, posterior
+
+    def __call__(self, rows: Tensor) -> Marginals:
+        """Return the marginals at rows (b, h); the residual is not checked."""
+        white = self.white
+        phi = times_lower_transposed(white.cross(rows.double() / white.lengthscale), white.inverse)
+        norm = squared_norms(phi)
+        mean, variance = self.posterior.moments(phi.to(rows.dtype))
+        return Marginals(mean.double(), variance.double(), norm, white.variance - norm)
