@@ -12,7 +12,7 @@ from geogp.calibration.compare_pages import (
 from geogp.calibration.compare_rows import RunContent
 from geogp.errors import OutputError
 from geogp.files import write_text
-from geogp.runs import check_apart, printable, read_run
+from geogp.runs import check_apart, read_run, run_names
 
 _LATEX_FILE = "compare.tex"
 
@@ -49,7 +49,7 @@ def compare_runs(
         The files cannot be written.
     """
     check_apart(out, runs, "a comparison")
-    names = _names(runs)
+    names = run_names(runs)
     if reference not in (None, *names):
         paths = [str(path) for path in runs]
         reference = names[paths.index(reference)] if reference in paths else reference
@@ -70,19 +70,4 @@ def compare_runs(
             raise OutputError(
                 f"cannot remove {out / _LATEX_FILE}, which is of another comparison: {error}."
             ) from error
-    return found
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """Return a printable name for each run; no two are the same."""
-    names = [printable(run.resolve().name) for run in runs]
-    if len(set(names)) < len(names):
-        names = [printable(str(run)) for run in runs]
-    found: list[str] = []
-    for name in names:
-        number, free = 1, name
-        while free in found:
-            number += 1
-            free = f"{name} ({number})"
-        found.append(free)
     return found

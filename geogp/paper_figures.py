@@ -25,7 +25,7 @@ from geogp.models.catalogue import find_spec
 from geogp.models.joint import Components, leading_components
 from geogp.reference_slices import reference_slices
 from geogp.reopen import Reopened, reopen
-from geogp.runs import read_run
+from geogp.runs import check_apart, read_run, run_names
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -101,7 +101,8 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     ------
     RequestError
         A folder is no finished run; a run to set beside is of another region, service, target or
-        split; or one is named beside a run that maps numbers of tests.
+        split; one is named beside a run that maps numbers of tests; or the figures would go into a
+        run folder, other than the run's own.
     DataError
         A file is damaged, or differs from that which the run was made from; or no cell has enough
         test rows.
@@ -109,6 +110,9 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
         A file cannot be written.
     """
     watcher = watcher or Watcher()
+    own, out = request.run / FOLDER, request.out or request.run / FOLDER
+    if out.resolve() != own.resolve():
+        check_apart(out, [request.run, *request.beside], "a set of figures")
     run, predictions = read_run(request.run)
     counts, split = find_spec(run["model"]).counts, _split_of(run)
     if counts and request.beside:
@@ -133,7 +137,7 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     }
     captions = {name: captions[name] for name in drawn}
     left_out = LEFT_OUT_OF_COUNTS if counts else {}
-    files = _write(request.out or request.run / FOLDER, drawn, captions, left_out)
+    files = _write(out, drawn, captions, left_out)
     return FiguresResult(tuple(files), captions, dict(left_out))
 
 
@@ -216,7 +220,7 @@ def _check_alike(run: dict[str, Any], other: dict[str, Any], path: Path) -> None
 def _names(paths: Sequence[Path], runs: list[dict[str, Any]]) -> list[str]:
     """Return a name for each run: its model, or its folder where models are alike."""
     models = [str(run["model"]) for run in runs]
-    return models if len(set(models)) == len(models) else [path.resolve().name for path in paths]
+    return models if len(set(models)) == len(models) else run_names(paths)
 
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:

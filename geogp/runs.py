@@ -283,6 +283,21 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
             )
 
 
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """Return a printable name for each run folder; no two are the same."""
+    names = [printable(run.resolve().name) for run in runs]
+    if len(set(names)) < len(names):
+        names = [printable(str(run)) for run in runs]
+    found: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in found:
+            number += 1
+            free = f"{name} ({number})"
+        found.append(free)
+    return found
+
+
 def printable(text: str) -> str:
     """Replace what no file in UTF-8, or no XML, can hold."""
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)

@@ -19,7 +19,9 @@ def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
     Borders of two polygons are cut where three meet, simplified once and returned once, so that
     neighbours still share them. Each line holds [latitude, longitude] to 4 decimals (11 m).
     """
-    edges = [edge for edge in shapely.boundary(list(polygons)) if not edge.is_empty]
+    # The halves of a region that crosses the antimeridian are one: no border runs between them.
+    whole = [shapely.unary_union(polygon) for polygon in polygons]
+    edges = [edge for edge in shapely.boundary(whole) if not edge.is_empty]
     if not edges:
         return []
     merged = shapely.line_merge(shapely.union_all(edges))

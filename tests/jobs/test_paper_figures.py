@@ -75,6 +75,22 @@ def test_the_same_run_gives_the_same_files_and_stays_finished(
     assert make_map(small.request(copy.path, split="both")).already_there
 
 
+def test_runs_of_one_model_and_one_folder_name_are_all_drawn(copy, tmp_path, monkeypatch):
+    class DrawnError(Exception):
+        pass
+
+    def stop(widths, *, unit):
+        assert unit == "log10 Mbps"
+        raise DrawnError(list(widths))
+
+    monkeypatch.setattr("geogp.paper_figures.width_violins", stop)
+    other = tmp_path / copy.path.name
+    shutil.copytree(copy.path, other)
+    with pytest.raises(DrawnError) as drawn:
+        make_figures(FiguresRequest(copy.path, beside=(other,), out=tmp_path / "out"))
+    assert drawn.value.args[0] == [str(copy.path), str(other)]
+
+
 def test_another_map_takes_them_away(plain, small, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(plain.path, folder)
@@ -154,12 +170,19 @@ class TestRefusals:
         with pytest.raises(RequestError, match="has no test rows of the split random"):
             make_figures(FiguresRequest(copy.path, beside=(folder,)))
 
+    def test_the_folder_of_another_run(self, copy, plain):
+        for beside in ((), (plain.path,)):
+            request = FiguresRequest(copy.path, beside=beside, out=plain.path / "figures")
+            with pytest.raises(RequestError, match="a set of figures needs a folder of its own"):
+                make_figures(request)
+        assert not (plain.path / "figures").exists()
+
     def test_runs_beside_numbers_of_tests(self, counted, copy, tmp_path):
         request = FiguresRequest(counted.path, beside=(copy.path,), out=tmp_path)
         with pytest.raises(RequestError, match="maps numbers of tests, of which no interval_width"):
             make_figures(request)
 
-    def test_changed_files(self, copy, tmp_path):
+    def test_changed_files(self, result, copy, tmp_path):
         folder = edited_copy(
             copy.path, tmp_path / "changed", lambda run: run["inputs"][-1].update(sha256="0" * 64)
         )

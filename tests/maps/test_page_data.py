@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from maps_worlds import irregular_region, make_slices, make_world, smooth_prediction
 from scipy.stats import norm
-from shapely.geometry import Point, Polygon, box
+from shapely.geometry import MultiPolygon, Point, Polygon, box
 
 from geogp.errors import DataError
 from geogp.geodata.layers import PolygonLayer
@@ -426,6 +426,13 @@ def test_outlines_of_neighbours_share_their_border():
         ends = {tuple(line[k]) for line in lines for k in (0, -1)}
         assert len(ends) == 2
     assert sum(map(len, outlines([left, right], 0.05))) < sum(map(len, lines))
+
+
+def test_no_border_runs_between_the_halves_of_one_polygon():
+    halves = MultiPolygon([box(-1, 0, 0, 1), box(0, 0, 1, 1)])
+    (ring,) = outlines([halves], 1e-3)
+    corners = {tuple(point) for point in ring}
+    assert corners == {(0.0, -1.0), (1.0, -1.0), (1.0, 1.0), (0.0, 1.0)}
 
 
 def test_outlines_keep_within_bytes_and_say_how_coarse_they_are():
