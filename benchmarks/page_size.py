@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any
 
 from geogp.calibration.dealing import TRAIN, VALIDATION
-from geogp.drawing import Drawing, make_drawing
+from geogp.drawing import Drawing, draw
 from geogp.files import write_text
 from geogp.fitting import fit_model, weights_of
 from geogp.job import Job, prepare
@@ -39,21 +39,7 @@ def drawn(job: Job) -> Drawing:
     name = job.request.splits[0]
     train, validation = (plan.rows(name, 0, part) for part in (TRAIN, VALIDATION))
     model = fit_model(job, "map", train, validation, weights).model
-    return make_drawing(
-        job.region,
-        job.observations,
-        model,
-        job.scale.inputs,
-        question=job.question,
-        zoom=job.request.zoom,
-        far_km=job.request.far_km,
-        settings={},
-        repair=repair_of(job, model, map_calibration_rows(job)),
-        thresholds=job.request.thresholds,
-        other_quarters=() if job.scale.quarters is None else job.observations.quarters,
-        counties=job.boundaries.counties,
-        urban_areas=job.boundaries.urban_areas,
-    )
+    return draw(job, model, repair_of(job, model, map_calibration_rows(job)), {})
 
 
 def sizes(data: dict[str, Any]) -> dict[str, Any]:

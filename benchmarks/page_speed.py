@@ -11,11 +11,13 @@ places against that of the run's model.
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
 import shutil
 import statistics
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ CLICK = """async (place) => {
   return performance.now() - start;
 }"""
 
-THRESHOLD = """async (place) => {
+THRESHOLD = """async () => {
   const {data} = geogp.page;
   await geogp.page.update({layer: 'probability'});
   const times = [];
@@ -52,8 +54,9 @@ THRESHOLD = """async (place) => {
   return times;
 }"""
 
-LAYERS = """async () => {
+LAYERS = """async (place) => {
   const times = {};
+  await geogp.page.choose(L.latLng(place));
   for (const id of geogp.page.layers.keys()) {
     const start = performance.now();
     await geogp.page.update({layer: id});
@@ -88,8 +91,8 @@ MOST_TILES = 40_000
 """To which the error of the live kernel is measured."""
 
 ABOUT = """() => { const {kernel, frame, quarters, steps} = geogp.page.data;
-  const {components, scale, ...told} = kernel;
-  return {kernel: {...told, components: components.shape[0]}, frame, steps,
+  const {components, scale, ...told} = kernel || {};
+  return {kernel: kernel && {...told, components: components.shape[0]}, frame, steps,
     quarters: quarters.length}; }"""
 
 HEADS = (
@@ -140,7 +143,7 @@ def times_of(browser: Browser, path: Path, leaflet: Path, repeats: int) -> dict[
         clicks += [page.evaluate(CLICK, place) for place in page.evaluate(INSIDE, 9)]
         if page.evaluate("Boolean(geogp.page.data.threshold)"):
             moves += page.evaluate(THRESHOLD)
-        layers = page.evaluate(LAYERS)
+        layers = page.evaluate(LAYERS, page.evaluate(INSIDE, 1)[0])
         page.close()
     return {
         "page": path.parent.name,
@@ -162,6 +165,9 @@ def about(browser: Browser, path: Path, leaflet: Path, places: int) -> dict[str,
     page = open_page(browser, path, leaflet)
     told = page.evaluate(ABOUT)
     stated = told["kernel"]
+    if stated is None:
+        page.close()
+        return told | {"tiles": tiles_of(path.parent)}
     opened = reopen(path.parent, Watcher(), device="cpu")
     frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
 
@@ -191,6 +197,11 @@ def about(browser: Browser, path: Path, leaflet: Path, places: int) -> dict[str,
     }
 
 
+def tiles_of(run: Path) -> int:
+    """Return the number of tiles of a run's map."""
+    return int(json.loads((run / "run.json").read_text("utf-8"))["map"]["tiles"])
+
+
 def table(found: dict[str, Any]) -> str:
     """Return the figures as a table in Markdown, and what they were taken on."""
     lines = [
@@ -198,7 +209,7 @@ def table(found: dict[str, Any]) -> str:
         "| --- |" + " ---: |" * (len(HEADS) - 1),
     ]
     for page in found["pages"]:
-        kernel = page["kernel"]
+        kernel = page["kernel"] or defaultdict(lambda: math.nan)
         row = page | {
             "tiles": f"{page['tiles']:,}",
             "megabytes": f"{page['bytes'] / 1e6:.2f}",
@@ -206,7 +217,8 @@ def table(found: dict[str, Any]) -> str:
             "kernel_measured": f"{100 * kernel['measured']:.3f}",
             "kernel_in_middles": f"{100 * kernel['error_in_middles']:.3f}",
         }
-        lines.append("| " + " | ".join(str(row[name]) for name, _ in HEADS) + " |")
+        cells = [str(row[name]).replace("nan", "none") for name, _ in HEADS[1:]]
+        lines.append(f"| {row['page']} | " + " | ".join(cells) + " |")
     machine = found["machine"]
     taken = (
         f"Medians of {found['repeats']} openings, headless Chromium {found['chromium']}, "

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from geogp.geodata.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import Region, Tiles
 from geogp.geodata.thresholds import Threshold
+from geogp.job import Job
 from geogp.maps.figures import kernel_figure, write_map_figures
 from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.kernel_basis import KernelBasis, kernel_basis
@@ -65,8 +67,6 @@ class Drawing:
         The reduced kernel, or None where it is 0.
     thresholds, counties, urban_areas
         See `make_drawing`.
-    county
-        The county of each tile, where counties are known.
     """
 
     region: Region
@@ -83,7 +83,6 @@ class Drawing:
     thresholds: tuple[Threshold, ...] = ()
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
-    county: NDArray[np.str_] | None = None
 
     def described(self) -> dict[str, Any]:
         """Return what run.json says of the map."""
@@ -96,10 +95,11 @@ class Drawing:
             "other_quarters_zoom": others[0].tiles.zoom if others else None,
         }
 
-    def data(self) -> dict[str, Any]:
-        """Return the data of map.html; see `geogp.maps.page_data`."""
+    @cached_property
+    def content(self) -> PageContent:
+        """What map.html is made of."""
         label = self.question.label()
-        content = PageContent(
+        return PageContent(
             self.region,
             self.tiles,
             f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
@@ -112,7 +112,10 @@ class Drawing:
             self.counties,
             self.urban_areas,
         )
-        return page_data(self.grid, content)
+
+    def data(self) -> dict[str, Any]:
+        """Return the data of map.html; see `geogp.maps.page_data`."""
+        return page_data(self.grid, self.content)
 
     def page(self, notes: list[str], attribution: str, library: Library | None = None) -> str:
         """Return map.html; with `library` in it, it needs no network."""
@@ -137,12 +140,44 @@ class Drawing:
         """
         write_netcdf(self.grid, folder / "grid.nc")
         write_geotiffs(self.grid, folder)
-        write_tile_table(self.grid, self.tiles, folder / "tiles.parquet", county=self.county)
+        county = self.content.county_names
+        write_tile_table(self.grid, self.tiles, folder / "tiles.parquet", county=county)
         if len(self.tiles) > LARGE_TILES:
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, self.region, folder, quarter=self.question.label())
         kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
         write_bytes(folder / "kernel.png", kernel)
+
+
+def draw(
+    job: Job, model: LowRankGP, repair: Repair, settings: dict[str, str | int | float]
+) -> Drawing:
+    """Draw the map that a run asks for; see `make_drawing`.
+
+    Parameters
+    ----------
+    job
+        The run.
+    model
+        Its fitted model.
+    repair, settings
+        See `make_drawing`.
+    """
+    return make_drawing(
+        job.region,
+        job.observations,
+        model,
+        job.scale.inputs,
+        question=job.question,
+        zoom=job.request.zoom,
+        far_km=job.request.far_km,
+        settings=settings,
+        repair=repair,
+        thresholds=job.request.thresholds,
+        other_quarters=() if job.scale.quarters is None else job.observations.quarters,
+        counties=job.boundaries.counties,
+        urban_areas=job.boundaries.urban_areas,
+    )
 
 
 def make_drawing(
@@ -252,7 +287,6 @@ def make_drawing(
         thresholds,
         counties,
         urban_areas,
-        None if counties is None else counties.label(longitude, latitude),
     )
 
 

@@ -21,7 +21,7 @@ from geogp.calibration.report import (
 )
 from geogp.calibration.split_names import RANDOM
 from geogp.calibration.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
-from geogp.drawing import make_drawing
+from geogp.drawing import draw
 from geogp.files import write_bytes, write_text
 from geogp.fitting import Fitted, fit_model, take_rank, weights_of
 from geogp.geodata.quarters import quarter_label
@@ -179,26 +179,13 @@ def _complete(
     with timed(job.seconds, "predict"):
         job.watcher.stage("predicting the map")
         repair = repair_of(job, model, map_calibration_rows(job))
-        drawing = make_drawing(
-            job.region,
-            job.observations,
-            model,
-            job.scale.inputs,
-            question=job.question,
-            zoom=job.request.zoom,
-            far_km=job.request.far_km,
-            settings={
-                **flat_settings(identity),
-                "r": scores["rank"]["r"],
-                "weights": json.dumps(chosen),
-                "attribution": job.ingested.attribution,
-            },
-            repair=repair,
-            thresholds=job.request.thresholds,
-            other_quarters=() if job.scale.quarters is None else job.observations.quarters,
-            counties=job.boundaries.counties,
-            urban_areas=job.boundaries.urban_areas,
-        )
+        settings = {
+            **flat_settings(identity),
+            "r": scores["rank"]["r"],
+            "weights": json.dumps(chosen),
+            "attribution": job.ingested.attribution,
+        }
+        drawing = draw(job, model, repair, settings)
     for text in drawing.warnings:
         job.warn(text)
     with timed(job.seconds, "write"):

@@ -16,6 +16,7 @@ The page decodes and draws it in the browser; nothing in it is a picture. Its ke
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,22 @@ class PageContent:
     thresholds: tuple[Threshold, ...] = ()
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
+
+    @cached_property
+    def county(self) -> tuple[Floats, list[str]] | None:
+        """Number of each tile's county, NaN for none, and names; None without counties."""
+        if self.counties is None:
+            return None
+        return labelled_tiles(self.counties, self.region, self.tiles)
+
+    @property
+    def county_names(self) -> NDArray[np.object_] | None:
+        """Name of each tile's county, None for none; None without counties."""
+        if self.county is None:
+            return None
+        numbers, names = self.county
+        table = np.array([*names, None], object)
+        return table[np.where(np.isnan(numbers), len(names), numbers).astype(np.intp)]
 
 
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
@@ -293,8 +310,8 @@ def _arrays(
         index = np.where(strata[0] == FLAG_FILL, np.nan, strata[0] == 0)
         arrays["stratum"] = pack(index, 1.0, 8, none=True, offset=0.0)
         names["stratum"] = list(strata[1])
-    if content.counties is not None:
-        numbers, found = labelled_tiles(content.counties, content.region, content.tiles)
+    if content.county is not None:
+        numbers, found = content.county
         raster = frame.place(content.tiles, numbers, np.nan)
         bits = 8 if len(found) < 256 else 16
         arrays["county"] = pack(raster, 1.0, bits, none=True, offset=0.0)

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ _ROW_GROUP = 65_536
 
 
 def tile_table(
-    grid: xr.Dataset, tiles: Tiles, *, county: NDArray[np.str_] | None = None
+    grid: xr.Dataset, tiles: Tiles, *, county: NDArray[np.object_] | None = None
 ) -> pa.Table:
     """Return the values of a grid at its tiles, a row a tile, in the order of the quadkeys.
 
@@ -45,7 +46,7 @@ def tile_table(
     tiles
         Its n tiles.
     county
-        The county of each tile, in the order of `tiles`, shape (n,).
+        The county of each tile, None for none, in the order of `tiles`, shape (n,).
 
     Raises
     ------
@@ -60,7 +61,7 @@ def tile_table(
     pixels = tuple(place[order] for place in Frame.of_grid(grid).pixels(tiles))
     bounds = tile_bounds(column[order], tiles.row[order], tiles.zoom)
     longitude, latitude = tile_centres(column[order], tiles.row[order], tiles.zoom)
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "quadkey": format_quadkeys(codes[order], tiles.zoom),
         "longitude": longitude,
         "latitude": latitude,
@@ -68,7 +69,10 @@ def tile_table(
     }
     if county is not None:
         columns["county"] = county[order]
-    fields = [pa.field(name, pa.array(values[:0]).type) for name, values in columns.items()]
+    fields = [
+        pa.field(name, pa.string() if values.dtype == object else pa.array(values[:0]).type)
+        for name, values in columns.items()
+    ]
     for name, variable in grid.data_vars.items():
         if name == OWN_FLAG:  # the column of that name says it in words
             continue
@@ -80,7 +84,10 @@ def tile_table(
         }
         fields.append(pa.field(str(name), pa.array(values[:0]).type, metadata=told))
     squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
-    arrays = [pa.array(values) for values in columns.values()] + [pa.array(squares, pa.binary())]
+    arrays = [
+        pa.array(values, one.type) for values, one in zip(columns.values(), fields, strict=True)
+    ]
+    arrays.append(pa.array(squares, pa.binary()))
     extent = [bounds.west.min(), bounds.south.min(), bounds.east.max(), bounds.north.max()]
     schema = pa.schema(
         [*fields, pa.field("geometry", pa.binary())],
@@ -90,7 +97,7 @@ def tile_table(
 
 
 def write_tile_table(
-    grid: xr.Dataset, tiles: Tiles, path: Path, *, county: NDArray[np.str_] | None = None
+    grid: xr.Dataset, tiles: Tiles, path: Path, *, county: NDArray[np.object_] | None = None
 ) -> None:
     """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
 

@@ -247,6 +247,21 @@ def test_tiles_of_no_county_have_none(world):
     np.testing.assert_array_equal(np.isnan(numbers), world.tiles.centres[0] > -66.5)
 
 
+def test_table_and_page_have_the_same_county_looked_up_once(world, monkeypatch):
+    west, south, *_ = world.region.bounds
+    layer = PolygonLayer("county", ("Far", "West"), (box(0, 0, 1, 1), box(west, south, -66.5, 20)))
+    content = content_of(world, counties=layer)
+    asked = []
+    index = PolygonLayer.index
+    monkeypatch.setattr(PolygonLayer, "index", lambda *points: asked.append(1) or index(*points))
+    data = page_data(world.grid, content)
+    names = content.county_names
+    assert len(asked) == 1
+    assert set(names) == {"West", None}
+    numbers = at_tiles(unpack(data["arrays"]["county"]), world.tiles)
+    np.testing.assert_array_equal(np.isnan(numbers), names == None)  # noqa: E711
+
+
 def test_slices_are_within_half_a_step(world, data):
     for packed, one in zip(data["slices"], make_slices(world.tiles), strict=True):
         found = at_tiles(unpack(packed), world.tiles)

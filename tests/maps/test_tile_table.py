@@ -6,6 +6,7 @@ from dataclasses import replace
 import geopandas as gpd
 import mercantile
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
@@ -68,6 +69,15 @@ def test_squares_are_those_of_the_quadkeys(table):
 
 def test_counties_follow_their_tiles(table):
     assert np.all((table["county"] == "West") == (table["longitude"] < -66.5))
+
+
+@pytest.mark.parametrize("first", [None, "West"])
+def test_a_tile_of_no_county_has_none(world, first):
+    names = np.full(len(world.tiles), None, object)
+    names[0] = first
+    column = tile_table(world.grid, world.tiles, county=names)["county"]
+    assert column.type == pa.string()
+    assert column.null_count == len(world.tiles) - (first is not None)
 
 
 def test_columns_say_what_they_are(world, path):

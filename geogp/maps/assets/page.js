@@ -28,7 +28,7 @@ class MapPage {
     this.card = new PlaceCard(map, this);
     this.panel = new Panel(this);
     this.divider = new Divider(map, this);
-    this.search = new Search(map, data.places || []);
+    this.search = new Search(map, data.places);
     this.address = new Address(map, this);
     this.references = L.layerGroup().addTo(map);
     map.on('zoomend', () => thinOutlines(map, outlines));
@@ -176,9 +176,9 @@ class MapPage {
             ? formatNumber(components.reduce((sum, one) => sum + one * one, 0), 3) : 'none here',
         });
       } else if (layer && 'slice' in layer.source) {
-        const {frame, values} = this.pictures.painter.slice(layer.source.slice);
-        const cell = cellAt(frame, place);
-        const value = cell ? (await unpack(values)).at(cell.number) : NaN;
+        const array = await unpack(this.data.slices[layer.source.slice]);
+        const cell = cellAt(this.data.frame, place);
+        const value = cell ? array.at(cell.number) : NaN;
         words.push({name: layer.title, value: formatNumber(value, 3)});
       }
     }

@@ -50,15 +50,12 @@ class Painter {
     }
     if ('array' in source) {
       const {frame, packed} = this.arrayOf(source.array, state.quarter);
-      const [array, mask] = await Promise.all([unpack(packed), this.mask()]);
-      const inside = array.none ? (cell) => array.holds(cell) : mask;
-      return this.painted(frame, scale, (cell) => (inside(cell) ? array.at(cell) : NaN));
+      const array = await unpack(packed);
+      return this.painted(frame, scale, (cell) => array.at(cell));
     }
     if ('slice' in source) {
-      const {frame, values} = this.slice(source.slice);
-      const array = await unpack(values);
-      const inside = array.none || frame !== this.data.frame ? () => true : await this.mask();
-      return this.painted(frame, scale, (cell) => (inside(cell) ? array.at(cell) : NaN));
+      const array = await unpack(this.data.slices[source.slice]);
+      return this.painted(this.data.frame, scale, (cell) => array.at(cell));
     }
     const law = await this.law(state.quarter);
     const {frame} = this.data.quarters[state.quarter];
@@ -85,18 +82,10 @@ class Painter {
     return unpack(this.data.arrays[name]);
   }
 
-  /** Return a test for cells of the full frame in the region: where marks hold data. */
+  /** Return a test for cells of the full frame in the region. */
   async mask() {
-    const {arrays} = this.data;
-    const masked = arrays.far || Object.values(arrays).find((packed) => packed.none);
-    const array = await unpack(masked);
+    const array = await this.array('far');
     return (cell) => array.holds(cell);
-  }
-
-  /** Return a fixed kernel slice with its frame. */
-  slice(number) {
-    const found = this.data.slices[number];
-    return found.values ? found : {frame: this.data.frame, values: found};
   }
 
   painted(frame, scale, value) {
