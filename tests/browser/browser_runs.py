@@ -72,11 +72,6 @@ class Run:
     def inside(self) -> np.ndarray:
         return self.grid["tests"].to_numpy() >= 0
 
-    def inputs(self, tiles: Tiles) -> np.ndarray:
-        """Return the model's inputs at tiles, in the quarter of the map."""
-        job = self.opened.job
-        return job.scale.inputs(*tiles.centres, np.full(len(tiles), job.question.quarter))
-
     @cached_property
     def asker(self) -> Asker:
         """What predicts the map's tiles, with the run's repair."""

@@ -182,7 +182,8 @@ class TestRefusals:
         with pytest.raises(RequestError, match="maps numbers of tests, of which no interval_width"):
             make_figures(request)
 
-    def test_changed_files(self, result, copy, tmp_path):
+    @pytest.mark.usefixtures("result")
+    def test_changed_files(self, copy, tmp_path):
         folder = edited_copy(
             copy.path, tmp_path / "changed", lambda run: run["inputs"][-1].update(sha256="0" * 64)
         )
