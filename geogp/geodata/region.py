@@ -91,10 +91,10 @@ class Region:
                 f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
             )
         cut = _antimeridian_cut(parts)
-        whole = MultiPolygon([_unwrapped(part, cut) for part in parts])
+        whole = _joined(parts, cut)
         if urban_areas is None:
             return cls(code, name, whole)
-        urban = MultiPolygon([_unwrapped(part, cut) for part in polygonal_parts(urban_areas)])
+        urban = _joined(polygonal_parts(urban_areas), cut)
         return cls(code, name, whole, urban, urban_vintage)
 
     @cached_property
@@ -235,6 +235,14 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
             widest, cut = west - reach, (west + reach) / 2
         reach = max(reach, east)
     return cut
+
+
+def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
+    """Unwrap polygons; those that files cut in two at 180 degrees become one again."""
+    unwrapped = [_unwrapped(part, cut) for part in parts]
+    if cut == -180.0:
+        return MultiPolygon(unwrapped)
+    return MultiPolygon(polygonal_parts(shapely.union_all(unwrapped)))
 
 
 def _unwrapped(part: Polygon, cut: float) -> Polygon:
