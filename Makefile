@@ -10,7 +10,7 @@ demo: environment
 	$(BIN)/geogp demo
 
 test: environment lint types browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: environment
 	$(BIN)/ruff format --check .

@@ -146,7 +146,7 @@ class Region:
                 f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
             )
         cut = _antimeridian_cut(parts)
-        whole = MultiPolygon([_unwrapped(part, cut) for part in parts])
+        whole = _joined(parts, cut)
         region = cls(code, name, whole)
         if urban_areas is None:
             return region
@@ -330,6 +330,14 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
             widest, cut = west - reach, (west + reach) / 2
         reach = max(reach, east)
     return cut
+
+
+def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
+    """Unwrap polygons; those that files cut in two at 180 degrees become one again."""
+    unwrapped = [_unwrapped(part, cut) for part in parts]
+    if cut == -180.0:
+        return MultiPolygon(unwrapped)
+    return MultiPolygon(polygonal_parts(shapely.union_all(unwrapped)))
 
 
 def _unwrapped(part: Polygon, cut: float) -> Polygon:

@@ -18,12 +18,21 @@ _MAIN_SHARE = 0.99
 
 
 def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
-    """Return the polygons of a layer with longitudes as the region has them."""
+    """Return the polygons of a layer with longitudes as the region has them.
+
+    Those that files cut in two at 180 degrees become one again.
+    """
 
     def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.column_stack([region.unwrap(points[:, 0]), points[:, 1]])
+        longitude = points[:, 0]
+        # Whole turns, exactly: else a hair would stay between the two sides of 180 degrees.
+        turns = np.round((region.unwrap(longitude) - longitude) / 360)
+        return np.column_stack([longitude + 360 * turns, points[:, 1]])
 
-    return [shapely.transform(shape, shift) for shape in layer.shapes]
+    found = [shapely.transform(shape, shift) for shape in layer.shapes]
+    west, _, east, _ = region.bounds
+    # A region beyond the edge of the world is one across it.
+    return found if west >= -180 and east <= 180 else [shapely.union_all([one]) for one in found]
 
 
 def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:

@@ -67,6 +67,15 @@ def test_a_region_across_the_antimeridian_is_one_piece(across):
         assert inside.tolist() == [True, True, False, False]
 
 
+def test_what_is_cut_at_180_degrees_is_joined_again():
+    halves = MultiPolygon([box(179.0, 51, 180, 53), box(-180, 51, -178, 53)])
+    towns = MultiPolygon([box(179.9, 51.5, 180, 52), box(-180, 51.5, -179.9, 52)])
+    found = Region.from_geometry("AA", "Across", halves, towns, 2010)
+    assert len(found.boundary.geoms) == len(found.urban_areas.geoms) == 1
+    assert found.boundary.equals(box(-181, 51, -178, 53))
+    assert found.urban_areas.equals(box(-180.1, 51.5, -179.9, 52))
+
+
 def test_urban_areas_move_with_the_boundary():
     urban = MultiPolygon([box(173.0, 52.0, 174.0, 53.0), box(-150.0, 60.0, -149.0, 61.0)])
     both = MultiPolygon([WEST_PART, EAST_PART])
