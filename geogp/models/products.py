@@ -70,6 +70,20 @@ def transposed_lower_times_lower(A: Tensor, B: Tensor) -> Tensor:
     return out
 
 
+def symmetrised(A: Tensor) -> Tensor:
+    """Return (A + A') / 2, (r, r), in place.
+
+    In blocks that fit into the cache: a whole matrix and its transpose are read against the grain.
+    """
+    parts = slices(len(A), A.device)
+    for i, rows in enumerate(parts):
+        for columns in parts[: i + 1]:
+            mean = torch.add(A[rows, columns], A[columns, rows].T).mul_(0.5)
+            A[rows, columns] = mean
+            A[columns, rows] = mean.T
+    return A
+
+
 class _SquaredNorms(torch.autograd.Function):
     """Squared norms of rows, whose gradient takes one pass over the matrix."""
 

@@ -20,6 +20,7 @@ from geogp.models.products import (
     lower_of_product,
     lower_times_lower,
     squared_norms,
+    symmetrised,
     times_lower,
     times_lower_transposed,
     transposed_lower_times_lower,
@@ -139,11 +140,9 @@ class _Features(torch.autograd.Function):
         by_Kxz = times_lower(g, white.inverse.to(phi.dtype))
         minus_by_Kzz = _by_matrix(g, phi, white.inverse)
         trace = minus_by_Kzz.diagonal().sum()
-        # Not symmetric yet: the two sides of the products with it are added up instead.
         by_cross, minus_by_own = by_Kxz.mul_(Kxz), minus_by_Kzz.mul_(white.Kzz).to(phi.dtype)
         by_X, by_Z = _by_rows(by_cross, X, Z)
-        for part in _by_rows(minus_by_own, Z, Z):
-            by_Z = by_Z - part
+        by_Z = by_Z.sub_(_by_own_rows(minus_by_own, Z))
         by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
         total = by_cross.sum(dtype=torch.float64) - minus_by_own.sum(dtype=torch.float64)
         dtypes = ctx.dtypes
@@ -157,10 +156,14 @@ class _Features(torch.autograd.Function):
 
 
 def _by_matrix(g: Tensor, phi: Tensor, inverse: Tensor) -> Tensor:
-    """Return L^(-T) tri(g' phi) L^(-1), (r, r) float64."""
+    """Return sym(L^(-T) tri(g' phi) L^(-1)), (r, r) float64.
+
+    What is not symmetric in it is far larger than what is, and must go before it is rounded.
+    """
     triangle = lower_of_product(g, phi).double()
     triangle.diagonal().mul_(0.5)
-    return transposed_lower_times_lower(inverse, lower_times_lower(triangle, inverse))
+    found = transposed_lower_times_lower(inverse, lower_times_lower(triangle, inverse))
+    return symmetrised(found)
 
 
 def _by_rows(by_exponent: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,15 +171,18 @@ def _by_rows(by_exponent: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]
 
     They are G B - rowsum(G) A and G'A - colsum(G) B.
     """
-    onto_a, onto_b = by_exponent @ B, _transposed_product(by_exponent, A)
+    # For few columns from its transpose, which the library is far faster at.
+    narrow = A.shape[1] < NARROW
+    onto_a, onto_b = by_exponent @ B, (A.T @ by_exponent).T if narrow else by_exponent.T @ A
     onto_a.addcmul_(A, by_exponent.sum(1, keepdim=True), value=-1)
     onto_b.addcmul_(B, by_exponent.sum(0)[:, None], value=-1)
     return onto_a, onto_b
 
 
-def _transposed_product(G: Tensor, A: Tensor) -> Tensor:
-    """Return G'A; for few columns from its transpose, which the library is far faster at."""
-    return (A.T @ G).T if A.shape[1] < NARROW else G.T @ A
+def _by_own_rows(by_exponent: Tensor, A: Tensor) -> Tensor:
+    """Return the gradient by A (a, h) of the exponents among its rows, from a symmetric (a, a)."""
+    found = 2 * (by_exponent @ A)
+    return found.addcmul_(A, by_exponent.sum(1, keepdim=True), value=-2)
 
 
 def rbf_features(

@@ -40,6 +40,12 @@ class TestBlocks:
         A, B = (_drawn(7, 10, seed=seed).to(device) for seed in (0, 1))
         torch.testing.assert_close(products.lower_of_product(A, B), (A.T @ B).tril())
 
+    def test_symmetric_part(self, device):
+        A = _drawn(10, 10).to(device)
+        expected = (A + A.T) / 2
+        torch.testing.assert_close(products.symmetrised(A), expected)
+        torch.testing.assert_close(A, expected)
+
     @pytest.mark.parametrize("r", [1, 3, 10, 13])
     def test_inverse_factor(self, r, device):
         root = _drawn(r, r + 2).to(device)
