@@ -31,7 +31,7 @@ def states_side_by_side(codes: Sequence[str], *, shift: float = 0.0) -> list[Reg
             code,
             f"State {code}",
             translate(demo.boundary, shift + STEP * place),
-            translate(demo.urban_areas, shift + STEP * place),
+            translate(demo.strata.area, shift + STEP * place),
             2020,
         )
         for place, code in enumerate(codes)

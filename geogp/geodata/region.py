@@ -72,7 +72,11 @@ class Strata:
         """Return the same with longitudes by whole turns to within 180 degrees of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
-            return MultiPolygon([_turned(part, middle) for part in shape.geoms])
+            parts = list(shape.geoms)
+            turned = [_turned(part, middle) for part in parts]
+            if all(new is old for new, old in zip(turned, parts, strict=True)):
+                return shape
+            return MultiPolygon(polygonal_parts(shapely.union_all(turned)))
 
         rest = None if self.rest is None else near(self.rest)
         return replace(self, area=near(self.area), rest=rest)

@@ -71,9 +71,9 @@ def test_what_is_cut_at_180_degrees_is_joined_again():
     halves = MultiPolygon([box(179.0, 51, 180, 53), box(-180, 51, -178, 53)])
     towns = MultiPolygon([box(179.9, 51.5, 180, 52), box(-180, 51.5, -179.9, 52)])
     found = Region.from_geometry("AA", "Across", halves, towns, 2010)
-    assert len(found.boundary.geoms) == len(found.urban_areas.geoms) == 1
+    assert len(found.boundary.geoms) == len(found.strata.area.geoms) == 1
     assert found.boundary.equals(box(-181, 51, -178, 53))
-    assert found.urban_areas.equals(box(-180.1, 51.5, -179.9, 52))
+    assert found.strata.area.equals(box(-180.1, 51.5, -179.9, 52))
 
 
 def test_urban_areas_move_with_the_boundary():
