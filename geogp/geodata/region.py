@@ -164,8 +164,11 @@ class Region:
 
     @cached_property
     def wrapped(self) -> MultiPolygon:
-        """The boundary with longitudes from -180 to 180."""
-        return MultiPolygon([_turned(part, 0.0) for part in self.boundary.geoms])
+        """The boundary with longitudes from -180 to 180, cut there."""
+        world = shapely.box(-180, -90, 180, 90)
+        turns = [shapely.affinity.translate(self.boundary, xoff=turn) for turn in (-360, 0, 360)]
+        pieces = [polygonal_parts(shapely.intersection(turned, world)) for turned in turns]
+        return MultiPolygon([part for parts in pieces for part in parts])
 
     @property
     def urban_vintage(self) -> int | None:
