@@ -148,11 +148,16 @@ class TestRefusals:
         with pytest.raises(RequestError, match=r"expected from 1 to 313 tiles to choose"):
             choose_tiles(NextRequest(copy.path, tiles=500))
 
+    def test_a_stratum_that_the_run_has_not(self, copy):
+        with pytest.raises(
+            RequestError, match="unknown --among 'forest'; choose one of urban, rur"
+        ):
+            choose_tiles(NextRequest(copy.path, tiles=5, among="forest"))
+
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
             ({"tiles": 0}, "expected 1 tile or more, found 0"),
-            ({"among": "forest"}, "unknown --among 'forest'; choose one of urban, rural"),
             ({"tests": 0}, "expected 1 test or more, found 0"),
             ({"tiles": 50, "candidates": 60}, "expected 100 candidates or more for 50 tiles"),
             ({"seed": -1}, "expected a seed of 0 or more"),
