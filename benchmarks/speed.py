@@ -20,7 +20,6 @@ import math
 import platform
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -342,41 +341,6 @@ def growth(bench: Bench, s: Sizes) -> dict[str, Any]:
     return found
 
 
-def region(*, quick: bool) -> dict[str, Any]:
-    """Time the reading of simulated tiles and the writing of their map, at two sizes."""
-    from geogp.geodata.quarters import parse_quarters  # noqa: PLC0415
-    from geogp.geodata.simulate import simple_region, simulate  # noqa: PLC0415
-    from geogp.geodata.simulation_files import write_simulation  # noqa: PLC0415
-    from geogp.settings import MapRequest  # noqa: PLC0415
-    from geogp.workflow import make_map  # noqa: PLC0415
-
-    sizes, quarters = ([400, 800] if quick else [5_000, 20_000]), parse_quarters("2023Q3..2023Q4")
-    read, written = [], []
-    place = simple_region()
-    for rows in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "source"
-            made = simulate(place, rows=rows, quarters=quarters.all, seed=1)
-            write_simulation(made, place, source)
-            request = MapRequest(
-                region="DEMO",
-                source=str(source),
-                boundaries=str(source / "boundaries"),
-                model="dbk-silu",
-                preset="quick",
-                epochs=1,
-                out=Path(folder) / "run",
-            )
-            seconds = make_map(request).run["seconds"]
-        read.append(seconds["read"])
-        written.append(seconds["write"])
-    return {
-        "ingest_rows_per_second": sizes[-1] / read[-1],
-        "map_write_seconds": written[-1],
-        "region_slopes": {"read": slope(sizes, read), "write": slope(sizes, written)},
-    }
-
-
 def machine(bench: Bench) -> dict[str, Any]:
     """Return date, machine and versions."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
@@ -428,6 +392,8 @@ def main() -> int:
     for part in (steps, predictions, growth):
         found |= part(bench, s)
     if importlib.util.find_spec("geopandas"):
+        from speed_region import region  # noqa: PLC0415
+
         found |= region(quick=given.quick)
     print(table(found))
     if given.json is not None:
