@@ -134,8 +134,8 @@ def table(found: dict[str, Any]) -> str:
         )
     if any(one["load_before"] > found["cores"] / 2 for one in found["cases"].values()):
         lines.append(
-            "Others computed there: seconds by the clock say nothing of one worker against two; "
-            "CPU seconds, memory and attempts do not depend on them as much."
+            "Others computed there: seconds by the clock say nothing of one worker against two. "
+            "CPU seconds, memory and attempts depend on them less."
         )
     return "\n".join(lines) + "\n"
 
