@@ -355,13 +355,15 @@ class _Run:
 
     def _validate(self, share: float) -> float:
         self.model.settle(self.rows, self.held_out)
-        own = self.team.own(len(self.validation.y))
-        scores = torch.zeros(0)
+        own, n = self.team.own(len(self.validation.y)), len(self.validation.y)
+        scores = np.zeros(0)
         if own.start < own.stop:
             prediction = self.step.predicted(self.model, self.held_out.at(own), share)
-            scores = torch.from_numpy(prediction.log_score(self.validation.y[own]))
-        total = scores.to(self.model.device).sum(dtype=torch.float64)
-        return float(self.team.total(total)) / len(self.validation.y)
+            scores = prediction.log_score(self.validation.y[own])
+        if self.team.size == 1:
+            return float(scores.mean())
+        total = torch.tensor(scores.sum(), dtype=torch.float64, device=self.model.device)
+        return float(self.team.total(total)) / n
 
     def _set_rate(self, share: float) -> None:
         settings = self.settings
