@@ -18,6 +18,7 @@ from geogp.geodata.sources import open_source
 from geogp.inputs import InputScale
 from geogp.maps.frame import Frame
 from geogp.maps.kernel_basis import coarser
+from geogp.maps.kernel_error import interpolated, random_places
 from geogp.maps.packing import unpack
 from geogp.maps.page_quantiles import unpack_quantiles
 from geogp.models.counts import predict_counts
@@ -90,13 +91,14 @@ def test_run_json_says_what_the_page_takes(finished):
 
 def test_the_live_kernel_is_that_of_the_model(finished, small):
     kernel, region = data_of(finished)["kernel"], region_of(small)
-    cells = coarser(region.tiles(13), kernel["frame"]["zoom"])
-    c = unpack(kernel["components"])[(slice(None), *Frame(**kernel["frame"]).pixels(cells))].T
+    places = random_places(region.tiles(13), np.random.default_rng(7), 1500)
+    c = interpolated(unpack(kernel["components"]), Frame(**kernel["frame"]), places)
     model = load_model(finished.path / "model.safetensors")[0]
-    inputs = InputScale(region, QUARTERS).inputs(*cells.centres, np.full(len(cells), QUARTERS[1]))
+    inputs = InputScale(region, QUARTERS).inputs(*places.centres, np.full(len(places), QUARTERS[1]))
     exact = model.kernel(inputs, inputs)
     found = np.abs(c @ c.T - exact).max() / np.abs(exact).max()
-    assert 0.3 * found < kernel["error"] < 1.2 * found + 1e-6
+    assert found <= 1.1 * kernel["error"]  # the largest k is over other places
+    assert kernel["error"] < 4 * found + 1e-6
 
 
 def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
