@@ -32,7 +32,7 @@ PATIENCE = dt.timedelta(days=7)
 
 _END: dict[str, Any] = {"end": True}
 
-Message = tuple[dict[str, Tensor], dict[str, Any]]
+_Message = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and what JSON can hold."""
 
 
@@ -87,7 +87,7 @@ def team() -> Iterator[bool]:
         distributed.destroy_process_group()
 
 
-def tell(team: Team, message: Message | None) -> Message:
+def tell(team: Team, message: _Message | None) -> _Message:
     """Return the leader's message in every process; the others give None."""
     if team.size == 1:
         assert message is not None, "the leader has something to say"
@@ -128,7 +128,7 @@ def learn(
     return team.total(loss)
 
 
-def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> Message:
+def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> _Message:
     """Return what the others need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     rows = {f"data.{name}": value for name, value in data.items()}
@@ -179,7 +179,7 @@ def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
         value.grad = found.reshape(value.shape) if anywhere else None
 
 
-def _unpacked(content: bytes) -> Message:
+def _unpacked(content: bytes) -> _Message:
     size = int.from_bytes(content[:8], "little")
     described = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["text"])
     return load(content), cast("dict[str, Any]", described)

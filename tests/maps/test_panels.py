@@ -142,7 +142,7 @@ def test_grey_tells_low_from_high(palette):
 
 def test_strata_are_told_apart_without_colour():
     for part in ("dashes", "marker"):
-        assert len({getattr(mark, part) for mark in MARKS.values()}) == 3
+        assert len({getattr(mark, part) for mark in MARKS}) == 3
     assert MARKS["urban"].hatch != MARKS["rural"].hatch
     grey = {}
     for name in ("urban", "rural"):
