@@ -143,7 +143,7 @@ def test_grey_tells_low_from_high(palette):
 def test_strata_are_told_apart_without_colour():
     for part in ("dashes", "marker"):
         assert len({getattr(mark, part) for mark in MARKS}) == 3
-    assert MARKS["urban"].hatch != MARKS["rural"].hatch
+    assert MARKS[0].hatch != MARKS[1].hatch
     grey = {}
     for name in ("urban", "rural"):
         rgb = np.array(mpl.colors.to_rgb(MARKS[name].fill))
