@@ -2,15 +2,19 @@
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from geogp.errors import OutputError
+from geogp.errors import DataError, OutputError
+
+MOST_JSON_BYTES = 16 << 20
+"""A file of JSON that is larger is refused unread: what geogp writes has some kilobytes."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
@@ -132,6 +136,49 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file as 64 hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
+    """Return the content of a file of JSON.
+
+    Parameters
+    ----------
+    path
+        The file, in UTF-8.
+    most
+        Bytes above which it is refused unread.
+
+    Raises
+    ------
+    DataError
+        It is absent, too large, nested too deeply, or no JSON.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(most + 1)
+        if len(content) <= most:
+            return json.loads(content.decode())
+    except RecursionError as error:
+        raise DataError(f"{path} is nested too deeply.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} holds no JSON that can be read ({error}).") from error
+    raise DataError(f"{path} has more than {most:,} bytes, which is too large.")
+
+
+def plain_names(found: object) -> list[str]:
+    """Return a list of names that each stand for one thing in a folder, never for another place.
+
+    Raises
+    ------
+    DataError
+        It is no list, or one of it is no such name: empty, ``..``, or with a separator.
+    """
+    if not isinstance(found, list):
+        raise DataError(f"expected a list of names of files, found {str(found)[:80]!r}.")
+    for name in found:
+        if not isinstance(name, str) or name in {"", ".", ".."} or set(name) & {"/", "\\", "\0"}:
+            raise DataError(f"expected names of files, found {str(name)[:80]!r}.")
+    return found
 
 
 def _output_error(path: Path, error: OSError, cure: str) -> OutputError:

@@ -223,7 +223,9 @@ def _complete(
         with timed(job.seconds, "write"):
             job.watcher.stage("writing maps and report")
             keep_model(folder / MODEL_FILE)
-            table = predictions.to_parquet(index=False, compression="zstd")
+            table = predictions.to_parquet(
+                index=False, compression="zstd", write_page_checksum=True
+            )
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder)
             write_text(folder / PAGE_FILE, page)

@@ -19,8 +19,8 @@ import numpy as np
 import pooch
 from filelock import FileLock, Timeout
 
-from geogp.errors import OutputError
-from geogp.files import sha256_of, writing
+from geogp.errors import DataError, OutputError
+from geogp.files import read_json, sha256_of, writing
 from geogp.geodata.remote import Transfer, Version
 from geogp.geodata.tile_files import Ranges
 
@@ -28,6 +28,8 @@ FORMAT = "geogp-tiles-1"
 
 CURE = "set GEOGP_CACHE to another folder"
 """What to do where the cache cannot be written."""
+
+MOST_NOTE_BYTES = 1 << 20
 
 WHOLE = "world"
 """Stands in the name of an entry with the rows of all regions."""
@@ -219,8 +221,8 @@ def agrees(path: Path, note: Note) -> bool:
 def read_note(path: Path) -> Note | None:
     """Return a note; None where there is none, or nothing that is one."""
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path, MOST_NOTE_BYTES)
+    except DataError:
         return None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None

@@ -1,12 +1,18 @@
 """What is in the cache: listed, checked byte by byte, deleted."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.errors import OutputError
-from geogp.files import sha256_of
-from geogp.geodata.cache import Note, agrees, downloads_folder, read_note, tiles_folder
+from geogp.errors import DataError, OutputError
+from geogp.files import read_json, sha256_of
+from geogp.geodata.cache import (
+    MOST_NOTE_BYTES,
+    Note,
+    agrees,
+    downloads_folder,
+    read_note,
+    tiles_folder,
+)
 
 WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
@@ -134,8 +140,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _download_note(path: Path) -> dict[str, str] | None:
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path, MOST_NOTE_BYTES)
+    except DataError:
         return None
     if not isinstance(content, dict) or not isinstance(content.get("sha256"), str):
         return None

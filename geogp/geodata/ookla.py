@@ -23,10 +23,12 @@ from geogp.geodata.cache import overlap
 from geogp.geodata.counts import complete_counts
 from geogp.geodata.holding import Progress, hold_quarters
 from geogp.geodata.observations import Observations, TargetColumn, find_target
+from geogp.geodata.parquet_limits import check_footer, read_group
 from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import Held, Source
 from geogp.geodata.tile_files import (
+    QUADKEY,
     empty_values,
     faulty,
     groups_touching,
@@ -262,18 +264,20 @@ def _read_table(
     """
     names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
-        with pq.ParquetFile(path) as opened:
+        with pq.ParquetFile(path, page_checksum_verification=True) as opened:
+            check_footer(opened.metadata)
             faults = schema_faults(opened.schema_arrow, names)
             if faults:
                 raise faulty(path, faults)
             groups = groups_touching(opened.metadata, region.code_ranges)
             tables, codes = [plain_quadkeys(opened.schema_arrow.empty_table().select(names))], []
             for group in groups:
-                table = plain_quadkeys(opened.read_row_group(group, names).select(names))
+                table = plain_quadkeys(read_group(opened, path, group, names, text=QUADKEY))
                 try:
                     found = quadkey_codes(table["quadkey"])
                 except DataError as error:
-                    told = _group_faults(opened.read_row_groups(groups, names), column, error)
+                    parts = [read_group(opened, path, k, names, text=QUADKEY) for k in groups]
+                    told = _group_faults(pa.concat_tables(parts), column, error)
                     raise faulty(path, told) from error
                 kept = np.flatnonzero(overlap(found, region.code_ranges))
                 tables.append(table.take(kept))

@@ -17,6 +17,7 @@ from geogp.errors import DataError, NetworkError, OutputError
 from geogp.files import sha256_of
 from geogp.geodata import quadkeys
 from geogp.geodata.cache import CURE, Entry, Note, overlap
+from geogp.geodata.parquet_limits import check_footer, read_group
 from geogp.geodata.range_file import RangeFile
 from geogp.geodata.remote import (
     PATIENCE,
@@ -114,12 +115,13 @@ def fetch_entry(
 
 @dataclass(frozen=True)
 class _Opened:
-    """A file that is being read: its reader and, where it comes by parts, these and its end."""
+    """A file that is being read: its reader; its parts and its end, or where it was put whole."""
 
     reader: pq.ParquetFile
     size: int
     parts: RangeFile | None = None
     tail: bytes = b""
+    path: Path | None = None
 
 
 def _make(
@@ -128,6 +130,7 @@ def _make(
     with _opening(remote, whole) as opened, ExitStack() as turn:
         try:
             metadata = opened.reader.metadata
+            check_footer(metadata)
             names = _columns(remote.address, opened.reader.schema_arrow)
             groups = groups_touching(metadata, np.asarray(region.ranges, np.int64))
             apart = opened.parts is not None and (
@@ -185,7 +188,7 @@ def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
             parts = opened
     if size is None or parts is None:
         with _downloaded(remote, whole) as path, _reader(remote, path) as reader:
-            yield _Opened(reader, path.stat().st_size)
+            yield _Opened(reader, path.stat().st_size, path=path)
         return
     with _reader(remote, parts) as reader:
         yield _Opened(reader, size, parts, tail)
@@ -240,7 +243,9 @@ def _read_group(
     spans = _spans(metadata, table.names)
     if opened.parts is not None:
         opened.parts.load(spans)
-    found = opened.reader.read_row_group(group, table.names, use_threads=False)
+    source = opened.parts or opened.path
+    assert source is not None
+    found = read_group(opened.reader, source, group, table.names, text=QUADKEY)
     codes = quadkey_codes(found[QUADKEY].cast(pa.string()))
     found = found.select([name for name in table.names if name != QUADKEY])
     if ranges is not None:

@@ -14,8 +14,8 @@ import pooch
 import requests
 
 from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
-from geogp.files import sha256_of, write_text
-from geogp.geodata.cache import Entry, Note, downloads_folder, readable_folder
+from geogp.files import read_json, sha256_of, write_text
+from geogp.geodata.cache import MOST_NOTE_BYTES, Entry, Note, downloads_folder, readable_folder
 from geogp.geodata.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
 from geogp.geodata.remote_tiles import fetch_entry
 from geogp.geodata.tile_files import SIMULATION_FILE, Ranges
@@ -87,7 +87,7 @@ class Folder:
 
     def has(self, name: str) -> bool:
         """Tell whether the folder holds a file of that name."""
-        return (self.path / name).is_file()
+        return (self.path / relative_name(name)).is_file()
 
     def fetch(self, name: str) -> Path:
         """Return the file's path.
@@ -276,10 +276,26 @@ class Web:
         return downloads_folder() / readable_folder(self.url) / file
 
     def _address(self, name: str) -> str:
-        return f"{self.url.rstrip('/')}/{name}"
+        return f"{self.url.rstrip('/')}/{relative_name(name)}"
 
 
 _ADDRESSES = ("http://", "https://", "s3://")
+
+
+def relative_name(name: str) -> str:
+    """Return a name of a file below a place; refuse one that leads elsewhere.
+
+    Names are put together from data, such as the code of a state.
+
+    Raises
+    ------
+    DataError
+        The name is absolute, has an empty part, ``.`` or ``..``, or a sign no name should have.
+    """
+    parts = name.split("/")
+    if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
+        raise DataError(f"expected the name of a file below the source, found {name!r}.")
+    return name
 
 
 def absolute_place(where: str) -> str:
@@ -336,7 +352,7 @@ def _without_credentials(address: str) -> str:
 def _noted_hash(note: Path) -> str | None:
     """Return the hash that a note gives, or None where there is no note that can be read."""
     try:
-        found = json.loads(note.read_text())["sha256"]
+        found = read_json(note, MOST_NOTE_BYTES)["sha256"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
     return found if isinstance(found, str) else None

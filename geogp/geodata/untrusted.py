@@ -1,0 +1,124 @@
+"""What a file of polygons must not be before a reader opens it: too large, or a list of others."""
+
+import stat
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from geogp.errors import DataError
+
+MOST_BYTES = 1 << 30
+"""Bytes of a file of polygons."""
+
+MOST_MEMBERS = 1000
+"""Files in an archive."""
+
+MOST_UNPACKED = 4 << 30
+"""Bytes that the members of an archive may say to have, together."""
+
+MOST_RATIO = 200
+"""How many times larger than its archive that may be, above `RATIO_FROM`."""
+
+RATIO_FROM = 64 << 20
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+
+_HEAD = 1 << 16
+
+_POINTERS = (
+    b"<OGRVRTDataSource",
+    b"<OGRWFSDataSource",
+    b"<GDAL_WMS",
+    b"<VRTDataset",
+    b"gdal_streamed_alg",
+    b"<Product_Observational",
+)
+"""What files begin with that GDAL reads other files or addresses for."""
+
+_ARCHIVES = (".zip", ".shz", ".kmz")
+
+_REQUESTS = (".moaw",)
+"""Endings of files that GDAL sends to a server."""
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that names other files or addresses, and an archive that is not harmless.
+
+    Raises
+    ------
+    DataError
+        The file, or a member of it, is of a form that GDAL takes for a list of sources; a member
+        leads out of its archive, is a link, or is encrypted; the members are too many or too large;
+        or what is called an archive is none.
+    """
+    if not path.is_file():
+        return
+    if path.stat().st_size > MOST_BYTES:
+        raise DataError(
+            f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most "
+            f"{MOST_BYTES:,}."
+        )
+    with path.open("rb") as stream:
+        _check_head(path, stream.read(_HEAD))
+    if path.suffix.lower() in _REQUESTS:
+        raise DataError(f"{path} is a request to a server, not a file of polygons.")
+    if not zipfile.is_zipfile(path):
+        if path.suffix.lower() in _ARCHIVES:
+            raise DataError(
+                f"{path} cannot be read as boundaries (no zip file). Expected a whole one; fetch "
+                "or make it again."
+            )
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            _check_members(path, members)
+            for member in members:
+                with archive.open(member) as stream:
+                    _check_head(path, stream.read(_HEAD))
+    except DataError:
+        raise
+    except _DAMAGE as error:
+        raise DataError(
+            f"{path} cannot be read as boundaries ({error}). Expected a whole zip file; fetch or "
+            "make it again."
+        ) from error
+
+
+def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    names = [member.filename for member in members]
+    if len(names) > MOST_MEMBERS or len(set(names)) < len(names):
+        raise DataError(
+            f"{path} holds {len(names):,} files, {len(set(names)):,} names; expected at most "
+            f"{MOST_MEMBERS:,}, each with its own."
+        )
+    size = sum(member.file_size for member in members)
+    if size > MOST_UNPACKED or (size > RATIO_FROM and size > MOST_RATIO * path.stat().st_size):
+        raise DataError(
+            f"{path} says to hold {size:,} bytes, packed into {path.stat().st_size:,}: too many to "
+            "be boundaries."
+        )
+    for member in members:
+        name = PurePosixPath(member.filename.replace("\\", "/"))
+        if name.is_absolute() or ".." in name.parts or ":" in member.filename:
+            raise DataError(f"{path} holds {member.filename!r}, which leads out of the archive.")
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise DataError(f"{path} holds {member.filename!r}, which is a link.")
+
+
+def _check_head(path: Path, head: bytes) -> None:
+    found = next((sign for sign in _POINTERS if sign in head), None)
+    if found is not None:
+        raise DataError(
+            f"{path} is a list of other sources ({found.decode()}), not a file of polygons. Write "
+            "the polygons themselves into one."
+        )
