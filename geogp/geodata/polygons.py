@@ -1,6 +1,7 @@
 """Polygons in files: any format of GeoPandas, brought to longitude and latitude."""
 
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
@@ -85,7 +86,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         ) from error
 
 
-def _checked(path: Path, table: object) -> gpd.GeoDataFrame:
+def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
     """Return the polygons of a table that holds nothing else."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} holds no geometry. Expected polygons.")

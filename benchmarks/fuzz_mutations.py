@@ -1,0 +1,271 @@
+"""Ways to spoil a file: byte by byte, or its content while the form stays whole."""
+
+import io
+import json
+import stat
+import struct
+import zipfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Random = np.random.Generator
+
+ODD_NUMBERS = (0, -1, 1, 2**31, -(2**31), 2**63, 2**64, 10**30, 1e308, -1e308, 1e-320, 0.5)
+
+ODD_TEXTS = (
+    *("", " ", "\x00", "..", "../../x", "/etc/passwd", "a/b", "C:\\x", "~", "%2e%2e", "{code}"),
+    *("\ud800", "\u202e", "é" * 50, "x" * 5000, "nan", "NaN", "-1", "1e999", "9" * 5000),
+    *("<script>alert(1)</script>", "{{7*7}}", "'; DROP TABLE x; --", "2023Q9", "0000Q1", "99999Q4"),
+)
+
+ODD_BYTES = (0, 1, 0x7F, 0x80, 0xFF)
+
+PIECES = (b"PAR1", b"PK\x03\x04", b"PK\x05\x06", b"\x00" * 8, b"\xff" * 8, b"{", b"[" * 3000, b"\r\n\r\n")
+
+
+def spoil_bytes(random: Random, content: bytes, others: Sequence[bytes] = ()) -> bytes:
+    """Return a content with one to four changes anywhere.
+
+    Parameters
+    ----------
+    random
+        Decides what.
+    content
+        A whole file.
+    others
+        Further files; now and then a piece of one comes in.
+    """
+    spoilt = bytearray(content)
+    for _ in range(int(random.integers(1, 5))):
+        _spoil_once(random, spoilt, others)
+    return bytes(spoilt)
+
+
+def _spoil_once(random: Random, spoilt: bytearray, others: Sequence[bytes]) -> None:
+    size = len(spoilt)
+    place = int(random.integers(size + 1))
+    if random.random() < 0.3:  # footers and heads hold more than their share of what matters
+        near = int(random.integers(min(size, 600) + 1))
+        place = near if random.random() < 0.5 else size - near
+    length = int(random.integers(1, 33))
+    match int(random.integers(10)):
+        case 0 if place < size:
+            spoilt[place] ^= 1 << int(random.integers(8))
+        case 1 if place < size:
+            spoilt[place] = int(random.integers(256))
+        case 2 if place < size:
+            spoilt[place] = ODD_BYTES[int(random.integers(len(ODD_BYTES)))]
+        case 3:
+            del spoilt[place : place + length]
+        case 4:
+            spoilt[place:place] = random.bytes(length)
+        case 5:
+            spoilt[place:place] = spoilt[place : place + length] * int(random.integers(1, 40))
+        case 6:
+            spoilt[place:place] = PIECES[int(random.integers(len(PIECES)))]
+        case 7 if random.random() < 0.3:
+            del spoilt[place:]
+        case 8 if size >= 8:
+            form = ("<i", ">i", "<q", "<d")[int(random.integers(4))]
+            value = _packed(random, form)
+            place = min(place, size - len(value))
+            spoilt[place : place + len(value)] = value
+        case 9 if others:
+            other = others[int(random.integers(len(others)))]
+            start = int(random.integers(max(1, len(other))))
+            part = other[start : start + length * 8]
+            spoilt[place : place + len(part)] = part
+        case _ if place < size:
+            spoilt[place] = (spoilt[place] + int(random.integers(1, 4))) % 256
+
+
+def _packed(random: Random, form: str) -> bytes:
+    if form == "<d":
+        values = (np.nan, np.inf, -np.inf, 1e308, 0.0, -1.0)
+        return struct.pack(form, values[int(random.integers(len(values)))])
+    whole = 2**31 if form[-1] == "i" else 2**63
+    values = (0, -1, 1, whole - 1, -whole, whole // 2)
+    return struct.pack(form, values[int(random.integers(len(values)))])
+
+
+def odd_value(random: Random) -> Any:
+    """Return something that JSON can hold and that few readers expect."""
+    match int(random.integers(9)):
+        case 0:
+            return None
+        case 1:
+            return bool(random.integers(2))
+        case 2 | 3:
+            return ODD_NUMBERS[int(random.integers(len(ODD_NUMBERS)))]
+        case 4 | 5:
+            return ODD_TEXTS[int(random.integers(len(ODD_TEXTS)))]
+        case 6:
+            return (float("nan"), float("inf"), -float("inf"))[int(random.integers(3))]
+        case 7:
+            return [[], [None], [[]], [".."], [1, "a"], list(range(50))][int(random.integers(6))]
+        case _:
+            return [{}, {"": None}, {"a": {"b": []}}][int(random.integers(3))]
+
+
+def spoil_json(random: Random, value: Any) -> Any:
+    """Return a copy of what JSON holds with one to three of its parts replaced or removed."""
+    copy = json.loads(json.dumps(value))
+    for _ in range(int(random.integers(1, 4))):
+        places = list(_places(copy))
+        if not places:
+            return odd_value(random)
+        holder, key = places[int(random.integers(len(places)))]
+        match int(random.integers(5)):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder[key], int | float) and not isinstance(holder[key], bool):
+                holder[key] = -holder[key] * int(random.integers(1, 10**6))
+            case 2 if isinstance(holder[key], str):
+                holder[key] = spoil_text(random, holder[key])
+            case _:
+                holder[key] = odd_value(random)
+    return copy
+
+
+def spoil_text(random: Random, text: str) -> str:
+    """Return a text with something odd before, after or instead."""
+    odd = ODD_TEXTS[int(random.integers(len(ODD_TEXTS)))]
+    place = int(random.integers(len(text) + 1))
+    return (odd, text + odd, odd + text, text[:place] + odd[:20] + text[place:])[
+        int(random.integers(4))
+    ]
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Return every place (holder, key) within nested lists and dictionaries."""
+    found: list[tuple[Any, Any]] = []
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        keys = list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        for key in keys:
+            found.append((one, key))
+            waiting.append(one[key])
+    return found
+
+
+def json_bytes(random: Random, content: bytes) -> bytes:
+    """Return JSON that is whole but not as expected; now and then too deep, or twice a key."""
+    chance = random.random()
+    if chance < 0.02:
+        return b"[" * 100_000
+    if chance < 0.04:
+        return b'{"a":' * 50_000 + b"1" + b"}" * 50_000
+    if chance < 0.06:
+        return content.replace(b"{", b'{"format": 1, "r": null, ', 1)
+    return json.dumps(spoil_json(random, json.loads(content))).encode("utf-8", "surrogatepass")
+
+
+def spoil_table(random: Random, content: bytes) -> bytes:
+    """Return a Parquet file with one to three columns, values or settings changed."""
+    table = pq.read_table(io.BytesIO(content))
+    for _ in range(int(random.integers(1, 4))):
+        table = _spoil_column(random, table)
+    stream = io.BytesIO()
+    options = {
+        "compression": ("none", "snappy", "zstd", "gzip", "brotli")[int(random.integers(5))],
+        "row_group_size": (1, 7, 50, 10**6)[int(random.integers(4))],
+        "use_dictionary": bool(random.integers(2)),
+        "data_page_version": ("1.0", "2.0")[int(random.integers(2))],
+        "write_statistics": bool(random.integers(2)),
+        "store_schema": bool(random.integers(2)),
+    }
+    pq.write_table(table, stream, **options)
+    return stream.getvalue()
+
+
+def _spoil_column(random: Random, table: pa.Table) -> pa.Table:
+    names = table.column_names
+    if not names:
+        return table
+    place = int(random.integers(len(names)))
+    name, column = names[place], table.columns[place]
+    rows = len(table)
+    match int(random.integers(9)):
+        case 0:
+            return table.remove_column(place)
+        case 1:
+            return table.rename_columns([spoil_text(random, one)[:300].encode("utf-8", "replace").decode() if one == name else one for one in names])
+        case 2:
+            return table.append_column(name, column)
+        case 3:
+            return table.set_column(place, name, pa.nulls(rows, column.type))
+        case 4:
+            kinds = (pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.decimal128(20, 2), pa.list_(pa.int64()), pa.date32(), pa.timestamp("ns"), pa.null())
+            kind = kinds[int(random.integers(len(kinds)))]
+            try:
+                return table.set_column(place, name, column.cast(kind))
+            except (pa.ArrowException, ValueError):
+                return table.set_column(place, name, pa.nulls(rows, kind))
+        case 5:
+            order = random.integers(0, max(rows, 1), rows * int(random.integers(0, 3)))
+            return table.take(pa.array(order)) if rows else table
+        case 6:
+            return table.slice(0, 0)
+        case _:
+            return table.set_column(place, name, _with_odd_value(random, column))
+
+
+def _with_odd_value(random: Random, column: pa.ChunkedArray) -> pa.Array:
+    """Replace one to three values of a column."""
+    values = column.to_pylist()
+    for _ in range(int(random.integers(1, 4))):
+        if not values:
+            break
+        place = int(random.integers(len(values)))
+        if pa.types.is_string(column.type):
+            odd = (*ODD_TEXTS, "3" * 16, "0" * 17, "012301230123012x", None)
+            values[place] = odd[int(random.integers(len(odd)))]
+        elif pa.types.is_binary(column.type):
+            values[place] = (None, b"", spoil_bytes(random, values[place] or b"\x01"))[
+                int(random.integers(3))
+            ]
+        elif pa.types.is_floating(column.type):
+            values[place] = (None, np.nan, np.inf, -1.0, 1e308)[int(random.integers(5))]
+        else:
+            values[place] = (None, -1, 0, 2**31 - 1, -(2**31))[int(random.integers(5))]
+    texts = [v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for v in values]
+    try:
+        return pa.array(texts, column.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return pa.nulls(len(values), column.type)
+
+
+def spoil_zip(random: Random, content: bytes) -> bytes:
+    """Return a zip file whose members are spoilt, renamed, added, links or far too large."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {one.filename: archive.read(one) for one in archive.infolist()}
+    names = list(members)
+    name = names[int(random.integers(len(names)))]
+    odd: Callable[[], zipfile.ZipInfo | str] = lambda: name
+    match int(random.integers(8)):
+        case 0 | 1 | 2:
+            members[name] = spoil_bytes(random, members[name])
+        case 3:
+            del members[name]
+        case 4:
+            prefix = ("../", "/", "a/../../", "..\\", "C:", "\x01", "é/", "x" * 300)[int(random.integers(8))]
+            members[prefix + name] = members.pop(name)
+        case 5:
+            members["x.vrt"] = b'<OGRVRTDataSource><OGRVRTLayer name="a"/></OGRVRTDataSource>'
+        case 6:
+            members[name] = members[name] + bytes(int(random.integers(1, 80)) << 20)
+        case _:
+            link = zipfile.ZipInfo(name)
+            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            odd = lambda: link
+            members[name] = b"/etc/passwd"
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one, held in members.items():
+            archive.writestr(odd() if one == name else one, held)
+    return stream.getvalue()
