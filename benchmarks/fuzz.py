@@ -22,14 +22,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyogrio
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 from fuzz_mutations import Random, spoil_bytes
 from fuzz_pages import covered
 from fuzz_readers import ALWAYS, NEVER, PAGES, READERS
@@ -37,6 +38,8 @@ from fuzz_worker import DATA, FAULT, MEMORY, TOO_MUCH, Answer, serve
 from fuzz_world import World, make_world
 
 from geogp.files import write_bytes, write_text
+
+HERE = Path(__file__).parent
 
 SLOW_S = 20.0
 """Seconds after which a content has taken too long."""
@@ -267,9 +270,6 @@ def keep(tally: Tally, corpus: Path) -> list[Path]:
 
 def described(tally: Tally, seconds: float, seed: int) -> dict[str, Any]:
     """Return what was seen, for JSON."""
-    import pyarrow  # noqa: PLC0415
-    import pyogrio  # noqa: PLC0415
-
     return {
         "seconds": round(seconds),
         "seed": seed,
@@ -277,9 +277,11 @@ def described(tally: Tally, seconds: float, seed: int) -> dict[str, Any]:
         "limits": {"seconds": SLOW_S, "memory_bytes": MEMORY},
         "versions": {
             "python": platform.python_version(),
-            "pyarrow": pyarrow.__version__,
             "gdal": ".".join(map(str, pyogrio.__gdal_version__)),
-            "numpy": np.__version__,
+            **{
+                name: version(name)
+                for name in ("numpy", "pyarrow", "shapely", "safetensors", "h5py")
+            },
         },
         "readers": [
             {

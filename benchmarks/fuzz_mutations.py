@@ -5,7 +5,7 @@ import json
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,16 @@ ODD_TEXTS = (
 
 ODD_BYTES = (0, 1, 0x7F, 0x80, 0xFF)
 
-PIECES = (b"PAR1", b"PK\x03\x04", b"PK\x05\x06", b"\x00" * 8, b"\xff" * 8, b"{", b"[" * 3000, b"\r\n\r\n")
+PIECES = (
+    b"PAR1",
+    b"PK\x03\x04",
+    b"PK\x05\x06",
+    b"\x00" * 8,
+    b"\xff" * 8,
+    b"{",
+    b"[" * 3000,
+    b"\r\n\r\n",
+)
 
 
 def spoil_bytes(random: Random, content: bytes, others: Sequence[bytes] = ()) -> bytes:
@@ -92,23 +101,20 @@ def _packed(random: Random, form: str) -> bytes:
     return struct.pack(form, values[int(random.integers(len(values)))])
 
 
+ODD_VALUES = (
+    *(None, True, False),
+    *ODD_NUMBERS,
+    *ODD_TEXTS,
+    *(float("nan"), float("inf"), -float("inf")),
+    *([], [None], [[]], [".."], [1, "a"], list(range(50))),
+    *({}, {"": None}, {"a": {"b": []}}),
+)
+"""What JSON can hold and few readers expect."""
+
+
 def odd_value(random: Random) -> Any:
-    """Return something that JSON can hold and that few readers expect."""
-    match int(random.integers(9)):
-        case 0:
-            return None
-        case 1:
-            return bool(random.integers(2))
-        case 2 | 3:
-            return ODD_NUMBERS[int(random.integers(len(ODD_NUMBERS)))]
-        case 4 | 5:
-            return ODD_TEXTS[int(random.integers(len(ODD_TEXTS)))]
-        case 6:
-            return (float("nan"), float("inf"), -float("inf"))[int(random.integers(3))]
-        case 7:
-            return [[], [None], [[]], [".."], [1, "a"], list(range(50))][int(random.integers(6))]
-        case _:
-            return [{}, {"": None}, {"a": {"b": []}}][int(random.integers(3))]
+    """Return one of `ODD_VALUES`."""
+    return ODD_VALUES[int(random.integers(len(ODD_VALUES)))]
 
 
 def spoil_json(random: Random, value: Any) -> Any:
@@ -146,7 +152,9 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        keys = list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        keys = (
+            list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        )
         for key in keys:
             found.append((one, key))
             waiting.append(one[key])
@@ -183,36 +191,43 @@ def spoil_table(random: Random, content: bytes) -> bytes:
     return stream.getvalue()
 
 
+KINDS = (
+    *(pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.string(), pa.binary(), pa.bool_()),
+    *(pa.decimal128(20, 2), pa.list_(pa.int64()), pa.date32(), pa.timestamp("ns"), pa.null()),
+)
+"""Types that a column may be turned into."""
+
+
 def _spoil_column(random: Random, table: pa.Table) -> pa.Table:
     names = table.column_names
     if not names:
         return table
     place = int(random.integers(len(names)))
-    name, column = names[place], table.columns[place]
-    rows = len(table)
+    name, column, rows = names[place], table.columns[place], len(table)
     match int(random.integers(9)):
         case 0:
-            return table.remove_column(place)
+            spoilt = table.remove_column(place)
         case 1:
-            return table.rename_columns([spoil_text(random, one)[:300].encode("utf-8", "replace").decode() if one == name else one for one in names])
+            other = spoil_text(random, name)[:300].encode("utf-8", "replace").decode()
+            spoilt = table.rename_columns([*names[:place], other, *names[place + 1 :]])
         case 2:
-            return table.append_column(name, column)
+            spoilt = table.append_column(name, column)
         case 3:
-            return table.set_column(place, name, pa.nulls(rows, column.type))
+            spoilt = table.set_column(place, name, pa.nulls(rows, column.type))
         case 4:
-            kinds = (pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.decimal128(20, 2), pa.list_(pa.int64()), pa.date32(), pa.timestamp("ns"), pa.null())
-            kind = kinds[int(random.integers(len(kinds)))]
+            kind = KINDS[int(random.integers(len(KINDS)))]
             try:
-                return table.set_column(place, name, column.cast(kind))
+                spoilt = table.set_column(place, name, column.cast(kind))
             except (pa.ArrowException, ValueError):
-                return table.set_column(place, name, pa.nulls(rows, kind))
-        case 5:
-            order = random.integers(0, max(rows, 1), rows * int(random.integers(0, 3)))
-            return table.take(pa.array(order)) if rows else table
+                spoilt = table.set_column(place, name, pa.nulls(rows, kind))
+        case 5 if rows:
+            times = int(random.integers(0, 3))
+            spoilt = table.take(pa.array(random.integers(0, rows, rows * times)))
         case 6:
-            return table.slice(0, 0)
+            spoilt = table.slice(0, 0)
         case _:
-            return table.set_column(place, name, _with_odd_value(random, column))
+            spoilt = table.set_column(place, name, _with_odd_value(random, column))
+    return spoilt
 
 
 def _with_odd_value(random: Random, column: pa.ChunkedArray) -> pa.Array:
@@ -240,32 +255,37 @@ def _with_odd_value(random: Random, column: pa.ChunkedArray) -> pa.Array:
         return pa.nulls(len(values), column.type)
 
 
+PREFIXES = ("../", "/", "a/../../", "..\\", "C:", "\x01", "é/", "x" * 300)
+"""Before the names of members of an archive."""
+
+
 def spoil_zip(random: Random, content: bytes) -> bytes:
     """Return a zip file whose members are spoilt, renamed, added, links or far too large."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {one.filename: archive.read(one) for one in archive.infolist()}
     names = list(members)
     name = names[int(random.integers(len(names)))]
-    odd: Callable[[], zipfile.ZipInfo | str] = lambda: name
+    link = ""
     match int(random.integers(8)):
         case 0 | 1 | 2:
             members[name] = spoil_bytes(random, members[name])
         case 3:
             del members[name]
         case 4:
-            prefix = ("../", "/", "a/../../", "..\\", "C:", "\x01", "é/", "x" * 300)[int(random.integers(8))]
+            prefix = PREFIXES[int(random.integers(len(PREFIXES)))]
             members[prefix + name] = members.pop(name)
         case 5:
             members["x.vrt"] = b'<OGRVRTDataSource><OGRVRTLayer name="a"/></OGRVRTDataSource>'
         case 6:
             members[name] = members[name] + bytes(int(random.integers(1, 80)) << 20)
         case _:
-            link = zipfile.ZipInfo(name)
-            link.external_attr = (stat.S_IFLNK | 0o777) << 16
-            odd = lambda: link
-            members[name] = b"/etc/passwd"
+            link, members[name] = name, b"/etc/passwd"
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for one, held in members.items():
-            archive.writestr(odd() if one == name else one, held)
+            told = zipfile.ZipInfo(one)
+            told.compress_type = zipfile.ZIP_DEFLATED
+            if one == link:
+                told.external_attr = (stat.S_IFLNK | 0o777) << 16
+            archive.writestr(told, held)
     return stream.getvalue()

@@ -103,9 +103,9 @@ def read_states(ending: str) -> Read:
     """Read a state and its tiles."""
 
     def read(_world: World, content: bytes, place: Path) -> str:
-        (place / ("states.parquet" if ending == "parquet" else "cb_2018_us_state_500k.zip")).write_bytes(
-            content
-        )
+        (
+            place / ("states.parquet" if ending == "parquet" else "cb_2018_us_state_500k.zip")
+        ).write_bytes(content)
         region = read_region(Folder(place), "PR").region
         assert np.isfinite(region.bounds).all(), "bounds are not finite"
         return digest(region.code, region.name, region.boundary.wkb, len(region.tiles(10)))
@@ -370,18 +370,32 @@ def answers_changed(random: Random, content: bytes) -> bytes:
     lines = content.split(b"\r\n")
     place = int(random.integers(len(lines)))
     odd = (
-        *(b"Content-Length: " + v for v in (b"-1", b"9" * 5000, b"1, 2", b"0x10", b"", b"\xb2", b"1e3")),
-        *(b"Content-Range: bytes " + v for v in (b"5-14/" + b"9" * 5000, b"5-14/*", b"14-5/40", b"*/40")),
-        *(b"Retry-After: " + v for v in (b"9" * 5000, b"Wed, 99 Foo 99999 99:99:99", b"nan", b"-5")),
-        *(b"Location: " + v for v in (b"file:///etc/passwd", b"//", b"http://[", b"/\xff", b"ftp://x/")),
+        *(
+            b"Content-Length: " + v
+            for v in (b"-1", b"9" * 5000, b"1, 2", b"0x10", b"", b"\xb2", b"1e3")
+        ),
+        *(
+            b"Content-Range: bytes " + v
+            for v in (b"5-14/" + b"9" * 5000, b"5-14/*", b"14-5/40", b"*/40")
+        ),
+        *(
+            b"Retry-After: " + v
+            for v in (b"9" * 5000, b"Wed, 99 Foo 99999 99:99:99", b"nan", b"-5")
+        ),
+        *(
+            b"Location: " + v
+            for v in (b"file:///etc/passwd", b"//", b"http://[", b"/\xff", b"ftp://x/")
+        ),
         *(b"Content-Encoding: " + v for v in (b"gzip", b"deflate", b"br")),
         *(b"HTTP/1.1 " + v for v in (b"999 x", b"-1", b"abc", b"206 x", b"304 x", b"100 Continue")),
-        *(b"Transfer-Encoding: chunked", b"Set-Cookie: a=b", b": x", b"X" * 70_000, b"ETag: W/\"a\""),
+        *(b"Transfer-Encoding: chunked", b"Set-Cookie: a=b", b": x", b"X" * 70_000, b'ETag: W/"a"'),
     )
     lines[place] = odd[int(random.integers(len(odd)))]
     if random.random() < 0.3:
         lines.insert(place, odd[int(random.integers(len(odd)))])
-    return spoil_bytes(random, b"\r\n".join(lines)) if random.random() < 0.2 else b"\r\n".join(lines)
+    return (
+        spoil_bytes(random, b"\r\n".join(lines)) if random.random() < 0.2 else b"\r\n".join(lines)
+    )
 
 
 READERS: dict[str, Reader] = {

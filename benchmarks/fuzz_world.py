@@ -1,4 +1,4 @@
-"""Whole files of every kind that geogp reads, small, and a finished run: what fuzzing starts from."""
+"""Whole files of every kind that geogp reads, small, and a finished run: what is spoilt."""
 
 import io
 import json
@@ -103,9 +103,7 @@ def make_world(folder: Path) -> World:
 def _tiles() -> list[bytes]:
     """Return a quarter of tiles as several writers would store it; the first with checksums."""
     columns, rows = quadkeys.tiles_at([-66.14, -66.03], [18.16, 18.09])
-    column, row = np.meshgrid(
-        np.arange(columns[0], columns[1], 2), np.arange(rows[0], rows[1], 2)
-    )
+    column, row = np.meshgrid(np.arange(columns[0], columns[1], 2), np.arange(rows[0], rows[1], 2))
     codes = np.sort(quadkeys.tiles_to_codes(column.ravel(), row.ravel()))
     random = np.random.default_rng(0)
     n = len(codes)
@@ -199,11 +197,11 @@ def _packed() -> list[bytes]:
 
 def _answers() -> list[bytes]:
     head = (
-        b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\nETag: \"abc\"\r\n"
+        b'HTTP/1.1 200 OK\r\nContent-Length: 40\r\nETag: "abc"\r\n'
         b"Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nAccept-Ranges: bytes\r\n\r\n"
     )
     part = (
-        b"HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nETag: \"abc\"\r\n"
+        b'HTTP/1.1 206 Partial Content\r\nContent-Length: 10\r\nETag: "abc"\r\n'
         b"Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT\r\nContent-Range: bytes 5-14/40\r\n\r\n"
         b"0123456789"
     )

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -157,12 +158,30 @@ def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
         with path.open("rb") as stream:
             content = stream.read(most + 1)
         if len(content) <= most:
-            return json.loads(content.decode())
+            return _loaded(content.decode())
     except RecursionError as error:
         raise DataError(f"{path} is nested too deeply.") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path} holds no JSON that can be read ({error}).") from error
     raise DataError(f"{path} has more than {most:,} bytes, which is too large.")
+
+
+def _loaded(text: str) -> Any:
+    """Return what JSON holds; refuse what no other file could hold after it."""
+    found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    json.dumps(found, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def plain_names(found: object) -> list[str]:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import plain_names, read_json, remove, write_text
 from geogp.geodata.layers import absolute_layer
 from geogp.geodata.parquet_limits import check_parquet
 from geogp.geodata.sources import absolute_place
+from geogp.run_form import check_form
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
@@ -222,7 +224,7 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     try:
         check_parquet(path / PREDICTIONS_FILE)
         predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     return run, predictions
 
@@ -241,7 +243,14 @@ def read_run_file(path: Path) -> dict[str, Any]:
         raise RequestError(
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
-    return _read_json(path / RUN_FILE)
+    run = _read_json(path / RUN_FILE)
+    try:
+        check_form(run)
+    except DataError as error:
+        raise DataError(
+            f"{path / RUN_FILE} is damaged: {error} Run `geogp map` again with --fresh."
+        ) from error
+    return run
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:

@@ -23,6 +23,7 @@ from geogp.geodata.cache import overlap
 from geogp.geodata.counts import complete_counts
 from geogp.geodata.holding import Progress, hold_quarters
 from geogp.geodata.observations import Observations, TargetColumn, find_target
+from geogp.geodata.parquet_footer import check_types
 from geogp.geodata.parquet_limits import check_footer, read_group
 from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.region import Region
@@ -264,6 +265,7 @@ def _read_table(
     """
     names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
+        check_types(path)
         with pq.ParquetFile(path, page_checksum_verification=True) as opened:
             check_footer(opened.metadata)
             faults = schema_faults(opened.schema_arrow, names)

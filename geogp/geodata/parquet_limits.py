@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from geogp.errors import DataError
+from geogp.geodata.parquet_footer import check_types
 
 MOST_ROWS = 1 << 28
 """Rows of a file; a quarter of the whole world has some ten million."""
@@ -86,6 +87,7 @@ def check_parquet(path: Path, most_rows: int = MOST_TABLE_ROWS) -> None:
         The file is damaged.
     """
     try:
+        check_types(path)
         with pq.ParquetFile(path) as opened:
             metadata = opened.metadata
             check_footer(metadata, most_rows)

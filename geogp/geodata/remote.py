@@ -339,7 +339,13 @@ class RemoteFile:
                     fault = f"answered {answer.status_code} {answer.reason}"
             except requests.exceptions.SSLError as error:
                 raise NetworkError(f"{self.address} cannot be trusted: {error}.") from error
-            except (requests.RequestException, HTTPError, OSError, _FaultError) as error:
+            except (
+                requests.RequestException,
+                HTTPError,
+                OSError,
+                ValueError,
+                _FaultError,
+            ) as error:
                 if isinstance(error, ValueError):
                     raise NetworkError(
                         f"{self.address} is no address that can be read: {error}."

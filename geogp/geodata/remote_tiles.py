@@ -17,6 +17,7 @@ from geogp.errors import DataError, NetworkError, OutputError
 from geogp.files import sha256_of
 from geogp.geodata import quadkeys
 from geogp.geodata.cache import CURE, Entry, Note, overlap
+from geogp.geodata.parquet_footer import check_types
 from geogp.geodata.parquet_limits import check_footer, read_group
 from geogp.geodata.range_file import RangeFile
 from geogp.geodata.remote import (
@@ -197,6 +198,7 @@ def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
 @contextmanager
 def _reader(remote: RemoteFile, source: RangeFile | Path) -> Iterator[pq.ParquetFile]:
     try:
+        check_types(source)
         reader = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
