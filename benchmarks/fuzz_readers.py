@@ -18,6 +18,8 @@ import numpy as np
 from fuzz_mutations import Random, json_bytes, spoil_bytes, spoil_json, spoil_table, spoil_zip
 from fuzz_world import FIT, HERE, NEXT, World, fit_data, square
 
+from geogp.calibration.latex import report_latex
+from geogp.calibration.report import build_report, report_json, report_markdown
 from geogp.errors import DataError
 from geogp.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.gallery import make_gallery
@@ -39,9 +41,8 @@ from geogp.models.storage import load_model, write_tensors
 from geogp.models.training import fit
 from geogp.presets import PRESETS
 from geogp.reopen import reopen
-from geogp.runs import RunFolder
+from geogp.runs import RunFolder, read_run
 from geogp.watcher import Watcher
-from geogp.workflow import remake_report
 
 Read = Callable[[World, bytes, Path], str]
 """Reads a content, with a folder of its own, and returns what it read as text."""
@@ -291,8 +292,9 @@ def reopened(run: Path) -> object:
 
 
 def reported(run: Path) -> object:
-    """Write the report of a finished run again."""
-    return remake_report(run, latex=True).run
+    """Judge a finished run again, as its report does; figures of it are not drawn."""
+    report = build_report(*read_run(run))
+    return report_json(report), report_markdown(report), report_latex(report)
 
 
 def shown(run: Path) -> object:
@@ -323,13 +325,12 @@ def read_stale(world: World, content: bytes, place: Path) -> str:
 
 
 def read_predictions(world: World, content: bytes, place: Path) -> str:
-    """Write the report of a run whose predictions are spoilt."""
+    """Judge a run whose predictions are spoilt."""
     run = place / "run"
     run.mkdir()
     (run / "run.json").write_bytes((world.run / "run.json").read_bytes())
     (run / "test_predictions.parquet").write_bytes(content)
-    remake_report(run)
-    return digest((run / "report.json").read_bytes())
+    return digest(reported(run))
 
 
 def tensors_changed(random: Random, content: bytes) -> bytes:

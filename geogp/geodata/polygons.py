@@ -27,6 +27,7 @@ _DAMAGE = (
     TypeError,
     LookupError,
     RuntimeError,  # all of pyogrio's and pyproj's errors
+    NameError,  # of pyogrio, where the name of a CRS is no text
     OSError,
     pa.ArrowException,
     shapely.errors.ShapelyError,
