@@ -29,6 +29,6 @@ def covered(content: bytes) -> list[tuple[int, int]]:
 def _bodies(content: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end:
         fields, body = structure(content, start)
-        start = body + fields[_PACKED_SIZE]
+        start = body + fields[_PACKED_SIZE].value
         if _CRC in fields:
             yield body, start

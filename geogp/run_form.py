@@ -111,7 +111,7 @@ def _object(value: Any, place: str) -> dict[str, Any]:
 
 _FILE = {"name": _text, "sha256": _text, "rows": _count}
 
-_scores = _each(_each(_figure))
+_figures = _each(_maybe(_each(_figure)))
 """Figures by stratum and name."""
 
 _settings = _keys(
@@ -143,7 +143,7 @@ _run = _keys(
         "target": _text,
         "model": _text,
         "preset": _text,
-        "metrics": _maybe(_each(_scores)),
+        "metrics": _maybe(_each(_figures)),
     },
     region_name=_maybe(_text),
     geogp=_text,
@@ -152,14 +152,14 @@ _run = _keys(
     seed=_count,
     quarters=_list(_text),
     quarters_missing=_list(_text),
-    baseline=_maybe(_each(_scores)),
+    baseline=_maybe(_each(_figures)),
     n=_each(_each(_count)),
     seconds=_each(_number),
     warnings=_list(_text),
     settings=_settings,
     drawing=_keys(thresholds=_list(_number), zoom=_count, far_km=_number),
     inputs=_list(_keys(_FILE)),
-    folds=_each(_list(_keys(n=_each(_count), metrics=_scores))),
+    folds=_each(_list(_keys(n=_each(_count), metrics=_figures, baseline=_maybe(_figures)))),
     files=_list(_text),
 )
 

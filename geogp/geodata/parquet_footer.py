@@ -1,11 +1,13 @@
 """The footer of a Parquet file, read by itself before pyarrow reads it.
 
-pyarrow ends the process where the footer gives a column chunk another type than the schema does
-(its statistics are then of no type they can be). So the types are compared here first. The footer
-is a structure in Thrift's compact protocol (https://parquet.apache.org/docs/file-format/metadata).
+pyarrow ends the process where the footer gives a column chunk another type than the schema does, or
+statistics that such a chunk cannot have, or says that it is encrypted. So these are compared here
+first. The footer is a structure in Thrift's compact protocol
+(https://parquet.apache.org/docs/file-format/metadata).
 """
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,47 @@ MOST_FOOTER_BYTES = 64 << 20
 
 _MAGIC = b"PAR1"
 
-_DEEPEST = 16
-"""Structures within structures; a footer has six."""
+_DEEPEST = 24
+"""Structures and lists within each other; a footer has some ten."""
 
 # Types of the compact protocol.
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
+_TRUE, _FALSE, _BYTE, _SHORT, _INT, _LONG, _DOUBLE = 1, 2, 3, 4, 5, 6, 7
+_BINARY, _LIST, _SET, _STRUCT = 8, 9, 10, 12
 
 # Numbers of fields: of the footer, an element of its schema, a row group, a chunk, its metadata.
 _SCHEMA, _GROUPS = 2, 4
-_TYPE, _CHILDREN = 1, 5
+_TYPE, _REPETITION, _CHILDREN = 1, 3, 5
 _COLUMNS = 1
-_METADATA = 3
-_CHUNK_TYPE = 1
+_METADATA, _SECRETS = 3, frozenset({8, 9})
+_CHUNK_TYPE, _SIZES = 1, 16
+_TEXT_BYTES, _REPETITIONS, _DEFINITIONS = 1, 2, 3
 
-Structure = dict[int, Any]
-"""Values by number of field: whole numbers, structures, lists; None for what is of no use here."""
+_OPTIONAL, _REPEATED = 1, 2
+"""Repetitions of an element."""
+
+_BYTES = 6
+"""The type of text and bytes."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a structure, or an element of a list.
+
+    Attributes
+    ----------
+    kind
+        Its type in the protocol. Readers pass over a field of another type than they expect, so
+        that it is none to them.
+    value
+        A whole number, a structure or a list; None for what is of no use here.
+    """
+
+    kind: int
+    value: Any
+
+
+Structure = dict[int, Field]
+"""Fields by number."""
 
 
 def check_types(source: Path | io.RawIOBase) -> None:
@@ -56,16 +84,87 @@ def check_types(source: Path | io.RawIOBase) -> None:
         source.seek(0)
     try:
         footer, _ = structure(content, 0)
-        elements = footer[_SCHEMA]
-        leaves = [one[_TYPE] for one in elements if not one.get(_CHILDREN) and _TYPE in one]
-        chunks = [
-            [chunk[_METADATA][_CHUNK_TYPE] for chunk in group[_COLUMNS]]
-            for group in footer.get(_GROUPS, [])
-        ]
+        leaves = _leaves(_structures(footer, _SCHEMA))
+        groups = [_structures(group, _COLUMNS) for group in _structures(footer, _GROUPS)]
+        alike = all(
+            len(chunks) == len(leaves) and all(map(_fits, chunks, leaves)) for chunks in groups
+        )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise pa.ArrowInvalid(f"the footer is damaged: {error}") from error
-    if any(types != leaves for types in chunks):
+    if not alike:
         raise pa.ArrowInvalid("the types of its columns are not those of its schema")
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A column of the schema: its type, and the greatest levels of its values."""
+
+    kind: int
+    repetition: int
+    definition: int
+
+
+def _leaves(elements: list[Structure]) -> list[_Leaf]:
+    """Return the columns of a schema, whose elements come depth first."""
+    leaves: list[_Leaf] = []
+    above = [(_number(elements[0], _CHILDREN) or 0, 0, 0)]  # children to come, and levels
+    for element in elements[1:]:
+        while above[-1][0] == 0:
+            above.pop()
+        left, repetition, definition = above[-1]
+        above[-1] = (left - 1, repetition, definition)
+        how = _number(element, _REPETITION)
+        repetition += how == _REPEATED
+        definition += how in {_OPTIONAL, _REPEATED}
+        children = _number(element, _CHILDREN)
+        if children:
+            above.append((children, repetition, definition))
+        else:
+            leaves.append(_Leaf(element[_TYPE].value, repetition, definition))
+    return leaves
+
+
+def _fits(chunk: Structure, leaf: _Leaf) -> bool:
+    """Tell whether a chunk can be of a column."""
+    metadata = _held(chunk, _METADATA, _STRUCT)
+    sizes = _held(metadata, _SIZES, _STRUCT) or {}
+    lengths = [len(_held(sizes, number, _LIST) or []) for number in (_REPETITIONS, _DEFINITIONS)]
+    return (
+        not _SECRETS & set(chunk)
+        and _number(metadata, _CHUNK_TYPE) == leaf.kind
+        and (_TEXT_BYTES not in sizes or leaf.kind == _BYTES)
+        and lengths[0] in {0, leaf.repetition + 1}
+        and lengths[1] in {0, leaf.definition + 1}
+    )
+
+
+def _held(fields: Structure, number: int, kind: int) -> Any:
+    """Return the value of a field; None where there is none.
+
+    Raises
+    ------
+    ValueError
+        It is of another type.
+    """
+    found = fields.get(number)
+    if found is None:
+        return None
+    if found.kind != kind:
+        raise ValueError(f"field {number} has the type {found.kind}, expected {kind}")
+    return found.value
+
+
+def _number(fields: Structure, number: int) -> int | None:
+    value: int | None = _held(fields, number, _INT)
+    return value
+
+
+def _structures(fields: Structure, number: int) -> list[Structure]:
+    """Return a list of structures; empty where there is none."""
+    found = _held(fields, number, _LIST) or []
+    if any(one.kind != _STRUCT for one in found):
+        raise ValueError(f"field {number} is no list of structures")
+    return [one.value for one in found]
 
 
 def _footer(stream: io.RawIOBase) -> bytes:
@@ -104,7 +203,7 @@ def structure(content: bytes, place: int, deep: int = 0) -> tuple[Structure, int
     Returns
     -------
     (Structure, int)
-        Its values, and the place after it.
+        Its fields, and the place after it.
 
     Raises
     ------
@@ -122,10 +221,12 @@ def structure(content: bytes, place: int, deep: int = 0) -> tuple[Structure, int
             number += step
         else:
             number, place = _signed(content, place)
-        if kind in {_TRUE, _FALSE}:
-            fields[number] = kind == _TRUE
-        else:
-            fields[number], place = _value(content, place, kind, deep)
+        value = None
+        if kind not in {_TRUE, _FALSE}:  # which have no bytes of their own
+            value, place = _value(content, place, kind, deep)
+        if number in fields:
+            raise ValueError(f"field {number} comes twice")
+        fields[number] = Field(kind, value)
     return fields, place + 1
 
 
@@ -135,7 +236,7 @@ def _value(content: bytes, place: int, kind: int, deep: int) -> tuple[Any, int]:
         return _values(content, place, deep)
     if kind == _STRUCT:
         return structure(content, place, deep + 1)
-    if kind in {4, 5, 6}:  # whole numbers of 16, 32 and 64 bits
+    if kind in {_SHORT, _INT, _LONG}:
         return _signed(content, place)
     if kind == _BINARY:
         size, place = _unsigned(content, place)
@@ -146,7 +247,7 @@ def _value(content: bytes, place: int, kind: int, deep: int) -> tuple[Any, int]:
     return None, _within(content, place + widths[kind])
 
 
-def _values(content: bytes, place: int, deep: int) -> tuple[list[Any], int]:
+def _values(content: bytes, place: int, deep: int) -> tuple[list[Field], int]:
     size, kind = content[place] >> 4, content[place] & 15
     place += 1
     if size == 15:
@@ -155,8 +256,8 @@ def _values(content: bytes, place: int, deep: int) -> tuple[list[Any], int]:
         raise ValueError(f"a list of {size} is longer than the footer")
     values = []
     for _ in range(size):
-        value, place = _value(content, place, kind, deep)
-        values.append(value)
+        value, place = _value(content, place, kind, deep + 1)
+        values.append(Field(kind, value))
     return values, place
 
 

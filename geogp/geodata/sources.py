@@ -272,7 +272,7 @@ class Web:
 
     def _note(self, name: str) -> Path:
         """Return where the note on a cached file stands."""
-        file = name.replace("/", "__") + ".json"
+        file = relative_name(name).replace("/", "__") + ".json"
         return downloads_folder() / readable_folder(self.url) / file
 
     def _address(self, name: str) -> str:

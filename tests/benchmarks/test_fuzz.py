@@ -63,7 +63,7 @@ def test_what_once_found_something_finds_nothing(tools, world):
 @pytest.mark.parametrize("seed", [1, None], ids=["fixed seed", "new seed"])
 def test_spoilt_files_end_as_data_or_as_our_errors(tools, world, seed):
     seed = secrets.randbelow(2**31) if seed is None else seed
-    print(f"python benchmarks/fuzz.py --seed {seed}")
+    sys.stdout.write(f"python benchmarks/fuzz.py --seed {seed}\n")
     fuzzer = tools.fuzz.Fuzzer(world, seed)
     try:
         tally = fuzzer.run(SECONDS)
@@ -80,7 +80,7 @@ def test_spoilt_files_end_as_data_or_as_our_errors(tools, world, seed):
 
 
 def test_spoilt_pages_with_a_checksum_are_never_read(tools, world, tmp_path):
-    """Each byte of their bodies that matters is seen; the region uses all columns but the outline."""
+    """Each byte of their bodies that matters is seen; all columns but the outline are used."""
     whole = world.seeds("tiles")[0]
     spans = tools.pages.covered(whole)
     assert sum(end - first for first, end in spans) > len(whole) / 3
