@@ -134,7 +134,7 @@ def test_a_process_that_ends_or_hangs_is_counted_and_replaced(
         worker.close()
 
 
-def test_data_that_a_hash_covers_must_be_the_same(tools, world, monkeypatch):
+def test_data_that_a_hash_covers_must_be_the_same(tools, world, monkeypatch, tmp_path):
     """A reader that takes spoilt bytes for another model is found out."""
     fuzzer = tools.fuzz.Fuzzer(world, 0, ["cache-file"])
     try:
@@ -144,6 +144,16 @@ def test_data_that_a_hash_covers_must_be_the_same(tools, world, monkeypatch):
         answer = tools.worker.Answer("data", "other", "", 0.0)
         monkeypatch.setattr(fuzzer._worker, "ask", lambda *_: answer)
         assert fuzzer.judge(case) == "wrong data"
-        assert len(fuzzer.tally.findings) == 1
+        (finding,) = fuzzer.tally.findings.values()
+        assert finding.case == case
+        told = tools.fuzz.described(fuzzer.tally, 1.0, 0)
+        assert told["cases"] == 2
+        assert told["readers"][0]["outcomes"] == {"DataError": 1, "wrong data": 1}
+        text = tools.fuzz.table(told)
+        assert "| cache-file | bytes | 2 | 1 DataError, 1 wrong data | 0.0 |" in text
+        assert "- cache-file: wrong data" in text
+        (kept,) = tools.fuzz.keep(fuzzer.tally, tmp_path)
+        assert kept.name.startswith("cache-file--wrong-data-")
+        assert kept.read_bytes() == case.content
     finally:
         fuzzer.close()
