@@ -4,6 +4,11 @@ A message says what was expected, what was found and what to do. `exit_code` is 
 command line returns when the error reaches it.
 """
 
+import re
+
+_NAMES = re.compile(r"//[^/\s@]*@")
+_QUERIES = re.compile(r"\?[^\s'\"<>()]*=[^\s'\"<>()]*")
+
 
 class GeogpError(Exception):
     """Base of all errors that geogp raises on purpose."""
@@ -36,9 +41,16 @@ class NumericalError(GeogpError, RuntimeError):
 
 
 class NetworkError(GeogpError, RuntimeError):
-    """A remote source could not be reached or answered with an error."""
+    """A remote source could not be reached or answered with an error.
+
+    The message holds neither names and passwords nor the queries of addresses, which may be a
+    signature or a token: a server can lead to such an address.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_QUERIES.sub("?...", _NAMES.sub("//...@", message)))
 
 
 class UnreachableError(NetworkError):

@@ -2,15 +2,20 @@
 
 import errno
 import hashlib
+import json
+import math
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from geogp.errors import OutputError
+from geogp.errors import DataError, OutputError
+
+MOST_JSON_BYTES = 16 << 20
+"""A file of JSON that is larger is refused unread: what geogp writes has some kilobytes."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
@@ -132,6 +137,88 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file as 64 hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
+    """Return the content of a file of JSON.
+
+    Parameters
+    ----------
+    path
+        The file, in UTF-8.
+    most
+        Bytes above which it is refused unread.
+
+    Raises
+    ------
+    DataError
+        It is absent, too large, nested too deeply, or no JSON.
+    """
+    return parse_json(read_text(path, most), str(path))
+
+
+def read_text(path: Path, most: int = MOST_JSON_BYTES) -> str:
+    """Return the text of a file in UTF-8.
+
+    Raises
+    ------
+    DataError
+        It is absent, has more bytes than `most`, or is no text.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(most + 1)
+        if len(content) <= most:
+            return content.decode()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as text ({error}).") from error
+    raise DataError(f"{path} has more than {most:,} bytes, which is too large.")
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return what JSON holds; refuse what no other file could hold after it.
+
+    Raises
+    ------
+    DataError
+        It is no JSON, is nested too deeply, or holds a number or text that JSON has no form for;
+        the message begins with `where`.
+    """
+    try:
+        found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        json.dumps(found, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+    except RecursionError as error:
+        raise DataError(f"{where} is nested too deeply.") from error
+    except ValueError as error:
+        raise DataError(f"{where} holds no JSON that can be read ({error}).") from error
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def plain_names(found: object) -> list[str]:
+    """Return a list of names that each stand for one thing in a folder, never for another place.
+
+    Raises
+    ------
+    DataError
+        It is no list, or one of it is no such name: empty, ``..``, or with a separator.
+    """
+    if not isinstance(found, list):
+        raise DataError(f"expected a list of names of files, found {str(found)[:80]!r}.")
+    for name in found:
+        if not isinstance(name, str) or name in {"", ".", ".."} or set(name) & {"/", "\\", "\0"}:
+            raise DataError(f"expected names of files, found {str(name)[:80]!r}.")
+    return found
 
 
 def output_error(path: Path, error: OSError, cure: str) -> OutputError:

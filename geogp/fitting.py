@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.files import write_text
+from geogp.files import read_json, write_text
 from geogp.job import Job
 from geogp.models.architecture import Architecture
 from geogp.models.budget import rank_for
@@ -102,7 +102,7 @@ def take_rank(job: Job, train: Rows) -> dict[str, Any]:
         job.watcher.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, json.dumps(described, indent=1))
     try:
-        described = dict(json.loads(path.read_text("utf-8")))
+        described = dict(read_json(path))
         job.preset = replace(job.preset, r=int(described["r"]))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
@@ -135,7 +135,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[s
         described = _search(job, job.data(train), job.data(validation))
         write_text(path, json.dumps(described, indent=1))
     try:
-        described = json.loads(path.read_text("utf-8"))
+        described = read_json(path)
         chosen = replace(preset, **{name: float(described[name]) for name in uses})
         job.seconds["fit"] += float(described["seconds"])
     except (ValueError, KeyError, TypeError) as error:

@@ -21,6 +21,7 @@ from geogp.models.joint_level import JointLevel, joint_level
 from geogp.models.lowrank import LowRankGP
 from geogp.models.storage import load_model
 from geogp.models.training import Data
+from geogp.run_form import check_again
 from geogp.runs import MODEL_FILE, RUN_FILE, read_run, same_input
 from geogp.settings import MapRequest
 from geogp.watcher import Watcher
@@ -32,9 +33,6 @@ WHOLE = "whole region"
 """Name of the layer of the region, its urban and its rural part."""
 
 _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
-
-_SETTINGS = ("source", "boundaries", "inputs", "noise", "refit", "splits", "conformal")
-"""What a run is opened again by."""
 
 RUNS = Path("runs")
 """Where runs are made unless another folder is asked for."""
@@ -214,13 +212,13 @@ def reopen(
             f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
             "another --target."
         )
-    settings = run["settings"]
-    absent = [name for name in _SETTINGS if name not in settings]
-    if absent:
+    try:
+        check_again(run)
+    except DataError as error:
         raise DataError(
-            f"{path} was made by another version: its settings lack {', '.join(absent)}. Make the "
-            "run again with --fresh."
-        )
+            f"{path} was made by another version: {error} Make the run again with --fresh."
+        ) from error
+    settings = run["settings"]
     model, _ = load_model(path / MODEL_FILE)
     asked = MapRequest(
         region=None if "region_file" in settings else run["region"],

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.files import remove, write_text
+from geogp.files import plain_names, read_json, remove, write_text
 from geogp.geodata.layers import absolute_layer
+from geogp.geodata.parquet_limits import check_parquet
 from geogp.geodata.sources import absolute_place
 from geogp.geodata.stratum_column import with_strata
+from geogp.run_form import check_form
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
@@ -76,6 +79,8 @@ class RunFolder:
         ------
         RequestError
             The path, or a folder above it, is a file, or the folder holds files of no run.
+        DataError
+            A file of the run is damaged.
         """
         for place in (self.path, *self.path.parents):
             if place.is_dir():
@@ -84,9 +89,10 @@ class RunFolder:
                 raise RequestError(f"{place} is a file; --out needs a folder.")
         if (self._staged / RUN_FILE).is_file():
             self._move()
+        held = self._held()
         if not self.path.is_dir() or self._begun.is_file() or not any(self.path.iterdir()):
             return
-        if not set(IDENTITY_KEYS) <= set(self._held()):
+        if not set(IDENTITY_KEYS) <= set(held):
             names = ", ".join(sorted(path.name for path in self.path.iterdir())[:3])
             raise RequestError(
                 f"{self.path} holds something other than a run ({names}); choose another folder "
@@ -131,7 +137,9 @@ class RunFolder:
     def _held(self) -> dict[str, Any]:
         """Return the content of run.json, empty where there is none."""
         path = self.path / RUN_FILE
-        return _read_json(path) if path.is_file() else {}
+        held = _read_json(path) if path.is_file() else {}
+        _names(path, held.get("files", []))
+        return held
 
     def begin(self, identity: dict[str, Any]) -> None:
         """Note which run is being made here, so that it can be continued.
@@ -171,7 +179,7 @@ class RunFolder:
             staged.mkdir(parents=True)
             write(staged)
             run["files"] = sorted(file.name for file in staged.iterdir())
-            held = [Path(name).name for name in self._held().get("files", [])]
+            held = self._held().get("files", [])
             later = [file.name for name in LATER_FILES for file in self.path.glob(name)]
             stale = sorted({*held, *later} - set(run["files"]))
             write_text(self._stale, json.dumps(stale))
@@ -186,6 +194,7 @@ class RunFolder:
     def _move(self) -> None:
         """Move the staged files into place; run.json, the mark that all are staged, goes last."""
         try:
+            stale = _names(self._stale, read_json(self._stale))
             (self.path / RUN_FILE).unlink(missing_ok=True)
             for file in sorted(self._staged.iterdir()):
                 if file.name == RUN_FILE:
@@ -193,8 +202,8 @@ class RunFolder:
                 if file.is_dir():  # which replaces no other
                     remove(self.path / file.name)
                 file.replace(self.path / file.name)
-            for name in json.loads(self._stale.read_text("utf-8")):
-                remove(self.path / Path(name).name)
+            for name in stale:
+                remove(self.path / name)
             (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
         except OSError as error:
             raise OutputError(
@@ -215,8 +224,9 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     """
     run = read_run_file(path)
     try:
-        predictions = pd.read_parquet(path / PREDICTIONS_FILE)
-    except (OSError, ValueError) as error:
+        check_parquet(path / PREDICTIONS_FILE)
+        predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
+    except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     if "stratum" in predictions:
         predictions = with_strata(predictions, run.get("settings") or {})
@@ -237,7 +247,14 @@ def read_run_file(path: Path) -> dict[str, Any]:
         raise RequestError(
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
-    return _read_json(path / RUN_FILE)
+    run = _read_json(path / RUN_FILE)
+    try:
+        check_form(run)
+    except DataError as error:
+        raise DataError(
+            f"{path / RUN_FILE} is damaged: {error} Run `geogp map` again with --fresh."
+        ) from error
+    return run
 
 
 def differences(held: dict[str, Any], identity: dict[str, Any]) -> list[str]:
@@ -333,10 +350,20 @@ def _same_inputs(then: Any, now: Any) -> bool:
     return len(then) == len(now) and all(map(same_input, then, now))
 
 
+def _names(path: Path, found: object) -> list[str]:
+    """Return names of files of the run folder, as a file in it lists them: they are deleted."""
+    try:
+        return plain_names(found)
+    except DataError as error:
+        raise DataError(
+            f"{path} is damaged: {error} Delete it, or choose another --out."
+        ) from error
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        content = read_json(path)
+    except DataError as error:
         raise DataError(
             f"{path} is damaged ({error}). Delete it, or choose another --out."
         ) from error

@@ -9,7 +9,7 @@ import pandas as pd
 
 from geogp.calibration.splits import block_split, random_split
 from geogp.errors import RequestError
-from geogp.files import write_bytes, write_text
+from geogp.files import read_json, write_bytes, write_text
 from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.quarters import parse_quarters, quarter_label
 from geogp.geodata.region import Region
@@ -112,7 +112,7 @@ def _check_folder(request: SimulationRequest, quarters: tuple[int, ...], region:
     if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
         return
     try:
-        held = json.loads((out / "simulation.json").read_text())
+        held = read_json(out / "simulation.json")
         same = (
             (held["seed"], held["rows"], held["service"]),
             (held["quarters"], held["region"]["code"]),

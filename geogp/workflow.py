@@ -212,7 +212,7 @@ def _complete(
             job.watcher.stage("writing maps and report")
             keep_model(folder / MODEL_FILE)
             plain = predictions.astype({"stratum": str})
-            table = plain.to_parquet(index=False, compression="zstd")
+            table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder)
             write_text(folder / PAGE_FILE, page)

@@ -20,8 +20,8 @@ import numpy as np
 import pooch
 from filelock import FileLock, Timeout
 
-from geogp.errors import OutputError
-from geogp.files import sha256_of, writing
+from geogp.errors import DataError, OutputError
+from geogp.files import parse_json, read_text, sha256_of, writing
 from geogp.geodata.remote import Transfer, Version
 from geogp.geodata.tile_files import Ranges
 
@@ -32,13 +32,17 @@ FORMAT = "geogp-tiles-2"
 CURE = "set GEOGP_CACHE to another folder"
 """What to do where the cache cannot be written."""
 
+MOST_NOTE_BYTES = 1 << 20
+
+NOTE_DIGEST = "note_sha256"
+"""Key of the hash of all else in a note."""
+
 WHOLE = "world"
 """Stands in the name of an entry with the rows of all regions."""
 
 LOCKS = ".locks"
 """Folder of the locks: empty files that stay, as one process may wait for what another deletes."""
 
-_DIGEST = "note_sha256"
 _FOLDER = re.compile(r".+-[0-9a-f]{8}")
 _FILE = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts)")
 _LEFT = re.compile(rf"\.{_FILE.pattern}\..+")
@@ -205,7 +209,7 @@ class Entry:
             The disk is full, or the folder cannot be written.
         """
         with writing(self.note_path, CURE) as stream:
-            stream.write(_note_text(note).encode())
+            stream.write(note_text(note).encode())
 
     @contextmanager
     def locked(self, transfer: Transfer) -> Iterator[None]:
@@ -275,23 +279,23 @@ def agrees(path: Path, note: Note) -> bool:
 def read_note(path: Path) -> Note | None:
     """Return a note, as it was written; None where there is none, or another byte in it."""
     try:
-        text = path.read_text("utf-8")
-        content = json.loads(text)
-    except (OSError, ValueError, RecursionError):
+        text = read_text(path, MOST_NOTE_BYTES)
+        content = parse_json(text, str(path))
+    except DataError:
         return None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None
-    content.pop(_DIGEST, None)
+    content.pop(NOTE_DIGEST, None)
     if set(content) != {one.name for one in fields(Note)} or not _typed(content):
         return None
     note = Note(**content)
-    return note if text == _note_text(note) else None
+    return note if text == note_text(note) else None
 
 
-def _note_text(note: Note) -> str:
+def note_text(note: Note) -> str:
     """Return the file of a note, with the hash of all else in it."""
     content = asdict(note)
-    content[_DIGEST] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    content[NOTE_DIGEST] = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return json.dumps(content, indent=1) + "\n"
 
 

@@ -1,6 +1,5 @@
 """What is in the cache: listed, checked byte by byte, deleted."""
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -10,10 +9,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from geogp.errors import OutputError
-from geogp.files import sha256_of
-from geogp.geodata.cache import WHOLE as OF_ALL
+from geogp.errors import DataError, OutputError
+from geogp.files import read_json, sha256_of
 from geogp.geodata.cache import (
+    MOST_NOTE_BYTES,
     Note,
     agrees,
     children,
@@ -23,6 +22,7 @@ from geogp.geodata.cache import (
     read_note,
     tiles_folder,
 )
+from geogp.geodata.cache import WHOLE as OF_ALL
 
 WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
@@ -268,8 +268,8 @@ def _state(path: Path, note: Note) -> str:
 
 def _download_note(path: Path) -> dict[str, str] | None:
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json(path, MOST_NOTE_BYTES)
+    except DataError:
         return None
     if not isinstance(content, dict):
         return None

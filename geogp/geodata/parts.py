@@ -12,7 +12,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from geogp.files import output_error, writing
+from geogp.errors import DataError
+from geogp.files import output_error, read_json, writing
 from geogp.geodata.remote import Version
 
 LARGEST = 8 << 20
@@ -92,8 +93,8 @@ class Parts:
 
     def _is_of_this_version(self) -> bool:
         try:
-            return bool(json.loads((self._folder / _VERSION).read_text("utf-8")) == self._told)
-        except (OSError, ValueError, RecursionError):
+            return bool(read_json(self._folder / _VERSION) == self._told)
+        except DataError:
             return False
 
 

@@ -1,6 +1,7 @@
 """Polygons in files: any format of GeoPandas, brought to longitude and latitude."""
 
 from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
@@ -11,14 +12,22 @@ from shapely.geometry import MultiPolygon
 
 from geogp.errors import DataError
 from geogp.geodata.antimeridian import within_one_turn
+from geogp.geodata.parquet_limits import check_parquet
 from geogp.geodata.region import polygonal_parts
 from geogp.geodata.untrusted import check_file
+
+MOST_POLYGONS = 1 << 20
+"""Polygons of a file."""
+
+MOST_VERTICES = 1 << 26
+"""Corners of all polygons of a file, 16 bytes each."""
 
 _DAMAGE = (
     ValueError,
     TypeError,
     LookupError,
     RuntimeError,  # all of pyogrio's and pyproj's errors
+    NameError,  # of pyogrio, where the name of a CRS is no text
     OSError,
     pa.ArrowException,
     shapely.errors.ShapelyError,
@@ -41,9 +50,12 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     try:
         check_file(path)
         if name.lower().endswith((".parquet", ".geoparquet")):
+            check_parquet(path, MOST_POLYGONS)
             table = gpd.read_parquet(path)
         else:
-            table = gpd.read_file(path, layer=_only_layer(path))
+            layer = _only_layer(path)
+            _check_count(path, pyogrio.read_info(path, layer, force_feature_count=True)["features"])
+            table = gpd.read_file(path, layer=layer)
     except DataError:
         raise
     except _DAMAGE as error:
@@ -55,16 +67,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             f"{path} cannot be read as boundaries ({_line(error)}). Expected a whole file of "
             "polygons: GeoParquet, GeoPackage, GeoJSON or zipped shapefile; fetch or make it anew."
         ) from error
-    if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
-        raise DataError(f"{path} holds no geometry. Expected polygons.")
-    if table.crs is None:
-        raise DataError(
-            f"{path} has no CRS, so its coordinates have no meaning. Set it, for Census files "
-            "with GeoDataFrame.set_crs(4269)."
-        )
-    table = table[~(table.geometry.is_empty | table.geometry.isna())]
-    if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
-        raise DataError(f"{path} must hold polygons and nothing else.")
+    table = _checked(path, table)
     if table.active_geometry_name != "geometry":
         table = table.rename_geometry("geometry")
     try:
@@ -82,6 +85,35 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
+
+
+def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
+    """Return the polygons of a table that holds nothing else."""
+    if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
+        raise DataError(f"{path} holds no geometry. Expected polygons.")
+    if table.crs is None:
+        raise DataError(
+            f"{path} has no CRS, so its coordinates have no meaning. Set it, for Census files "
+            "with GeoDataFrame.set_crs(4269)."
+        )
+    table = table[~(table.geometry.is_empty | table.geometry.isna())]
+    vertices = int(shapely.get_num_coordinates(table.geometry.to_numpy()).sum())
+    if vertices > MOST_VERTICES:
+        raise DataError(
+            f"{path} holds polygons of {vertices:,} corners; expected at most {MOST_VERTICES:,}. "
+            "Simplify them."
+        )
+    if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
+        raise DataError(f"{path} must hold polygons and nothing else.")
+    return table
+
+
+def _check_count(path: Path, found: int) -> None:
+    if found > MOST_POLYGONS:
+        raise DataError(
+            f"{path} holds {found:,} polygons; expected at most {MOST_POLYGONS:,}. Take those of "
+            "the region."
+        )
 
 
 def _only_layer(path: Path) -> str:

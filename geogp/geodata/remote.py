@@ -350,7 +350,13 @@ class RemoteFile:
                         return take(answer)
                     wait = _retry_after(answer)
                     fault = f"answered {answer.status_code} {answer.reason}"
-            except (requests.RequestException, HTTPError, OSError, _FaultError) as error:
+            except (
+                requests.RequestException,
+                HTTPError,
+                OSError,
+                ValueError,
+                _FaultError,
+            ) as error:
                 final = self._final(error)
                 if final is not None:
                     raise final from error

@@ -17,6 +17,8 @@ from geogp.errors import DataError, NetworkError, OutputError
 from geogp.files import sha256_of
 from geogp.geodata import quadkeys
 from geogp.geodata.cache import CURE, Entry, Note, overlap
+from geogp.geodata.parquet_footer import check_types
+from geogp.geodata.parquet_limits import check_footer, read_group
 from geogp.geodata.parts import Parts
 from geogp.geodata.range_file import RangeFile
 from geogp.geodata.remote import (
@@ -116,13 +118,14 @@ def fetch_entry(
 
 @dataclass(frozen=True)
 class _Opened:
-    """A file that is being read: its reader and, where it comes by parts, these and its end."""
+    """A file that is being read: its reader; its parts and its end, or where it was put whole."""
 
     reader: pq.ParquetFile
     size: int
     parts: RangeFile | None = None
     tail: bytes = b""
     kept: Parts | None = None
+    path: Path | None = None
 
     @property
     def reused(self) -> int:
@@ -141,6 +144,7 @@ def _make(
     with _opening(remote, whole) as opened, ExitStack() as turn:
         try:
             metadata = opened.reader.metadata
+            check_footer(metadata)
             names = _columns(remote.address, opened.reader.schema_arrow)
             groups = groups_touching(metadata, np.asarray(region.ranges, np.int64))
             apart = opened.parts is not None and (
@@ -201,7 +205,7 @@ def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
             parts = opened
     if size is None or parts is None:
         with _downloaded(remote, whole) as path, _reader(remote, path) as reader:
-            yield _Opened(reader, path.stat().st_size)
+            yield _Opened(reader, path.stat().st_size, path=path)
         return
     try:
         with _reader(remote, parts) as reader:
@@ -214,6 +218,7 @@ def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
 @contextmanager
 def _reader(remote: RemoteFile, source: RangeFile | Path) -> Iterator[pq.ParquetFile]:
     try:
+        check_types(source)
         reader = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
@@ -260,7 +265,9 @@ def _read_group(
     spans = _spans(metadata, table.names, opened.size)
     if opened.parts is not None:
         opened.parts.load(spans)
-    found = opened.reader.read_row_group(group, table.names, use_threads=False)
+    source = opened.parts or opened.path
+    assert source is not None
+    found = read_group(opened.reader, source, group, table.names, text=QUADKEY)
     codes = quadkey_codes(found[QUADKEY].cast(pa.string()))
     found = found.select([name for name in table.names if name != QUADKEY])
     if ranges is not None:

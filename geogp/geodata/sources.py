@@ -104,7 +104,7 @@ class Folder:
 
     def has(self, name: str) -> bool:
         """Tell whether the folder holds a file of that name."""
-        return (self.path / name).is_file()
+        return (self.path / relative_name(name)).is_file()
 
     def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
         """Return the first of several files that the folder holds; None where it holds none."""
@@ -281,14 +281,30 @@ class Web:
 
     def _note(self, name: str) -> Path:
         """Return where the note on a cached file stands."""
-        file = name.replace("/", "__") + ".json"
+        file = relative_name(name).replace("/", "__") + ".json"
         return downloads_folder() / readable_folder(self.url) / file
 
     def _address(self, name: str) -> str:
-        return f"{self.url.rstrip('/')}/{name}"
+        return f"{self.url.rstrip('/')}/{relative_name(name)}"
 
 
 _ADDRESSES = ("http://", "https://", "s3://")
+
+
+def relative_name(name: str) -> str:
+    """Return a name of a file below a place; refuse one that leads elsewhere.
+
+    Names are put together from data, such as the code of a state.
+
+    Raises
+    ------
+    DataError
+        The name is absolute, has an empty part, ``.`` or ``..``, or a sign no name should have.
+    """
+    parts = name.split("/")
+    if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
+        raise DataError(f"expected the name of a file below the source, found {name!r}.")
+    return name
 
 
 def absolute_place(where: str) -> str:

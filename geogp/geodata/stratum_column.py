@@ -33,7 +33,7 @@ def with_strata(rows: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame
     found = settings.get("strata")
     names = STRATA if found is None else (str(found[0]), str(found[1]))
     values = rows["stratum"].astype(str)
-    odd = sorted(set(values) - {*names, UNKNOWN})
+    odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # also none at all
     if odd:
         raise DataError(
             f"expected the strata {', '.join(names)} or {UNKNOWN}, found {', '.join(odd)}."

@@ -79,8 +79,10 @@ def schema_faults(schema: pa.Schema, names: Sequence[str]) -> list[str]:
     """List what is wrong with the columns of those names."""
     faults = []
     for name in names:
-        if name not in schema.names:
-            faults.append(f"expected a column {name}, found {', '.join(schema.names)}.")
+        times = schema.names.count(name)
+        if times != 1:
+            what = "a column" if times == 0 else "one column"
+            faults.append(f"expected {what} {name}, found {', '.join(schema.names)}.")
             continue
         kind = schema.field(name).type
         if name == QUADKEY:

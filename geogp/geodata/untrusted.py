@@ -7,6 +7,12 @@ from pathlib import Path, PurePosixPath
 
 from geogp.errors import DataError
 
+MOST_BYTES = 1 << 30
+"""Bytes of a file of polygons."""
+
+MOST_MEMBERS = 1000
+"""Files in an archive."""
+
 MOST_UNPACKED = 4 << 30
 """Bytes that the members of an archive may say to have, together."""
 
@@ -28,8 +34,20 @@ _DAMAGE = (
 
 _HEAD = 1 << 16
 
-_POINTERS = (b"<OGRVRTDataSource", b"<OGRWFSDataSource", b"<GDAL_WMS", b"<VRTDataset")
+_POINTERS = (
+    b"<OGRVRTDataSource",
+    b"<OGRWFSDataSource",
+    b"<GDAL_WMS",
+    b"<VRTDataset",
+    b"gdal_streamed_alg",
+    b"<Product_Observational",
+)
 """What files begin with that GDAL reads other files or addresses for."""
+
+_ARCHIVES = (".zip", ".shz", ".kmz")
+
+_REQUESTS = (".moaw",)
+"""Endings of files that GDAL sends to a server."""
 
 
 def check_file(path: Path) -> None:
@@ -39,13 +57,26 @@ def check_file(path: Path) -> None:
     ------
     DataError
         The file, or a member of it, is of a form that GDAL takes for a list of sources; a member
-        leads out of its archive, is a link, or is encrypted; or the members are too large.
+        leads out of its archive, is a link, or is encrypted; the members are too many or too large;
+        or what is called an archive is none.
     """
     if not path.is_file():
         return
+    if path.stat().st_size > MOST_BYTES:
+        raise DataError(
+            f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most "
+            f"{MOST_BYTES:,}."
+        )
     with path.open("rb") as stream:
         _check_head(path, stream.read(_HEAD))
+    if path.suffix.lower() in _REQUESTS:
+        raise DataError(f"{path} is a request to a server, not a file of polygons.")
     if not zipfile.is_zipfile(path):
+        if path.suffix.lower() in _ARCHIVES:
+            raise DataError(
+                f"{path} cannot be read as boundaries (no zip file). Expected a whole one; fetch "
+                "or make it again."
+            )
         return
     try:
         with zipfile.ZipFile(path) as archive:
@@ -64,6 +95,12 @@ def check_file(path: Path) -> None:
 
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    names = [member.filename for member in members]
+    if len(names) > MOST_MEMBERS or len(set(names)) < len(names):
+        raise DataError(
+            f"{path} holds {len(names):,} files, {len(set(names)):,} names; expected at most "
+            f"{MOST_MEMBERS:,}, each with its own."
+        )
     size = sum(member.file_size for member in members)
     if size > MOST_UNPACKED or (size > RATIO_FROM and size > MOST_RATIO * path.stat().st_size):
         raise DataError(
@@ -82,6 +119,6 @@ def _check_head(path: Path, head: bytes) -> None:
     found = next((sign for sign in _POINTERS if sign in head), None)
     if found is not None:
         raise DataError(
-            f"{path} is a list of other sources ({found.decode()}>), not a file of polygons. Write "
+            f"{path} is a list of other sources ({found.decode()}), not a file of polygons. Write "
             "the polygons themselves into one."
         )

@@ -13,9 +13,9 @@ from typing import Any
 
 import pooch
 
-from geogp.errors import GeogpError, NetworkError, OutputError
-from geogp.files import sha256_of, writing
-from geogp.geodata.cache import CURE, source_lock
+from geogp.errors import DataError, GeogpError, NetworkError, OutputError
+from geogp.files import read_json, sha256_of, writing
+from geogp.geodata.cache import CURE, MOST_NOTE_BYTES, source_lock
 from geogp.geodata.remote import Patience, RemoteFile, SourceChangedError, Transfer
 
 MOST_BYTES = 1 << 30
@@ -172,7 +172,7 @@ def _clean(path: Path, *, whole: bool) -> None:
 def _noted_hash(note: Path) -> str | None:
     """Return the hash that a note gives, or None where there is no note that can be read."""
     try:
-        found = json.loads(note.read_text("utf-8"))["sha256"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        found = read_json(note, MOST_NOTE_BYTES)["sha256"]
+    except (DataError, LookupError, TypeError):
         return None
     return found if isinstance(found, str) else None

@@ -17,6 +17,18 @@ MOST_PIXELS = 320
 """Longer side of a thumbnail at most."""
 
 
+_DAMAGE = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    RuntimeError,  # of HDF5
+    AttributeError,
+    RequestError,
+)
+"""What reading a damaged file raises, depending on which byte is."""
+
+
 @dataclass(frozen=True)
 class Picture:
     """The main view of a map, reduced.
@@ -83,7 +95,7 @@ def read_picture(path: Path, *, most: int = MOST_PIXELS) -> Picture:
             view = views_of(grid)[0]
             values = np.asarray(grid[view.variable].values, np.float64)
             far = veiled(grid) & np.isfinite(values)
-    except (OSError, KeyError, ValueError, RequestError) as error:
+    except _DAMAGE as error:
         raise DataError(f"expected a map in {path}, found none that can be read ({error}).") from (
             error
         )

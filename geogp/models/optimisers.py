@@ -14,6 +14,8 @@ LBFGS_ITERATIONS = 10
 
 LBFGS_HISTORY = 20
 
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
+
 _LISTS = ("old_dirs", "old_stps", "ro")
 _NUMBERS = ("func_evals", "n_iter", "t", "prev_loss", "H_diag")
 _TENSORS = ("d", "prev_flat_grad")
@@ -71,7 +73,13 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
-    """Put back what `state_tensors` returned."""
+    """Put back what `state_tensors` returned.
+
+    Raises
+    ------
+    DataError, LookupError, RuntimeError, ValueError
+        It is of other parameters.
+    """
     whole = optimiser.state_dict()
     if isinstance(optimiser, torch.optim.LBFGS):
         state = {0: _lbfgs_state(flat)} if flat else {}
@@ -81,6 +89,11 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> 
             index, key = name.split(".", 1)
             state.setdefault(int(index), {})[key] = value
     optimiser.load_state_dict({**whole, "state": state})
+    if not isinstance(optimiser, torch.optim.LBFGS):
+        for parameter, found in optimiser.state.items():
+            odd = [key for key, value in found.items() if value.shape not in {(), parameter.shape}]
+            if odd or set(found) != _MOMENTS:
+                raise ValueError("the state of the optimiser is not that of its parameters")
 
 
 def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:

@@ -19,6 +19,23 @@ from geogp.models.lowrank import LowRankGP
 FORMAT = "geogp-model-2"
 """Version of the layout; a file of another one is refused."""
 
+MOST_HEADER_BYTES = 16 << 20
+"""A file whose names, shapes and description say to take more is refused."""
+
+SLACK = 10_000_000
+"""Numbers that a model may have beyond four times those of its file, before it is built."""
+
+
+_DAMAGE = (
+    OSError,
+    safetensors.SafetensorError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
+"""What reading a damaged file raises."""
+
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
     """Write tensors with a description that JSON can hold.
@@ -43,11 +60,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         The file is absent, cut short, holds no description, or was changed after it was written.
     """
     try:
+        _check_header(path)
         with safetensors.safe_open(path, "pt") as opened:
             metadata = opened.metadata() or {}
             described = dict(json.loads(metadata["description"]))
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+    except _DAMAGE as error:
         raise DataError(
             f"{path} is not a whole file of tensors written by geogp ({error})."
         ) from error
@@ -58,6 +76,23 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if metadata["sha256"] != _digest(tensors, metadata["description"]):
         raise DataError(f"{path} was changed after geogp wrote it; use an unchanged copy.")
     return tensors, described
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a header that is longer than any, before it is read."""
+    with path.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+    if size > MOST_HEADER_BYTES:
+        raise ValueError(f"its header says {size:,} bytes; expected at most {MOST_HEADER_BYTES:,}")
+
+
+def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
+    """Refuse sizes far beyond the numbers that a file holds, before they are allocated."""
+    d, h, r = architecture.d, architecture.h, architecture.r
+    largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
+    held = sum(value.numel() for value in tensors.values())
+    if largest > 4 * held + SLACK:
+        raise ValueError(f"sizes d {d}, h {h}, r {r} are too large for the {held:,} numbers held")
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:
@@ -109,7 +144,9 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
             f"{described.get('format')!r}, model {described.get('model')!r}."
         )
     try:
-        model = build(described["model"], Architecture(**described["architecture"]), None)
+        architecture = Architecture(**described["architecture"])
+        _check_sizes(architecture, tensors)
+        model = build(described["model"], architecture, None)
         model.load_state_dict(tensors)
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -17,6 +17,7 @@ from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import spec_of
+from geogp.models.checkpoints import check_alike, checked_state
 from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.optimisers import make_optimiser, restore_state, state_tensors
 from geogp.models.parallel import announcement, learn, tell
@@ -248,11 +249,18 @@ class _Run:
         if not described:
             self._keep()
             return
-        self.state = FitState(**described)
-        self.model.load_state_dict(_under(tensors, "model"))
-        self.best = _clone(_under(tensors, "best"))
-        self.average.load(_under(tensors, "average"))
-        restore_state(self.optimiser, _under(tensors, "optimiser"))
+        try:
+            self.state = FitState(**checked_state(described))
+            self.model.load_state_dict(_under(tensors, "model"))
+            self.best = _clone(_under(tensors, "best"))
+            check_alike(self.best, self.model.state_dict())
+            self.average.load(_under(tensors, "average"))
+            restore_state(self.optimiser, _under(tensors, "optimiser"))
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise DataError(
+                f"the checkpoint {self.path} does not fit its model ({error}). Start over with "
+                "--fresh."
+            ) from error
         self._keep()
 
     def _held(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

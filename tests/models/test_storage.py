@@ -107,6 +107,23 @@ def test_a_description_that_does_not_fit(saved, described, message):
         load_model(saved)
 
 
+@pytest.mark.parametrize("size", [(1 << 24) + 1, 1 << 40, (1 << 64) - 1])
+def test_a_header_that_says_to_be_huge(saved, size):
+    content = saved.read_bytes()
+    saved.write_bytes(size.to_bytes(8, "little") + content[8:])
+    with pytest.raises(DataError, match=r"its header says .* bytes; expected at most 16,777,216"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("change", [{"r": 200_000}, {"h": 10**9}, {"blocks": 10**9}])
+def test_sizes_far_beyond_the_numbers_held(saved, change):
+    """A right hash, but the model would take terabytes: nothing of it is allocated."""
+    described = json.loads(_content(saved)[1]["description"])
+    _rewrite(saved, architecture=described["architecture"] | change)
+    with pytest.raises(DataError, match=r"too large for the .* numbers held"):
+        load_model(saved)
+
+
 class TestEditedFiles:
     """Files that load as safetensors, with the hash of another content."""
 

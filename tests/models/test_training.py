@@ -19,7 +19,7 @@ from geogp.models.nystrom import AnchorBasis
 from geogp.models.objectives import Weights
 from geogp.models.schedule import FitSettings
 from geogp.models.steps import PerBatch, WholeData
-from geogp.models.storage import save_model
+from geogp.models.storage import read_tensors, save_model, write_tensors
 from geogp.models.training import Data, FitState, fit
 
 
@@ -574,6 +574,46 @@ class TestCheckpointsOfOthers:
         save_model(make_model(), tmp_path / "model")
         with pytest.raises(DataError, match="belongs to another fit"):
             fit(make_model(), train, validation, quick, checkpoint=tmp_path / "model")
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("epoch", -1),
+            ("epoch", "2"),
+            ("epoch", 10**6),
+            ("best_epoch", 1.5),
+            ("best_nll", None),
+            ("losses", ["a"]),
+            ("validation_nll", []),
+            ("another", 1),
+            ("seconds", ...),
+        ],
+    )
+    def test_a_state_that_no_fit_has(
+        self, *, name, value, path, train, validation, quick, make_model
+    ):
+        """Its hash is right: it was made so."""
+        tensors, described = read_tensors(path)
+        described[name] = value
+        if value is ...:
+            del described[name]
+        write_tensors(path, tensors, described)
+        with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
+
+    @pytest.mark.parametrize("part", ["model.", "best.", "optimiser."])
+    @pytest.mark.parametrize("how", ["shape", "absent"])
+    def test_tensors_that_are_not_the_fits(
+        self, *, part, how, path, train, validation, quick, make_model
+    ):
+        tensors, described = read_tensors(path)
+        name = next(one for one, value in tensors.items() if one.startswith(part) and value.ndim)
+        value = tensors.pop(name)
+        if how == "shape":
+            tensors[name] = torch.cat([value, value])
+        write_tensors(path, tensors, described)
+        with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
 
     def test_cut_short(self, path, train, validation, quick, make_model):
         path.write_bytes(path.read_bytes()[:-100])

@@ -1,0 +1,146 @@
+"""The parsers that are Python alone, fuzzed by what their branches do (atheris, libFuzzer).
+
+Each must end as a value or as an error that it documents. Atheris is no dependency; from the folder
+of the project:
+
+    pip install atheris && python benchmarks/fuzz_parsers.py --seconds 60
+"""
+
+import argparse
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from geogp import files, run_form
+from geogp.errors import GeogpError
+from geogp.files import plain_names, read_json
+from geogp.geodata import cache, parquet_footer, quadkeys, quarters, remote
+from geogp.geodata.cache import read_note
+from geogp.geodata.parquet_footer import structure
+from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.sources import relative_name
+from geogp.maps import packing
+from geogp.maps.packing import unpack
+from geogp.run_form import check_again, check_form
+
+Parser = Callable[[bytes], object]
+
+_PLACE = Path(tempfile.gettempdir()) / f"geogp-fuzz-{os.getpid()}"
+
+
+def _held(content: bytes) -> Any:
+    _PLACE.write_bytes(content)
+    return read_json(_PLACE)
+
+
+def parse_run(content: bytes) -> None:
+    """Check the form of run.json."""
+    run = _held(content)
+    if isinstance(run, dict):
+        for check in (check_form, check_again):
+            with suppress(GeogpError):
+                check(run)
+
+
+def parse_note(content: bytes) -> None:
+    """Read a note of the cache."""
+    _PLACE.write_bytes(content)
+    read_note(_PLACE)
+
+
+def parse_footer(content: bytes) -> None:
+    """Read a structure of Thrift's compact protocol, which documents two errors more."""
+    with suppress(LookupError, ValueError):
+        _, place = structure(content, 0)
+        assert place <= len(content)
+
+
+def parse_text(content: bytes) -> None:
+    """Read quadkeys, quarters and names."""
+    text = content.decode("utf-8", "replace")
+    for parse in (lambda one: quadkeys.parse_quadkeys([one]), parse_quarters, relative_name):
+        with suppress(GeogpError):
+            parse(text)
+
+
+def parse_headers(content: bytes) -> None:
+    """Read the headers of an answer."""
+    answer = requests.Response()
+    names = ("Retry-After", "Content-Length", "Content-Range", "ETag")
+    lines = content.decode("latin-1").splitlines()
+    answer.headers.update(zip(names, lines, strict=False))
+    assert remote._retry_after(answer) >= 0  # noqa: SLF001
+    with suppress(ValueError):  # more digits than Python takes; `RemoteFile` says so
+        remote._length(answer)  # noqa: SLF001
+
+
+PARSERS: dict[str, Parser] = {
+    "run.json": parse_run,
+    "cache note": parse_note,
+    "names": lambda content: plain_names(_held(content)),
+    "packed array": lambda content: unpack(_held(content)),
+    "footer": parse_footer,
+    "text": parse_text,
+    "headers": parse_headers,
+}
+
+
+def fuzz(name: str, seconds: int, seed: int) -> None:
+    """Fuzz one parser; does not return."""
+    import atheris  # noqa: PLC0415 - no dependency
+
+    parse = PARSERS[name]
+
+    def once(content: bytes) -> None:
+        with suppress(GeogpError):
+            parse(content)
+
+    for module in (files, parquet_footer, run_form, packing, quadkeys, quarters, remote, cache):
+        for function in vars(module).values():
+            if inspect.isfunction(function) and function.__module__ == module.__name__:
+                atheris.instrument_func(function)
+    options = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=4096", "-rss_limit_mb=3000"]
+    atheris.Setup([sys.argv[0], *options], once)
+    atheris.Fuzz()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz each parser in a process of its own; the status says whether one failed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--seconds", type=int, default=60, help="in all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=PARSERS)
+    asked = parser.parse_args(arguments)
+    if asked.only:
+        fuzz(asked.only, asked.seconds, asked.seed)
+    failed = {}
+    for name in PARSERS:
+        share = max(1, asked.seconds // len(PARSERS))
+        options = ["--only", name, "--seconds", str(share), "--seed", str(asked.seed)]
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, str(Path(__file__).resolve()), *options],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=folder,
+            )
+        runs = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
+        print(f"{name}: {runs[-1] if runs else f'status {done.returncode}'}", flush=True)
+        if done.returncode:
+            failed[name] = done.stderr[-1500:]
+    print(json.dumps(failed, indent=1))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""Parquet files that say to be larger than they can be, or unpack to far more than they take."""
+
+import io
+import re
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shapely
+from bucket_files import tile_columns, tiles_around, write_quarter
+
+from geogp.errors import DataError
+from geogp.geodata import parquet_limits
+from geogp.geodata.layers import read_layer
+from geogp.geodata.ookla import read_observations
+from geogp.geodata.parquet_footer import check_types, structure
+from geogp.geodata.parquet_limits import check_footer, check_parquet, read_group
+from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.sources import Folder
+
+
+def _file(path: Path, table: pa.Table, **options: object) -> Path:
+    pq.write_table(table, path, **options)
+    return path
+
+
+def _numbers(rows: int, columns: int = 1) -> pa.Table:
+    return pa.table({f"c{k}": np.arange(rows) for k in range(columns)})
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("MOST_GROUPS", "says 4 row groups; expected at most 1"),
+        ("MOST_COLUMNS", "says 3 columns; expected at most 1"),
+        ("MOST_GROUP_ROWS", "says 25 rows in a group; expected at most 1"),
+        ("MOST_GROUP_BYTES", "bytes in a group; expected at most 1"),
+    ],
+)
+def test_what_the_footer_says_is_limited(tmp_path, monkeypatch, limit, told):
+    metadata = pq.read_metadata(_file(tmp_path / "a", _numbers(100, 3), row_group_size=25))
+    check_footer(metadata)
+    with pytest.raises(DataError, match="says 100 rows; expected at most 99"):
+        check_footer(metadata, 99)
+    monkeypatch.setattr(parquet_limits, limit, 1)
+    with pytest.raises(DataError, match=told):
+        check_footer(metadata)
+
+
+def test_rows_times_columns_are_limited(tmp_path, monkeypatch):
+    path = _file(tmp_path / "a", _numbers(100, 3))
+    check_parquet(path)
+    monkeypatch.setattr(parquet_limits, "MOST_CELLS", 299)
+    with pytest.raises(DataError, match="100 rows of 3 columns; expected at most 299 values"):
+        check_parquet(path)
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_text_that_unpacks_to_far_more_is_measured_first(tmp_path, monkeypatch, dictionary):
+    """20,000 rows of one value of 20 kB: 400 MB, of which the file holds a few kB."""
+    text = pa.DictionaryArray.from_arrays(np.zeros(20_000, np.int32), ["x" * 20_000])
+    table = pa.table({"a": text.cast(pa.string())})
+    options = {"use_dictionary": dictionary, "compression": "zstd", "store_schema": False}
+    path = _file(tmp_path / "a", table, **options)
+    del table
+    assert path.stat().st_size < 200_000
+    check_parquet(path)
+    monkeypatch.setattr(parquet_limits, "MOST_TEXT_BYTES", 300_000_000)
+    with pytest.raises(DataError, match="unpack to more than 300,000,000 bytes"):
+        check_parquet(path)
+
+
+def test_one_word_of_a_dictionary_cannot_fill_a_column_of_quadkeys(tmp_path, testland):
+    tiles = tiles_around()
+    write_quarter(tmp_path, "2020Q1", tile_columns(tiles), use_dictionary=True)
+    read_observations(Folder(tmp_path), testland, quarters=parse_quarters("2020Q1"))
+    tiles[5] = "0" * 100_000
+    write_quarter(
+        tmp_path,
+        "2020Q1",
+        tile_columns(tiles),
+        use_dictionary=True,
+        dictionary_pagesize_limit=1 << 24,
+    )
+    with pytest.raises(
+        DataError, match="expected texts of at most 64 bytes in quadkey, found one of 100000"
+    ):
+        read_observations(Folder(tmp_path), testland, quarters=parse_quarters("2020Q1"))
+
+
+def test_row_groups_are_read_by_parts_and_stopped(tmp_path, monkeypatch):
+    table = pa.table({"quadkey": ["0123"] * 100_000, "b": np.arange(100_000)})
+    path = _file(tmp_path / "a", table)
+    with pq.ParquetFile(path) as opened:
+        read = read_group(opened, path, 0, ["b", "quadkey"], text="quadkey")
+        assert read.column_names == ["b", "quadkey"]
+        assert read.equals(table.select(["b", "quadkey"]))
+        assert (
+            read_group(opened, path, 0, ["quadkey"], text="quadkey", longest=4).num_rows == 100_000
+        )
+        with pytest.raises(DataError, match="at most 3 bytes in quadkey, found one of 4"):
+            read_group(opened, path, 0, ["quadkey"], text="quadkey", longest=3)
+        monkeypatch.setattr(parquet_limits, "MOST_GROUP_BYTES", 500_000)
+        with pytest.raises(DataError, match="unpacks to more than 500,000 bytes"):
+            read_group(opened, path, 0, ["b"], text="quadkey")
+
+
+def test_shapes_of_a_file_are_limited(tmp_path, monkeypatch):
+    table = gpd.GeoDataFrame({"NAME": ["a"]}, geometry=[shapely.box(0, 0, 1, 1)], crs=4326)
+    table.to_parquet(tmp_path / "a.parquet")
+    read_layer(str(tmp_path / "a.parquet"))
+    monkeypatch.setattr(parquet_limits, "MOST_TEXT_BYTES", 10)
+    with pytest.raises(DataError, match="unpack to more than 10 bytes"):
+        read_layer(str(tmp_path / "a.parquet"))
+
+
+def test_the_footer_as_pyarrow_reads_it(tmp_path):
+    """Two readers of one footer: ours gives the rows, groups and types that pyarrow gives."""
+    table = pa.table({"a": [1, 2, 3], "b": ["x", "y", None], "c": [[1.5], [], None]})
+    path = _file(tmp_path / "a", table, row_group_size=2)
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    footer, end = structure(content[-8 - length : -8], 0)
+    assert end == length
+    metadata = pq.read_metadata(path)
+    assert footer[3].value == metadata.num_rows == 3
+    groups = [one.value for one in footer[4].value]
+    assert [group[3].value for group in groups] == [2, 1]
+    names = {1: "INT32", 2: "INT64", 5: "DOUBLE", 6: "BYTE_ARRAY"}
+    for number, group in enumerate(groups):
+        theirs = [metadata.row_group(number).column(k) for k in range(3)]
+        ours = [one.value[3].value for one in group[1].value]
+        assert [names[one[1].value] for one in ours] == [one.physical_type for one in theirs]
+        assert [one[7].value for one in ours] == [one.total_compressed_size for one in theirs]
+    check_types(path)
+    check_types(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("size", [0, 8, 11, 12, 100])
+def test_no_footer(tmp_path, size):
+    (tmp_path / "a").write_bytes(b"PAR1" * (size // 4))
+    with pytest.raises(pa.ArrowInvalid):
+        check_types(tmp_path / "a")
+
+
+def test_a_chunk_of_another_type_is_refused_before_pyarrow_sees_it(tmp_path):
+    """pyarrow would end the process."""
+    path = _file(tmp_path / "a", pa.table({"quadkey": ["a", "b"]}))
+    spoilt, changes = re.subn(
+        rb"(?s)\x15\x0c(?=\x19.{2,9}\x07quadkey)", b"\x15\x00", path.read_bytes()
+    )
+    assert changes == 1
+    path.write_bytes(spoilt)
+    with pytest.raises(pa.ArrowInvalid, match="types of its columns are not those of its schema"):
+        check_types(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x1c" * 40, "nested too deeply"),
+        (b"\x19\xfc\xff\xff\xff\x0f", "longer than the footer"),
+        (b"\x16" + b"\xff" * 20, "more than 64 bits"),
+        (b"\x1d\x00", "type 13 is unknown"),
+        (b"\x18\x7f\x00", "ends too early"),
+    ],
+)
+def test_structures_that_are_none(content, told):
+    with pytest.raises(ValueError, match=told):
+        structure(content, 0)

@@ -1,0 +1,101 @@
+"""run.json of another form than geogp writes is refused, by place."""
+
+import copy
+import json
+
+import pytest
+
+from geogp.errors import DataError
+from geogp.reopen import reopen
+from geogp.run_form import check_again, check_form
+from geogp.runs import read_run_file
+from geogp.watcher import Watcher
+
+
+def test_what_geogp_writes_passes(finished):
+    check_form(finished.run)
+    check_again(finished.run)
+
+
+def _changed(run, place, value):
+    changed = copy.deepcopy(run)
+    holder = changed
+    *way, last = place
+    for key in way:
+        holder = holder[key]
+    if value is ...:
+        del holder[last]
+    else:
+        holder[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (["region"], ..., "the run lacks region"),
+        (["region"], 5, "expected text under region, found '5'"),
+        (["service"], "a\0b", "expected text under service"),
+        (["metrics"], [], "expected an object under metrics"),
+        (
+            ["metrics", "random", "all", "nll"],
+            "x",
+            r"number or null under metrics\.random\.all\.nll",
+        ),
+        (["metrics", "random", "all", "nll"], True, r"metrics\.random\.all\.nll"),
+        (["metrics", "random", "all", "nll"], 10**400, r"metrics\.random\.all\.nll"),
+        (["baseline", "random"], 1, r"expected an object under baseline\.random"),
+        (["folds", "random"], {}, r"expected a list under folds\.random"),
+        (["folds", "random", 0, "n"], 1, r"expected an object under folds\.random\[0\]\.n"),
+        (["n", "random", "train"], -1, r"whole number of 0 or more under n\.random\.train"),
+        (["n", "random", "train"], 1.5, r"whole number of 0 or more under n\.random\.train"),
+        (["quarters"], "2023Q4", "expected a list under quarters"),
+        (["quarters", 0], None, r"expected text under quarters\[0\]"),
+        (["seed"], "0", "whole number of 0 or more under seed"),
+        (["settings", "source"], None, r"expected text under settings\.source"),
+        (["settings", "refit"], 1, r"expected true or false under settings\.refit"),
+        (["settings", "strata"], ["a"], r"expected two texts under settings\.strata, found 1"),
+        (["settings", "strata"], ["a", 2], r"expected text under settings\.strata\[1\]"),
+        (["settings", "layers"], [1], r"expected text under settings\.layers\[0\]"),
+        (["drawing", "thresholds"], ["Q"], r"expected a number under drawing\.thresholds\[0\]"),
+        (["inputs", 0, "sha256"], ..., r"inputs\[0\] lacks sha256"),
+        (["files"], [".."], None),
+    ],
+)
+def test_another_form_is_refused_by_its_place(finished, place, value, told):
+    run = _changed(finished.run, place, value)
+    if told is None:  # what names stand for is asked where they are used
+        check_form(run)
+        return
+    with pytest.raises(DataError, match=told):
+        check_form(run)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (["settings"], "the run lacks settings"),
+        (["settings", "noise"], "settings lacks noise"),
+        (["map"], "the run lacks map"),
+        (["map", "zoom"], "map lacks zoom"),
+        (["inputs", 0, "name"], r"inputs\[0\] lacks name"),
+    ],
+)
+def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
+    run = _changed(finished.run, place, ...)
+    with pytest.raises(DataError, match=told):
+        check_again(run)
+    for name in ("model.safetensors", "test_predictions.parquet"):
+        (tmp_path / name).write_bytes((finished.path / name).read_bytes())
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(DataError, match=f"(another version|is damaged): .*{told}"):
+        reopen(tmp_path, Watcher())
+
+
+def test_the_file_is_named(finished, tmp_path):
+    (tmp_path / "test_predictions.parquet").touch()
+    (tmp_path / "run.json").write_text(json.dumps({**finished.run, "target": None}))
+    with pytest.raises(
+        DataError, match=r"run\.json is damaged: expected text under target.*--fresh"
+    ):
+        read_run_file(tmp_path)
