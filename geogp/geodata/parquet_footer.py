@@ -57,7 +57,7 @@ class Field:
     value: Any
 
 
-Structure = dict[int, Field]
+_Structure = dict[int, Field]
 """Fields by number."""
 
 
@@ -104,7 +104,7 @@ class _Leaf:
     definition: int
 
 
-def _leaves(elements: list[Structure]) -> list[_Leaf]:
+def _leaves(elements: list[_Structure]) -> list[_Leaf]:
     """Return the columns of a schema, whose elements come depth first."""
     leaves: list[_Leaf] = []
     above = [(_number(elements[0], _CHILDREN) or 0, 0, 0)]  # children to come, and levels
@@ -124,7 +124,7 @@ def _leaves(elements: list[Structure]) -> list[_Leaf]:
     return leaves
 
 
-def _fits(chunk: Structure, leaf: _Leaf) -> bool:
+def _fits(chunk: _Structure, leaf: _Leaf) -> bool:
     """Tell whether a chunk can be of a column."""
     metadata = _held(chunk, _METADATA, _STRUCT)
     sizes = _held(metadata, _SIZES, _STRUCT) or {}
@@ -138,7 +138,7 @@ def _fits(chunk: Structure, leaf: _Leaf) -> bool:
     )
 
 
-def _held(fields: Structure, number: int, kind: int) -> Any:
+def _held(fields: _Structure, number: int, kind: int) -> Any:
     """Return the value of a field; None where there is none.
 
     Raises
@@ -154,12 +154,12 @@ def _held(fields: Structure, number: int, kind: int) -> Any:
     return found.value
 
 
-def _number(fields: Structure, number: int) -> int | None:
+def _number(fields: _Structure, number: int) -> int | None:
     value: int | None = _held(fields, number, _INT)
     return value
 
 
-def _structures(fields: Structure, number: int) -> list[Structure]:
+def _structures(fields: _Structure, number: int) -> list[_Structure]:
     """Return a list of structures; empty where there is none."""
     found = _held(fields, number, _LIST) or []
     if any(one.kind != _STRUCT for one in found):
@@ -190,7 +190,7 @@ def _read(stream: BinaryIO | io.RawIOBase, place: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def structure(content: bytes, place: int, deep: int = 0) -> tuple[Structure, int]:
+def structure(content: bytes, place: int, deep: int = 0) -> tuple[_Structure, int]:
     """Read a structure of Thrift's compact protocol.
 
     Parameters
@@ -202,7 +202,7 @@ def structure(content: bytes, place: int, deep: int = 0) -> tuple[Structure, int
 
     Returns
     -------
-    (Structure, int)
+    (dict of int to Field, int)
         Its fields, and the place after it.
 
     Raises
@@ -212,7 +212,7 @@ def structure(content: bytes, place: int, deep: int = 0) -> tuple[Structure, int
     """
     if deep > _DEEPEST:
         raise ValueError("it is nested too deeply")
-    fields: Structure = {}
+    fields: _Structure = {}
     number = 0
     while content[place]:
         kind, step = content[place] & 15, content[place] >> 4
