@@ -36,12 +36,15 @@ class Fault:
         The first request that it meets, counted from 0, and how many.
     method
         ``GET`` or ``HEAD``; only these are counted.
+    about
+        Where given, it meets all requests for files whose names end so, tiles or not, uncounted.
     """
 
     kind: str
     first: int = 0
     times: int = 1
     method: str = "GET"
+    about: str = ""
 
 
 @dataclass
@@ -147,12 +150,17 @@ class _Handler(BaseHTTPRequestHandler):
         server, told = self.server, self.server.told
         with server.lock:
             told.requests.append((self.command, name))
+            for fault in told.faults:
+                if fault.about and name.endswith(fault.about) and fault.method == self.command:
+                    return fault.kind
             if not name.endswith((".parquet", ".zip")):
                 return None
             place = told.seen[self.command]
             told.seen[self.command] += 1
             for fault in told.faults:
-                if fault.method == self.command and 0 <= place - fault.first < fault.times:
+                if fault.about or fault.method != self.command:
+                    continue
+                if 0 <= place - fault.first < fault.times:
                     if fault.kind == "replace":
                         assert server.replacement is not None
                         server.over[name] = server.replacement / name

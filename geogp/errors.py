@@ -53,5 +53,9 @@ class NetworkError(GeogpError, RuntimeError):
         super().__init__(_QUERIES.sub("?...", _NAMES.sub("//...@", message)))
 
 
+class RefusedError(NetworkError):
+    """A remote source lets nobody read without a name, or has no such file and does not say so."""
+
+
 class UnreachableError(NetworkError):
     """Nothing answers at the address of a remote source."""

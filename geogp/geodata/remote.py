@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from geogp.errors import NetworkError, UnreachableError
+from geogp.errors import NetworkError, RefusedError, UnreachableError
 
 AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later."""
@@ -126,6 +126,9 @@ class NoRangesError(NetworkError):
 
 class _FaultError(Exception):
     """An answer that is not what was asked for; the next one may be."""
+
+
+_FAULTS = (requests.RequestException, HTTPError, OSError, ValueError, _FaultError)
 
 
 class _WriteError(Exception):
@@ -297,7 +300,7 @@ class RemoteFile:
     def _unexpected(self, answer: requests.Response) -> NetworkError:
         told = f"{self.address} answered {answer.status_code} {answer.reason}"
         if answer.status_code in FORBIDDEN:
-            return NetworkError(
+            return RefusedError(
                 f"{told}: nobody may read it without a name, or it is not there (a bucket that "
                 "may not be listed says so of absent files). Check the address and the quarters."
             )
@@ -350,13 +353,7 @@ class RemoteFile:
                         return take(answer)
                     wait = _retry_after(answer)
                     fault = f"answered {answer.status_code} {answer.reason}"
-            except (
-                requests.RequestException,
-                HTTPError,
-                OSError,
-                ValueError,
-                _FaultError,
-            ) as error:
+            except _FAULTS as error:
                 final = self._final(error)
                 if final is not None:
                     raise final from error

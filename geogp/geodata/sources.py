@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
+from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
 from geogp.geodata.cache import Entry, Note, downloads_folder, readable_folder
 from geogp.geodata.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
 from geogp.geodata.remote_tiles import fetch_entry
@@ -274,9 +274,7 @@ class Web:
         with closing(RemoteFile(self._address(SIMULATION_FILE), self.patience)) as remote:
             try:
                 return remote.open()
-            except UnreachableError:
-                raise
-            except NetworkError:  # a bucket that may not be listed refuses absent files
+            except RefusedError:  # as a bucket that may not be listed says of absent files
                 return False
 
     def _note(self, name: str) -> Path:

@@ -284,6 +284,20 @@ def test_simulated_tiles_are_known_by_their_note(faulty, national, cache, testla
     assert read(source, testland).attribution == SIMULATED
 
 
+@pytest.mark.parametrize("kind", ["500", "drop"])
+def test_whether_tiles_are_simulated_is_never_guessed(server, faulty, testland, kind):
+    server.tell(faulty.Fault(kind, method="HEAD", about="simulation.json"))
+    with pytest.raises(NetworkError, match=r"simulation\.json"):
+        read(web(server), testland)
+    server.tell()
+    read(web(server), testland)
+
+
+def test_a_bucket_that_refuses_absent_files_has_no_simulated_tiles(server, faulty, testland):
+    server.tell(faulty.Fault("403", method="HEAD", about="simulation.json"))
+    assert read(web(server), testland).attribution != SIMULATED
+
+
 def test_damaged_bytes_are_found_and_fetched_again(server, national, testland):
     """Whichever byte of whichever file of an entry is wrong."""
     good = read(Folder(national), testland)
