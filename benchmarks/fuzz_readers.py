@@ -265,10 +265,11 @@ def answering(answers: list[bytes]) -> Iterator[int]:
             thread.join()
 
 
-def read_grid(_world: World, content: bytes, place: Path) -> str:
-    """Read the picture of a map."""
+def read_grid(world: World, content: bytes, place: Path) -> str:
+    """Read the picture of a map, whose hash run.json tells."""
     (place / "grid.nc").write_bytes(content)
-    picture = read_picture(place / "grid.nc")
+    told = json.loads((world.run / "run.json").read_bytes())["map"]["grid_sha256"]
+    picture = read_picture(place / "grid.nc", sha256=told)
     return digest(picture.view.label, picture.values, picture.veiled)
 
 
@@ -388,7 +389,7 @@ READERS: dict[str, Reader] = {
     "run-folder": Reader(run_reader(replaced), json_bytes),
     "stale": Reader(read_stale, json_bytes, share=0.5),
     "predictions": Reader(read_predictions, spoil_table),
-    "grid": Reader(read_grid),
+    "grid": Reader(read_grid, None, ALWAYS, 0.3),
     "cache-note": Reader(read_cache_note, note_bytes, ALWAYS),
     "cache-file": Reader(read_cache_file, None, ALWAYS, 0.3),
     "weights": Reader(read_weights, json_bytes, share=0.5),

@@ -36,6 +36,7 @@ from geogp.models.lowrank import LowRankGP
 from geogp.predicting import Asker, MakeInputs
 from geogp.question import LEVEL, Question
 from geogp.reference_slices import distance_to_measured, reference_slices
+from geogp.runs import GRID_FILE
 from geogp.settings import MOST_TILES
 
 Floats = NDArray[np.float64]
@@ -138,7 +139,7 @@ class Drawing:
         OutputError
             A file cannot be written.
         """
-        write_netcdf(self.grid, folder / "grid.nc")
+        write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
         county = self.content.county_names
         write_tile_table(self.grid, self.tiles, folder / "tiles.parquet", county=county)

@@ -21,11 +21,10 @@ from geogp.calibration.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
 from geogp.maps.thumbnails import Picture, Thumbnail, draw_thumbnails, read_picture
-from geogp.runs import RUN_FILE, RunFolder, check_apart, printable, read_run_file
+from geogp.runs import GRID_FILE, RUN_FILE, RunFolder, check_apart, printable, read_run_file
 from geogp.watcher import Watcher
 
 _PAGE = "index.html"
-_GRID = "grid.nc"
 _LINKS = {"map": "map.html", "report": "report.html"}
 
 
@@ -155,7 +154,7 @@ def _read(path: Path, out: Path) -> _Read:
         run = read_run_file(path)
     except RequestError as error:  # test_predictions.parquet is gone
         raise DataError(str(error)) from error
-    picture = read_picture(path / _GRID)
+    picture = read_picture(path / GRID_FILE, sha256=(run.get("map") or {}).get("grid_sha256"))
     try:
         written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
     except OSError as error:

@@ -142,6 +142,7 @@ _map = _keys(
     {"zoom": _count, "at": _text},
     quarter=_maybe(_text),
     tests=_maybe(_count),
+    grid_sha256=_text,
     **{"for": _text},
 )
 

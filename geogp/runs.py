@@ -20,6 +20,7 @@ from geogp.run_form import check_form
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
+GRID_FILE = "grid.nc"
 MODEL_FILE = "model.safetensors"
 
 LATER_FILES = (

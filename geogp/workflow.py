@@ -22,7 +22,7 @@ from geogp.calibration.report import (
 from geogp.calibration.split_names import RANDOM
 from geogp.calibration.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.drawing import draw
-from geogp.files import write_bytes, write_text
+from geogp.files import sha256_of, write_bytes, write_text
 from geogp.fitting import Fitted, fit_model, take_rank, weights_of
 from geogp.geodata.quarters import quarter_label
 from geogp.job import Job, flat_settings, identity_of, prepare, timed
@@ -32,7 +32,7 @@ from geogp.models.objectives import Weights
 from geogp.models.posteriors import PointPosterior
 from geogp.models.storage import load_model, save_model
 from geogp.repair import described_checks, repair_of
-from geogp.runs import MODEL_FILE, PREDICTIONS_FILE, read_run
+from geogp.runs import GRID_FILE, MODEL_FILE, PREDICTIONS_FILE, read_run
 from geogp.settings import MapRequest
 from geogp.validation import (
     Outcome,
@@ -215,6 +215,7 @@ def _complete(
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder)
+            run["map"]["grid_sha256"] = sha256_of(folder / GRID_FILE)
             write_text(folder / PAGE_FILE, page)
             write_report(folder, run, predictions)
 

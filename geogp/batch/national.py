@@ -15,7 +15,7 @@ from geogp.errors import OutputError
 from geogp.gallery import make_gallery
 from geogp.geodata.observations import TARGETS
 from geogp.maps.grid import quantity_of
-from geogp.runs import PREDICTIONS_FILE, RUN_FILE
+from geogp.runs import GRID_FILE, PREDICTIONS_FILE, RUN_FILE
 
 FOLDER = "national"
 """Folder of what is joined from all runs."""
@@ -126,7 +126,7 @@ def _mirror(place: Place, names: list[str], folder: Path) -> None:
     Files that it only links to are empty here.
     """
     for name in names:
-        for file in (RUN_FILE, "grid.nc"):
+        for file in (RUN_FILE, GRID_FILE):
             place.fetch(folder / name / file, name, file)
         written = place.modified(name, RUN_FILE)
         os.utime(folder / name / RUN_FILE, (written, written))

@@ -182,7 +182,7 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
     if states is None:
         return None
     _require(states, ("STUSPS", "NAME", "STATEFP"), reading.source)
-    odd = [code for code in states["STUSPS"].astype(str) if not _CODE.fullmatch(code)]
+    odd = [code for code in map(str, states["STUSPS"]) if not _CODE.fullmatch(code)]
     if odd:  # codes name files
         raise DataError(
             f"expected codes of letters and digits in the states of {reading.source.where}, found "

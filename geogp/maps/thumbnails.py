@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
+from geogp.files import sha256_of
 from geogp.maps.figures import VEIL
 from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
 from geogp.maps.views import View, veiled, views_of
@@ -79,17 +80,20 @@ class Thumbnails:
     ticks: tuple[tuple[float, str], ...]
 
 
-def read_picture(path: Path, *, most: int = MOST_PIXELS) -> Picture:
+def read_picture(path: Path, *, most: int = MOST_PIXELS, sha256: str | None = None) -> Picture:
     """Read the main view of ``grid.nc`` (median or expected number), reduced.
 
     Blocks of k by k tiles become one pixel, their median; k is the least for which neither side
-    has more than `most` pixels.
+    has more than `most` pixels. HDF5 can run for ever on a file of which a byte is spoilt: where
+    the hash of the whole one is known, `sha256`, it is held against that first.
 
     Raises
     ------
     DataError
-        The file is missing, damaged, or no map of geogp, or has no value.
+        The file is not that of the hash, is missing, damaged, or no map of geogp, or has no value.
     """
+    if sha256 is not None and path.is_file() and sha256_of(path) != sha256:
+        raise DataError(f"{path} is not the map that the run wrote. Make the run again.")
     try:
         with xr.open_dataset(path, engine="h5netcdf") as grid:
             view = views_of(grid)[0]

@@ -138,7 +138,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         are not those of its model or not finite.
     """
     tensors, described = read_tensors(Path(path))
-    if described.get("format") != FORMAT or described.get("model") not in CATALOGUE:
+    if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):
         raise DataError(
             f"expected a model of format {FORMAT} in {path}, found format "
             f"{described.get('format')!r}, model {described.get('model')!r}."

@@ -88,8 +88,8 @@ def test_the_page_shows_every_run_with_its_numbers(folder, finished, tmp_path):
 def test_groups_of_one_target_are_told_apart_by_what_they_show(folder, tmp_path, monkeypatch):
     """Expected numbers of tests are of tiles of a zoom: those of two zooms are two groups."""
 
-    def read(path):
-        picture = read_picture(path)
+    def read(path, **given):
+        picture = read_picture(path, **given)
         zoom = 16 if path.parent.name == "first" else 14
         return replace(picture, view=replace(picture.view, label=f"tests a tile of zoom {zoom}"))
 
@@ -131,6 +131,12 @@ def test_refusals(folder, finished, tmp_path):
         make_gallery([folder / "notes"])
     with pytest.raises(RequestError, match="not a finished run"):
         make_gallery([folder / "begun"])
+    with pytest.raises(DataError, match=r"grid\.nc is not the map that the run wrote"):
+        make_gallery([folder / "torn"], out=tmp_path / "page")
+    path = folder / "torn" / "run.json"  # as of a version that kept no hash
+    held = json.loads(path.read_text("utf-8"))
+    del held["map"]["grid_sha256"]
+    path.write_text(json.dumps(held), "utf-8")
     with pytest.raises(DataError, match=r"expected a map in .*grid\.nc"):
         make_gallery([folder / "torn"], out=tmp_path / "page")
     with pytest.raises(RequestError, match="a gallery needs a folder of its own"):
