@@ -103,13 +103,13 @@ def taken(side):
     return peak() - before
 
 taken(8)
-found = [taken(side) for side in (40, 120)]
+found = [taken(side) for side in (40, 200)]
 print(*found, *expected[1:])
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="gives memory back by malloc_trim")
-def test_the_estimate_holds_what_a_joint_law_takes_and_how_it_grows_with_the_tiles():
+def test_the_estimate_holds_what_a_joint_law_takes_of_few_tiles_and_of_many():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", LEVEL_PROGRAM],
         capture_output=True,
@@ -118,9 +118,8 @@ def test_the_estimate_holds_what_a_joint_law_takes_and_how_it_grows_with_the_til
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     few, many, few_expected, many_expected = map(int, done.stdout.split())
-    assert few <= few_expected < 8 * few
-    assert many <= many_expected < 8 * many
-    assert 0.7 * (many - few) <= many_expected - few_expected <= 3 * (many - few)
+    assert few <= few_expected < 6 * few
+    assert many <= many_expected < 6 * many
 
 
 def test_a_fit_that_is_too_large_is_refused_with_the_numbers(monkeypatch):
