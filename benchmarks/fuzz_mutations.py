@@ -7,6 +7,7 @@ import stat
 import struct
 import zipfile
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ ODD_VALUES = (
 
 def odd_value(random: Random) -> Any:
     """Return one of `ODD_VALUES`."""
-    return ODD_VALUES[int(random.integers(len(ODD_VALUES)))]
+    return deepcopy(ODD_VALUES[int(random.integers(len(ODD_VALUES)))])
 
 
 def spoil_json(random: Random, value: Any) -> Any:
