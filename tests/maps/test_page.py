@@ -227,7 +227,7 @@ def test_a_latency_is_bounded_above(latency_world):
 def test_the_pages_own_scripts_are_small_and_read_no_html():
     for name in SCRIPTS:
         text = asset(name)
-        assert len(text.splitlines()) <= 230
+        assert len(text.splitlines()) <= 210
         assert max(map(len, text.splitlines())) <= 110
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)
     assert sum(len(asset(name)) for name in SCRIPTS) < 70_000

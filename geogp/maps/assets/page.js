@@ -46,26 +46,9 @@ class MapPage {
       L.DomEvent.disableClickPropagation(box).disableScrollPropagation(box);
     }
     L.control.scale({position: 'bottomleft'}).addTo(this.map);
-    this.placeHome();
+    homeControl(this.map, this.data.frame).addTo(this.map);
     this.map.attributionControl.setPrefix('<a href="https://leafletjs.com">Leaflet</a>');
     document.getElementById('geogp-credits').append(this.map.attributionControl.getContainer());
-  }
-
-  /** Put a button below those of the zoom that shows all of the region. */
-  placeHome() {
-    const home = L.control({position: 'topleft'});
-    home.onAdd = () => {
-      const box = element('div', 'leaflet-bar geogp-home');
-      const button = element('button', '', '\u2302');
-      Object.assign(button, {type: 'button', title: 'Show the whole region'});
-      button.setAttribute('aria-label', button.title);
-      button.addEventListener('click', () => this.map.fitBounds(
-        cornersOf(this.data.frame), {animate: !stillWanted(), padding: [12, 12]}));
-      L.DomEvent.disableClickPropagation(box);
-      box.append(button);
-      return box;
-    };
-    home.addTo(this.map);
   }
 
   /** Return the state that a page without an address shows. */

@@ -12,6 +12,23 @@ function startPage(map, outlines, words) {
   });
 }
 
+/** Return a button below those of the zoom that shows all of the region. */
+function homeControl(map, frame) {
+  const home = L.control({position: 'topleft'});
+  home.onAdd = () => {
+    const box = element('div', 'leaflet-bar geogp-home');
+    const button = element('button', '', '\u2302');
+    Object.assign(button, {type: 'button', title: 'Show the whole region'});
+    button.setAttribute('aria-label', button.title);
+    button.addEventListener('click', () => map.fitBounds(
+      cornersOf(frame), {animate: !stillWanted(), padding: [12, 12]}));
+    L.DomEvent.disableClickPropagation(box);
+    box.append(button);
+    return box;
+  };
+  return home;
+}
+
 /** Say in place of the map why there is none. */
 function say(text) {
   document.body.classList.add('geogp-failed');
