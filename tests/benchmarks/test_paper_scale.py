@@ -1,0 +1,56 @@
+"""The papers' recipe against ours, at tiny sizes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "paper_scale.py"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scale")
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (600, 2))
+    y = np.sin(4 * x[:, 0]) + 0.1 * random.standard_normal(600)
+    np.savez(folder / "rows.npz", x=x, y=y, tests=np.ones(600))
+    options = [
+        *("--npz", str(folder / "rows.npz"), "--share", "0.5", "--h", "8", "--r", "16"),
+        *("--batch", "60", "--epochs", "3", "--plain-epochs", "4", "--out", str(folder / "out")),
+    ]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "out"
+
+
+def test_both_recipes_are_measured_on_the_same_rows(found):
+    held = json.loads((found / "results.json").read_text())
+    assert held["asked"] == {"rows": 300, "h": 8, "r": 16, "batch": 60}
+    ours, plain = held["recipes"]["ours"], held["recipes"]["plain"]
+    assert (ours["epochs"], plain["epochs"]) == (3, 4)
+    for one in (ours, plain):
+        seconds = [at for at, _ in one["trace"]]
+        assert len(seconds) == one["epochs"]
+        assert seconds == sorted(seconds)
+        assert one["seconds"] == seconds[-1]
+    compared = held["compared"]
+    assert compared["share_of_time"] == pytest.approx(ours["seconds"] / plain["seconds"])
+    assert compared["test_gain"] == pytest.approx(plain["test_nll"] - ours["test_nll"])
+    goal = min(score for _, score in plain["trace"])
+    first = next((at for at, score in ours["trace"] if score <= goal), None)
+    share = compared["share_of_time_to_validation_score"]
+    assert share == (None if first is None else pytest.approx(first / plain["seconds"]))
+
+
+def test_the_table_has_both(found):
+    lines = (found / "table.md").read_text().splitlines()
+    assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:] == [
+        "ours",
+        "plain",
+    ]
