@@ -2,7 +2,7 @@
 
     python benchmarks/paper_scale.py --boundaries census --npz georgia.npz   # simulates the rows
     python benchmarks/paper_scale.py --npz georgia.npz --share 0.1 --h 128 --r 256
-    python benchmarks/paper_scale.py --npz georgia.npz --device cuda         # h 256, r 1024, all rows
+    python benchmarks/paper_scale.py --npz georgia.npz --device cuda    # h 256, r 1024, all rows
 
 The rows are 517,139 simulated ones inside Georgia, of place alone; a tenth tests and a tenth
 chooses the epoch. `plain` is the schedule of Zhu, Yuchi and Xie, appendix B.3 (preset `paper`:
@@ -120,6 +120,7 @@ def table(found: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
     asked, machine = found["asked"], found["machine"]
     first = found["compared"]["share_of_time_to_validation_score"]
+    share, gain = 100 * found["compared"]["share_of_time"], found["compared"]["test_gain"]
     reached = "never" if first is None else f"in {100 * first:.1f} % of its time"
     lines = [
         "# To the log score of the papers' recipe\n",
@@ -137,10 +138,7 @@ def table(found: dict[str, Any]) -> str:
     ]
     lines += [
         "",
-        (
-            f"Ours takes {100 * found['compared']['share_of_time']:.1f} % of the time and is better by "
-            f"{found['compared']['test_gain']:+.4f};"
-        ),
+        f"Ours takes {share:.1f} % of the time and is better by {gain:+.4f};",
         f"the plain recipe's best validation score it reaches {reached}.",
     ]
     return "\n".join(lines) + "\n"
