@@ -202,14 +202,27 @@ def _count_tests(
     if len(present) > rows:
         flat[rng.permutation(present)[rows:]] = 0
     elif len(present) < rows:
-        # Gumbel keys: a draw without replacement, in proportion to the rates.
-        empty = np.flatnonzero(flat == 0)
-        key = np.log(rate[empty % len(rate)]) + rng.gumbel(size=len(empty))
-        flat[empty[np.argsort(-key)[: rows - len(present)]]] = 1
+        _add_single_tests(tests, rate, rows - len(present), rng)
     order = np.argsort(quadkeys.tiles_to_codes(grid.tiles.column, grid.tiles.row))
     when, rank = np.nonzero(tests[:, order])
     where = order[rank]
     return _Rows(np.asarray(quarters), when, where, tests[when, where].astype(np.int64))
+
+
+def _add_single_tests(tests: Counts, rate: Floats, missing: int, rng: np.random.Generator) -> None:
+    """Set some that are 0 to 1: a draw without replacement, in proportion to the rates.
+
+    By the largest Gumbel keys, quarter by quarter: all keys at once would take far more memory
+    than the tests.
+    """
+    best, where = np.empty(0), np.empty(0, np.int64)
+    for quarter, counts in enumerate(tests):
+        empty = np.flatnonzero(counts == 0)
+        keys = np.append(best, np.log(rate[empty]) + rng.gumbel(size=len(empty)))
+        places = np.append(where, quarter * len(rate) + empty)
+        chosen = np.argsort(-keys)[:missing]
+        best, where = keys[chosen], places[chosen]
+    tests.reshape(-1)[where] = 1
 
 
 def _rates(places: Places, rows: float, rng: np.random.Generator) -> Floats:
