@@ -152,10 +152,9 @@ class Bench:
                 seconds = before["seconds"] + time.monotonic() - start
                 self.found["walls"][name] = {"seconds": seconds, "load_before": load}
                 self.keep()
-                name_of = (
-                    running[done] if isinstance(running[done], str) else " ".join(running[done])
-                )
-                print(f"{name_of}: {seconds:.0f} s", file=sys.stderr, flush=True)
+                label = running[done]
+                label = label if isinstance(label, str) else " ".join(label)
+                print(f"{label}: {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def machine() -> Found:
@@ -204,7 +203,11 @@ def main() -> int:
         raise SystemExit(f"no state {', '.join(sorted(unknown))} among {', '.join(PEOPLE)}.")
     bench = Bench(options)
     if not bench.found["regions"]:
-        bench.found["regions"] = bench.work(kind="regions", states=list(PEOPLE))
+        found = bench.work(kind="regions", states=list(PEOPLE))
+        told = found.get("refused") or found.get("failed")
+        if told:
+            raise SystemExit(f"cannot read the boundaries: {told}")
+        bench.found["regions"] = found
     bench.all_states(codes)
     bench.all_maps(cases)
     bench.keep()

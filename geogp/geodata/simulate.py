@@ -209,7 +209,9 @@ def _count_tests(
     return _Rows(np.asarray(quarters), when, where, tests[when, where].astype(np.int64))
 
 
-def _add_single_tests(tests: Counts, rate: Floats, missing: int, rng: np.random.Generator) -> None:
+def _add_single_tests(
+    tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
+) -> None:
     """Set some that are 0 to 1: a draw without replacement, in proportion to the rates.
 
     By the largest Gumbel keys, quarter by quarter: all keys at once would take far more memory
