@@ -10,9 +10,10 @@ import pandas as pd
 from geogp.calibration.splits import block_split, random_split
 from geogp.errors import RequestError
 from geogp.files import read_json, write_bytes, write_text
+from geogp.geodata.made_up_towns import made_up_towns
 from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.quarters import parse_quarters, quarter_label
-from geogp.geodata.region import Region
+from geogp.geodata.region import Region, Strata
 from geogp.geodata.simulate import Simulation, simple_region, simulate
 from geogp.geodata.simulation_files import compact_table, write_simulation
 from geogp.region_choice import RegionChoice
@@ -23,6 +24,10 @@ ORACLE_TARGET = "download"
 
 ORACLES = ("known", "predictive")
 """Names of the oracles."""
+
+
+MADE_UP_VINTAGE = 2020
+"""The census whose columns the file of made-up towns has."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class SimulationRequest:
         ``mobile`` or ``fixed``.
     seed
         Fixes the data, and the splits of the oracles.
+    made_up_towns
+        Whether urban areas are drawn where the region of `like` has none at hand.
     """
 
     out: Path
@@ -51,6 +58,7 @@ class SimulationRequest:
     quarters: str = "2022Q1..2023Q4"
     service: str = "mobile"
     seed: int = 0
+    made_up_towns: bool = False
 
 
 def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) -> dict[str, Any]:
@@ -63,8 +71,8 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     Returns
     -------
     dict
-        Rows, region, quarters, and under ``oracles`` the mean log score of each oracle on the
-        test rows of each split.
+        Rows, region, quarters, whether towns were made up, and under ``oracles`` the mean log
+        score of each oracle on the test rows of each split.
 
     Raises
     ------
@@ -80,8 +88,8 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; --out needs a folder.")
     quarters = parse_quarters(request.quarters).all
-    region = _region(request, watcher)
-    _check_folder(request, quarters, region)
+    region, drawn = _region(request, watcher)
+    _check_folder(request, quarters, region, drawn=drawn)
     watcher.stage(f"simulating {request.rows:,} rows in {region.name}")
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
@@ -95,18 +103,21 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
         }
         for split, rows in oracles.groupby("split", sort=False)
     }
-    write_simulation(made, region, out)
+    write_simulation(made, region, out, made_up_towns=drawn)
     write_bytes(out / "oracles.parquet", compact_table(oracles))
     write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
     return {
         "rows": len(made.tiles),
         "region": region.code,
         "quarters": request.quarters,
+        "made_up_towns": drawn,
         "oracles": scores,
     }
 
 
-def _check_folder(request: SimulationRequest, quarters: tuple[int, ...], region: Region) -> None:
+def _check_folder(
+    request: SimulationRequest, quarters: tuple[int, ...], region: Region, *, drawn: bool
+) -> None:
     """Refuse a folder that holds anything but this very simulation."""
     out = request.out
     if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
@@ -116,9 +127,11 @@ def _check_folder(request: SimulationRequest, quarters: tuple[int, ...], region:
         same = (
             (held["seed"], held["rows"], held["service"]),
             (held["quarters"], held["region"]["code"]),
+            held["region"].get("made_up_towns", False),  # older simulations had none
         ) == (
             (request.seed, request.rows, request.service),
             ([quarter_label(q) for q in quarters], region.code),
+            drawn,
         )
     except (OSError, ValueError, LookupError, TypeError):
         same = False
@@ -163,10 +176,20 @@ def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
     return Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
 
 
-def _region(request: SimulationRequest, watcher: Watcher) -> Region:
+def _region(request: SimulationRequest, watcher: Watcher) -> tuple[Region, bool]:
+    """Return the region, and whether its towns were made up."""
     if request.like is None:
-        return simple_region()
-    found = request.like.read()
-    for text in found.warnings:
-        watcher.warn(text)
-    return found.region
+        region = simple_region()
+    else:
+        found = request.like.read()
+        for text in found.warnings:
+            watcher.warn(text)
+        region = found.region
+    if not request.made_up_towns:
+        return region, False
+    if region.strata is not None:
+        watcher.warn(f"{region.name} has urban areas at hand: --made-up-towns changes nothing.")
+        return region, False
+    watcher.stage(f"drawing made-up towns in {region.name}")
+    towns = made_up_towns(region, request.seed)
+    return region.with_strata(Strata.of_urban_areas(towns, MADE_UP_VINTAGE)), True

@@ -217,6 +217,10 @@ def simulate(
     rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 36_000,
     quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
     service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    made_up_towns: Annotated[
+        bool,
+        typer.Option("--made-up-towns", help="Draw urban areas where the region has none at hand."),
+    ] = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -224,15 +228,16 @@ def simulate(
     from geogp.region_choice import RegionChoice
     from geogp.simulation import SimulationRequest, make_simulation
 
-    made_up = like is None and region_file is None and region_name is None
+    demo = like is None and region_file is None and region_name is None
 
     request = SimulationRequest(
         out=out,
-        like=None if made_up else RegionChoice(like, region_file, region_name, boundaries),
+        like=None if demo else RegionChoice(like, region_file, region_name, boundaries),
         rows=rows,
         quarters=quarters,
         service=service,
         seed=seed,
+        made_up_towns=made_up_towns,
     )
     with console.working() as watcher:
         described = make_simulation(request, watcher)

@@ -14,10 +14,10 @@ import pandas as pd
 import scipy.optimize
 import shapely
 from numpy.typing import NDArray
-from shapely.geometry import Polygon
 
 from geogp.errors import RequestError
 from geogp.geodata import quadkeys
+from geogp.geodata.made_up_towns import wavy_ellipse
 from geogp.geodata.observations import SERVICES
 from geogp.geodata.oracles import column_of
 from geogp.geodata.quarters import quarter_label
@@ -154,9 +154,9 @@ def simple_region() -> Region:
 
     About 1.0 by 0.8 degrees around longitude -90, latitude 32.
     """
-    land = _blob(-90.03, 32.0, 0.44, 0.37, waves=(0.04, 5, 0.02, 11))
-    lake = _blob(-90.16, 32.14, 0.05, 0.035, waves=(0.10, 3, 0.05, 7))
-    island = _blob(-89.52, 31.69, 0.045, 0.05, waves=(0.12, 4, 0.05, 9))
+    land = wavy_ellipse(-90.03, 32.0, 0.44, 0.37, waves=(0.04, 5, 0.02, 11))
+    lake = wavy_ellipse(-90.16, 32.14, 0.05, 0.035, waves=(0.10, 3, 0.05, 7))
+    island = wavy_ellipse(-89.52, 31.69, 0.045, 0.05, waves=(0.12, 4, 0.05, 9))
     boundary = shapely.union_all([land.difference(lake), island])
     towns = [  # longitude, latitude, half width, half height
         (-90.06, 31.98, 0.145, 0.11),
@@ -165,28 +165,8 @@ def simple_region() -> Region:
         (-90.30, 32.13, 0.04, 0.03),
         (-89.78, 31.80, 0.03, 0.025),
     ]
-    urban = shapely.union_all([_blob(*town, waves=(0.12, 4, 0.08, 9)) for town in towns])
+    urban = shapely.union_all([wavy_ellipse(*town, waves=(0.12, 4, 0.08, 9)) for town in towns])
     return Region.from_geometry("DEMO", "Demo", boundary, urban, 2020)
-
-
-def _blob(
-    longitude: float,
-    latitude: float,
-    half_width: float,
-    half_height: float,
-    *,
-    waves: tuple[float, int, float, int],
-) -> Polygon:
-    """Draw an ellipse whose radius waves: two amplitudes, each with its number of waves."""
-    angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
-    radius = 1 + waves[0] * np.sin(waves[1] * angle) + waves[2] * np.cos(waves[3] * angle)
-    points = np.column_stack(
-        [
-            longitude + half_width * radius * np.cos(angle),
-            latitude + half_height * radius * np.sin(angle),
-        ]
-    )
-    return Polygon(np.round(points, 6))
 
 
 def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> None:
@@ -222,14 +202,29 @@ def _count_tests(
     if len(present) > rows:
         flat[rng.permutation(present)[rows:]] = 0
     elif len(present) < rows:
-        # Gumbel keys: a draw without replacement, in proportion to the rates.
-        empty = np.flatnonzero(flat == 0)
-        key = np.log(rate[empty % len(rate)]) + rng.gumbel(size=len(empty))
-        flat[empty[np.argsort(-key)[: rows - len(present)]]] = 1
+        _add_single_tests(tests, rate, rows - len(present), rng)
     order = np.argsort(quadkeys.tiles_to_codes(grid.tiles.column, grid.tiles.row))
     when, rank = np.nonzero(tests[:, order])
     where = order[rank]
     return _Rows(np.asarray(quarters), when, where, tests[when, where].astype(np.int64))
+
+
+def _add_single_tests(
+    tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
+) -> None:
+    """Set some that are 0 to 1: a draw without replacement, in proportion to the rates.
+
+    By the largest Gumbel keys, quarter by quarter: all keys at once would take far more memory
+    than the tests.
+    """
+    best, where = np.empty(0), np.empty(0, np.int64)
+    for quarter, counts in enumerate(tests):
+        empty = np.flatnonzero(counts == 0)
+        keys = np.append(best, np.log(rate[empty]) + rng.gumbel(size=len(empty)))
+        places = np.append(where, quarter * len(rate) + empty)
+        chosen = np.argsort(-keys)[:missing]
+        best, where = keys[chosen], places[chosen]
+    tests.reshape(-1)[where] = 1
 
 
 def _rates(places: Places, rows: float, rng: np.random.Generator) -> Floats:

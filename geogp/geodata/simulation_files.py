@@ -39,7 +39,9 @@ _TILES = pa.schema(
 _URBAN_COLUMNS = {2000: ("UA", "NAME"), 2010: ("UACE10", "NAME10"), 2020: ("UACE20", "NAME20")}
 
 
-def write_simulation(simulation: Simulation, region: Region, folder: Path) -> list[Path]:
+def write_simulation(
+    simulation: Simulation, region: Region, folder: Path, *, made_up_towns: bool = False
+) -> list[Path]:
     """Write a simulation so that its folder serves as source and as boundaries.
 
     ``parquet/performance/type=.../year=.../quarter=.../...tiles.parquet``
@@ -57,6 +59,8 @@ def write_simulation(simulation: Simulation, region: Region, folder: Path) -> li
         The simulation and the region that it was made in.
     folder
         Where; made when absent. Other files in it stay.
+    made_up_towns
+        Whether the region's urban areas were made up, for ``simulation.json``.
 
     Returns
     -------
@@ -75,7 +79,7 @@ def write_simulation(simulation: Simulation, region: Region, folder: Path) -> li
     for name, content in contents.items():
         write_bytes(folder / name, content)
         paths.append(folder / name)
-    write_text(folder / "simulation.json", _description(simulation, region))
+    write_text(folder / "simulation.json", _description(simulation, region, made_up_towns))
     return [*paths, folder / "simulation.json"]
 
 
@@ -169,7 +173,7 @@ def _geoparquet(columns: dict[str, list[str]], geometry: Sequence[BaseGeometry])
     return stream.getvalue()
 
 
-def _description(simulation: Simulation, region: Region) -> str:
+def _description(simulation: Simulation, region: Region, made_up_towns: bool) -> str:
     content = {
         "seed": simulation.seed,
         "service": simulation.service,
@@ -180,6 +184,7 @@ def _description(simulation: Simulation, region: Region) -> str:
             "name": region.name,
             "bounds": list(region.bounds),
             "urban_vintage": region.urban_vintage,
+            "made_up_towns": made_up_towns,
         },
         "laws": {target: asdict(law) for target, law in simulation.laws.items()},
     }

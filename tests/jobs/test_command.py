@@ -11,8 +11,12 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from shapely.geometry import box
 
 from geogp import __version__
+from geogp.geodata.region import Region
+from geogp.geodata.simulate import simulate
+from geogp.geodata.simulation_files import write_simulation
 from geogp.models.catalogue import CATALOGUE
 
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
@@ -205,6 +209,36 @@ def test_simulate_makes_a_source_that_can_be_mapped(tmp_path, geogp):
     assert code == 2
     assert "rows" in told
     assert not (tmp_path / "many").exists()
+
+
+def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
+    bare = Region.from_geometry("BARE", "Bare", box(-90.3, 32.0, -90.0, 32.2))
+    made = simulate(bare, rows=10, quarters=(8095,), seed=0)
+    write_simulation(made, bare, tmp_path / "bare")
+    like = ("--like", "BARE", "--boundaries", tmp_path / "bare" / "boundaries")
+    few = ("--rows", 800, "--quarters", "2023Q4", "--json")
+    out = tmp_path / "towns"
+    words = ("simulate", *like, *few, "--out", out)
+    code, told, _ = geogp(*words, "--made-up-towns")
+    assert (code, json.loads(told)["made_up_towns"]) == (0, True)
+    assert geogp(*words, "--made-up-towns")[0] == 0
+    code, _, told = geogp(*words)
+    assert code == 2
+    assert "something other than this simulation" in told
+    code, told, told_of = geogp(
+        *("map", "BARE", "--source", out, "--boundaries", out / "boundaries", "--json"),
+        *("--model", "dbk-rbf", "--preset", "quick", "--epochs", 1, "--zoom", 12),
+        *("--out", tmp_path / "run"),
+    )
+    assert code == 0, told_of
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["metrics"]["random"]["urban"]["n"] > 0
+
+    again = (*few, "--boundaries", out / "boundaries", "--out", tmp_path / "again")
+    code, told, said = geogp("simulate", "--like", "BARE", *again, "--made-up-towns")
+    assert (code, json.loads(told)["made_up_towns"]) == (0, False)
+    assert "Bare has urban areas at hand: --made-up-towns changes nothing" in said
+    assert geogp("simulate", "--like", "BARE", *again)[0] == 0
 
 
 def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):

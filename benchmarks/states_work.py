@@ -1,0 +1,188 @@
+"""One stage of the benchmark of states, in a process of its own: what it took, as JSON.
+
+    python benchmarks/states_work.py '{"kind": "ingest", "state": "RI", ...}'
+
+Standard output ends with one line: the figures, or ``refused`` with the error's text. What loads
+torch is imported late: no part of the memory of the stages that do without.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from states_people import rows_that_fit
+
+from geogp.errors import GeogpError
+from geogp.geodata.census import read_region, state_codes
+from geogp.geodata.made_up_towns import ground_km2, made_up_towns
+from geogp.geodata.ookla import read_observations
+from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.region import Strata
+from geogp.geodata.simulate import simulate
+from geogp.geodata.simulation_files import write_simulation
+from geogp.geodata.sources import open_source
+
+ZOOM = 16
+_COUNTED = 1_000_000  # tiles are counted exactly in boxes of up to four times as many
+
+
+class Clock:
+    """Seconds by the clock and of the processor, stage by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        start, spent = time.monotonic(), time.process_time()
+        yield
+        self.seconds[name] = time.monotonic() - start
+        self.cpu[name] = time.process_time() - spent
+
+    def told(self) -> dict[str, Any]:
+        """Return the figures, and the peak of the process's memory."""
+        return {"seconds": self.seconds, "cpu": self.cpu, "peak_bytes": peak_bytes()}
+
+
+def peak_bytes() -> int:
+    """Return the largest resident memory so far of this process."""
+    # Not ru_maxrss, which begins with that of the process that started this one.
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+
+
+def regions(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return tiles and ground of all states that the boundaries hold."""
+    from geogp.settings import MOST_TILES  # noqa: PLC0415
+
+    source = open_source(asked["boundaries"])
+    held, found = set(state_codes(source)), {}
+    for code in asked["states"]:
+        if code in held:
+            region = read_region(source, code).region
+            tiles = region.about_tiles(ZOOM, _COUNTED // 4)
+            drawn = tiles
+            while drawn > MOST_TILES:  # as `geogp map` drops to a coarser zoom
+                drawn //= 4
+            ground = ground_km2(region.boundary)
+            found[code] = {"tiles": tiles, "map_tiles": drawn, "km2": ground}
+    return found
+
+
+def simulated(asked: dict[str, Any]) -> dict[str, Any]:
+    """Simulate a state: the stages of ``geogp simulate --made-up-towns``."""
+    clock, out = Clock(), Path(asked["folder"])
+    quarters = parse_quarters(asked["quarters"]).all
+    with clock.stage("boundaries"):
+        region = read_region(open_source(asked["boundaries"]), asked["state"]).region
+        made_up = region.strata is None
+        if made_up:
+            towns = made_up_towns(region, asked["seed"])
+            region = region.with_strata(Strata.of_urban_areas(towns, 2020))
+        tiles = region.about_tiles(ZOOM, _COUNTED)
+    rows = rows_that_fit(asked["rows"], tiles, len(quarters))
+    with clock.stage("draw"):
+        made = simulate(region, rows=rows, quarters=quarters, seed=asked["seed"])
+    with clock.stage("write"):
+        files = write_simulation(made, region, out, made_up_towns=made_up)
+    told = clock.told()
+    if asked["oracles"]:
+        from geogp.simulation import oracle_table  # noqa: PLC0415
+
+        with clock.stage("oracles"):
+            oracle_table(made, asked["seed"])
+        told |= {"oracles_peak_bytes": peak_bytes()}
+    return told | {
+        "rows": rows,
+        "tiles": tiles,
+        "made_up_towns": made_up,
+        "quarters": len(quarters),
+        "source_bytes": sum(path.stat().st_size for path in files if "_tiles" in path.name),
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+
+
+def ingested(asked: dict[str, Any]) -> dict[str, Any]:
+    """Read a simulated state's rows, its files not in memory."""
+    clock, folder = Clock(), Path(asked["folder"])
+    for path in folder.rglob("*.parquet"):
+        _forget(path)
+    with clock.stage("boundaries"):
+        region = read_region(open_source(str(folder / "boundaries")), asked["state"]).region
+    with clock.stage("ingest"):
+        found = read_observations(
+            open_source(str(folder)), region, service="mobile", target="download", quarters=None
+        )
+    return clock.told() | {"rows": len(found.observations)}
+
+
+def _forget(path: Path) -> None:
+    """Drop a file's pages from memory, so that it is read from the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(handle)
+
+
+def mapped(asked: dict[str, Any]) -> dict[str, Any]:
+    """Make a map; the seconds of its stages are those of run.json."""
+    from geogp.presets import find_preset  # noqa: PLC0415
+    from geogp.settings import MapRequest  # noqa: PLC0415
+    from geogp.workflow import make_map  # noqa: PLC0415
+
+    folder = Path(asked["folder"])
+    clock, out = Clock(), folder / asked["run"]
+    with clock.stage("map"):
+        made = make_map(
+            MapRequest(
+                region=asked["state"],
+                source=str(folder),
+                boundaries=str(folder / "boundaries"),
+                model=asked["model"],
+                preset=asked["preset"],
+                epochs=asked["epochs"],
+                zoom=asked["zoom"],
+                device="cpu",
+                out=out,
+            )
+        ).run
+    told = clock.told()
+    counts = [count["train"] for count in made["n"].values()]
+    n = made["n"]["random"]
+    if find_preset(asked["preset"], asked["model"]).refit:
+        counts.append(n["train"] + n["test"])
+    return told | {
+        "stages": made["seconds"],
+        "rows": sum(n.values()),
+        "fitted_rows": sum(counts),
+        "epochs": asked["epochs"],
+        "tiles": made["map"]["tiles"],
+        "bytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
+    }
+
+
+KINDS = {"regions": regions, "simulate": simulated, "ingest": ingested, "map": mapped}
+
+
+def main() -> int:
+    """Do it."""
+    asked = json.loads(sys.argv[1])
+    try:
+        found = KINDS[asked["kind"]](asked)
+    except GeogpError as error:
+        found = {"refused": str(error)}
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
