@@ -50,6 +50,8 @@ class SimulationRequest:
         Fixes the data, and the splits of the oracles.
     made_up_towns
         Whether urban areas are drawn where the region of `like` has none at hand.
+    oracles
+        Whether the best possible scores are worked out, which takes longer than the rest.
     """
 
     out: Path
@@ -59,6 +61,7 @@ class SimulationRequest:
     service: str = "mobile"
     seed: int = 0
     made_up_towns: bool = False
+    oracles: bool = True
 
 
 def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     -------
     dict
         Rows, region, quarters, whether towns were made up, and under ``oracles`` the mean log
-        score of each oracle on the test rows of each split.
+        score of each oracle on the test rows of each split, where they are asked for.
 
     Raises
     ------
@@ -94,8 +97,22 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
     )
+    write_simulation(made, region, out, made_up_towns=drawn)
+    described = {
+        "rows": len(made.tiles),
+        "region": region.code,
+        "quarters": request.quarters,
+        "made_up_towns": drawn,
+    }
+    if not request.oracles:
+        return described
     watcher.stage("scoring the oracles")
-    oracles = oracle_table(made, request.seed)
+    return {**described, "oracles": _write_oracles(made, request.seed, out)}
+
+
+def _write_oracles(made: Simulation, seed: int, out: Path) -> dict[str, dict[str, float]]:
+    """Write what the oracles predict; return their mean log scores by split and name."""
+    oracles = oracle_table(made, seed)
     scores = {
         str(split): {
             name: float(oracle_of(rows, name).log_score(rows["y"].to_numpy()).mean())
@@ -103,16 +120,9 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
         }
         for split, rows in oracles.groupby("split", sort=False)
     }
-    write_simulation(made, region, out, made_up_towns=drawn)
     write_bytes(out / "oracles.parquet", compact_table(oracles))
     write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
-    return {
-        "rows": len(made.tiles),
-        "region": region.code,
-        "quarters": request.quarters,
-        "made_up_towns": drawn,
-        "oracles": scores,
-    }
+    return scores
 
 
 def _check_folder(

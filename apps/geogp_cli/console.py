@@ -113,7 +113,7 @@ def show_simulation(out: Path, described: dict[str, Any], *, as_json: bool) -> N
         return
     console = Console(soft_wrap=True)
     console.print(f"{described['rows']:,} rows in {out}", markup=False)
-    for split, scores in described["oracles"].items():
+    for split, scores in described.get("oracles", {}).items():
         told = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
         console.print(f"log score on the test rows ({split} split): {told}", markup=False)
 

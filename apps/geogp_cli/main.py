@@ -221,6 +221,9 @@ def simulate(
         bool,
         typer.Option("--made-up-towns", help="Draw urban areas where the region has none at hand."),
     ] = False,
+    no_oracles: Annotated[
+        bool, typer.Option("--no-oracles", help="Leave the best possible scores out: far quicker.")
+    ] = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -238,6 +241,7 @@ def simulate(
         service=service,
         seed=seed,
         made_up_towns=made_up_towns,
+        oracles=not no_oracles,
     )
     with console.working() as watcher:
         described = make_simulation(request, watcher)

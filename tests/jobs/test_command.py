@@ -195,6 +195,13 @@ def test_simulate_makes_a_source_that_can_be_mapped(tmp_path, geogp):
         *("--preset", "quick", "--epochs", 1, "--zoom", 12, "--out", tmp_path / "run"),
     )
     assert code == 0, told
+    quick = ("--out", tmp_path / "quick", *options[2:], "--no-oracles", "--json")
+    code, told, _ = geogp("simulate", *quick)
+    assert code == 0
+    assert json.loads(told).keys() == content.keys() - {"oracles"}
+    assert not list((tmp_path / "quick").glob("oracles*"))
+    for path in (tmp_path / "quick").rglob("*.parquet"):
+        assert path.read_bytes() == (made / path.relative_to(tmp_path / "quick")).read_bytes()
     code, _, told = geogp("simulate", "--out", tmp_path / "run")
     assert code == 2
     assert "something other than this simulation" in told
