@@ -28,7 +28,7 @@ from fuzz_world import FIT, HERE, NEXT, World, fit_data, square
 
 from geogp.calibration.latex import report_latex
 from geogp.calibration.report import build_report, report_json, report_markdown
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.gallery import make_gallery
 from geogp.geodata.cache import Entry, read_note, readable_folder
@@ -315,6 +315,8 @@ def replaced(run: Path) -> object:
     """Make another run in the folder of a finished one."""
     folder = RunFolder(run)
     folder.check()
+    with suppress(RequestError):  # another run is held
+        folder.finished({"model": "field", "settings": {"layers": []}})
     folder.complete(lambda staged: (staged / "report.md").touch(), {"files": []})
     return sorted(path.name for path in run.iterdir())
 

@@ -6,8 +6,8 @@ command line returns when the error reaches it.
 
 import re
 
-_NAMES = re.compile(r"//[^/\s@]*@")
-_QUERIES = re.compile(r"\?[^\s'\"<>()]*=[^\s'\"<>()]*")
+_NAMES = re.compile(r"//[^\s'\"<>]*@")
+_QUERIES = re.compile(r"(?<=[^\s'\"<>])[?#][^\s'\"<>]+")
 
 
 class GeogpError(Exception):

@@ -168,6 +168,7 @@ _run = _keys(
     seconds=_each(_number),
     warnings=_list(_text),
     settings=_settings,
+    map=_maybe(_keys(grid_sha256=_text)),
     drawing=_keys(thresholds=_list(_number), zoom=_count, far_km=_number),
     inputs=_list(_keys(_FILE)),
     folds=_each(_list(_keys(n=_each(_count), metrics=_figures, baseline=_maybe(_figures)))),

@@ -333,7 +333,9 @@ def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
     }
     if isinstance(settings.get("strata_file"), str):
         places["strata_file"] = absolute_layer(settings["strata_file"])
-    layers = [absolute_layer(text) for text in settings.get("layers", [])]
+    layers = settings.get("layers", [])
+    if isinstance(layers, list) and all(isinstance(text, str) for text in layers):
+        layers = [absolute_layer(text) for text in layers]
     return {**run, "settings": {**settings, **places, "layers": layers}}
 
 

@@ -186,6 +186,21 @@ def test_one_that_the_user_vouches_for_is_taken(secure, certificate, monkeypatch
     assert Web(secure, QUICK).has("a")
 
 
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("https://me:p@ss@host/a", "https://...@host/a"),
+        ("https://me:pa/ss@host/a", "https://...@host/a"),
+        ("https://host/a?s3crettoken", "https://host/a?..."),
+        ("https://host/a#access_token=abc", "https://host/a?..."),
+        ("https://host/a?X-Sig=ab(cd)ef", "https://host/a?..."),
+        ("https://host/a", "https://host/a"),
+    ],
+)
+def test_every_form_of_a_secret_is_left_out(address, told):
+    assert str(NetworkError(f"could not read {address} today?")) == f"could not read {told} today?"
+
+
 @pytest.mark.parametrize("kind", [NetworkError, UnreachableError])
 def test_errors_of_the_network_hold_neither_passwords_nor_signatures(kind):
     told = str(

@@ -1,5 +1,6 @@
 """The average of a model's parameters over its last steps."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -49,7 +50,15 @@ class ParameterAverage:
         return {**held, "count": self.count} if held else {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from the tensors of an earlier average."""
+        """Continue from the tensors of an earlier average.
+
+        Raises
+        ------
+        ValueError
+            Its count of steps is none.
+        """
+        if self.values and not 0 <= float(tensors["count"]) < math.inf:
+            raise ValueError("the steps of its average are no number")
         for index, value in enumerate(self.values):
             value.copy_(tensors[str(index)])
         if self.values:

@@ -3,18 +3,20 @@
 Its hash tells whether it was changed by chance, not whether it was ever right.
 """
 
+import math
 from typing import Any
 
 from torch import Tensor
 
 
-def checked_state(described: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of a `FitState` in a checkpoint.
+def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
+    """Return the description of a `FitState` in a checkpoint of a fit of so many epochs.
 
     Raises
     ------
     ValueError, TypeError, KeyError
-        It is none: epochs are no whole numbers, or not as many as the scores.
+        It is none: epochs are no whole numbers, too many, or not as many as the scores; or losses
+        or scores are not finite (the best score of no epoch is inf).
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]
@@ -22,7 +24,9 @@ def checked_state(described: dict[str, Any]) -> dict[str, Any]:
     if (
         any(type(value) is not int for value in (epoch, best))
         or any(type(value) not in {int, float} for value in numbers)
-        or not 0 <= best <= epoch
+        or not all(math.isfinite(value) for value in (*losses, *scores, described["seconds"]))
+        or not described["best_nll"] > -math.inf
+        or not 0 <= best <= epoch <= epochs
         or not epoch == len(losses) == len(scores)
     ):
         raise ValueError("its epochs and scores are not those of a fit")
@@ -30,7 +34,7 @@ def checked_state(described: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    """Refuse tensors that have not the names and shapes of others.
+    """Refuse tensors that have not the names and shapes of the model's.
 
     Raises
     ------
@@ -39,4 +43,16 @@ def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     """
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
-        raise ValueError("its best parameters are not those of the model")
+        raise ValueError("its tensors are not those of the model")
+
+
+def check_begun(moments: dict[str, Tensor], epoch: int) -> None:
+    """Refuse a fit with epochs behind it whose optimiser has no state.
+
+    Raises
+    ------
+    ValueError
+        It is so.
+    """
+    if epoch and not moments:
+        raise ValueError("it has no state of the optimiser")

@@ -91,8 +91,8 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> 
     optimiser.load_state_dict({**whole, "state": state})
     if not isinstance(optimiser, torch.optim.LBFGS):
         for parameter, found in optimiser.state.items():
-            odd = [key for key, value in found.items() if value.shape not in {(), parameter.shape}]
-            if odd or set(found) != _MOMENTS:
+            shapes = {key: () if key == "step" else parameter.shape for key in _MOMENTS}
+            if {key: value.shape for key, value in found.items()} != shapes:
                 raise ValueError("the state of the optimiser is not that of its parameters")
 
 

@@ -25,6 +25,8 @@ MOST_HEADER_BYTES = 16 << 20
 SLACK = 10_000_000
 """Numbers that a model may have beyond four times those of its file, before it is built."""
 
+MOST_TOLD = 500
+"""Characters of what torch says of tensors that do not fit."""
 
 _DAMAGE = (
     OSError,
@@ -91,8 +93,11 @@ def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None
     d, h, r = architecture.d, architecture.h, architecture.r
     largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
     held = sum(value.numel() for value in tensors.values())
-    if largest > 4 * held + SLACK:
-        raise ValueError(f"sizes d {d}, h {h}, r {r} are too large for the {held:,} numbers held")
+    if largest > 4 * held + SLACK or architecture.blocks > len(tensors):
+        raise ValueError(
+            f"sizes d {d}, h {h}, r {r}, blocks {architecture.blocks} are too large for the "
+            f"{held:,} numbers held"
+        )
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:
@@ -150,7 +155,8 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         model.load_state_dict(tensors)
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the tensors in {path} do not fit its model: {error}.") from error
+        told = str(error)[:MOST_TOLD]  # torch names every tensor that is too many
+        raise DataError(f"the tensors in {path} do not fit its model: {told}.") from error
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):
             raise DataError(f"the tensor {name} in {path} is not finite.")

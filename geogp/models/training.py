@@ -17,7 +17,7 @@ from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.averaging import ParameterAverage
 from geogp.models.catalogue import spec_of
-from geogp.models.checkpoints import check_alike, checked_state
+from geogp.models.checkpoints import check_alike, check_begun, checked_state
 from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.optimisers import make_optimiser, restore_state, state_tensors
 from geogp.models.parallel import announcement, learn, tell
@@ -250,12 +250,15 @@ class _Run:
             self._keep()
             return
         try:
-            self.state = FitState(**checked_state(described))
+            self.state = FitState(**checked_state(described, self.settings.epochs))
             self.model.load_state_dict(_under(tensors, "model"))
             self.best = _clone(_under(tensors, "best"))
             check_alike(self.best, self.model.state_dict())
-            self.average.load(_under(tensors, "average"))
-            restore_state(self.optimiser, _under(tensors, "optimiser"))
+            average, moments = _under(tensors, "average"), _under(tensors, "optimiser")
+            check_alike(average, self.average.tensors())
+            self.average.load(average)
+            check_begun(moments, self.state.epoch)
+            restore_state(self.optimiser, moments)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise DataError(
                 f"the checkpoint {self.path} does not fit its model ({error}). Start over with "

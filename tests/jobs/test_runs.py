@@ -124,6 +124,15 @@ def test_damaged_notes_are_refused(tmp_path):
             folder.finished(IDENTITY)
 
 
+@pytest.mark.parametrize("layers", [-1, 1.5, None, [1], [["a"]]])
+def test_layers_of_another_form_are_those_of_another_run(tmp_path, layers):
+    folder = RunFolder(tmp_path)
+    held = {**IDENTITY, "settings": {"layers": layers}}
+    (tmp_path / "run.json").write_text(json.dumps(held))
+    with pytest.raises(RequestError, match="other settings"):
+        folder.finished({**IDENTITY, "settings": {"layers": []}})
+
+
 def test_places_that_were_kept_as_typed_are_those_of_this_folder(tmp_path, monkeypatch):
     """Versions before kept relative folders; the same command still continues the run."""
     monkeypatch.chdir(tmp_path)

@@ -115,7 +115,9 @@ def test_a_header_that_says_to_be_huge(saved, size):
         load_model(saved)
 
 
-@pytest.mark.parametrize("change", [{"r": 200_000}, {"h": 10**9}, {"blocks": 10**9}])
+@pytest.mark.parametrize(
+    "change", [{"r": 200_000}, {"h": 10**9}, {"blocks": 10**9}, {"blocks": 500}]
+)
 def test_sizes_far_beyond_the_numbers_held(saved, change):
     """A right hash, but the model would take terabytes: nothing of it is allocated."""
     described = json.loads(_content(saved)[1]["description"])

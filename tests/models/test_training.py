@@ -583,6 +583,8 @@ class TestCheckpointsOfOthers:
             ("epoch", 10**6),
             ("best_epoch", 1.5),
             ("best_nll", None),
+            ("best_nll", math.nan),
+            ("best_nll", -math.inf),
             ("losses", ["a"]),
             ("validation_nll", []),
             ("another", 1),
@@ -613,6 +615,34 @@ class TestCheckpointsOfOthers:
             tensors[name] = torch.cat([value, value])
         write_tensors(path, tensors, described)
         with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("optimiser.0.step", torch.ones(3)),
+            ("average.count", torch.tensor(math.nan, dtype=torch.float64)),
+            ("average.1", torch.ones(())),
+        ],
+    )
+    def test_tensors_that_would_be_spread_over_others(
+        self, *, name, value, tmp_path, train, validation, quick, make_model
+    ):
+        path, settings = tmp_path / "averaged", replace(quick, average=2.0)
+        stop = {"checkpoint": path, "progress": _stop_after(2)}
+        with pytest.raises(KeyboardInterrupt):
+            fit(make_model(), train, validation, settings, **stop)
+        tensors, described = read_tensors(path)
+        assert name in tensors
+        write_tensors(path, {**tensors, name: value}, described)
+        with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, settings, checkpoint=path)
+
+    def test_no_state_of_the_optimiser(self, path, train, validation, quick, make_model):
+        tensors, described = read_tensors(path)
+        kept = {name: value for name, value in tensors.items() if "optimiser." not in name}
+        write_tensors(path, kept, described)
+        with pytest.raises(DataError, match="no state of the optimiser"):
             fit(make_model(), train, validation, quick, checkpoint=path)
 
     def test_cut_short(self, path, train, validation, quick, make_model):
