@@ -59,6 +59,7 @@ def request_of(options: argparse.Namespace, model: str, target: str) -> MapReque
         preset=options.preset,
         epochs=epochs,
         split="both",
+        zoom=options.zoom,
         seed=options.seed,
         device=options.device,
         out=options.out / name,
@@ -178,6 +179,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--targets", nargs="+", default=["download", "upload"])
     parser.add_argument("--preset", default="quick")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--zoom", type=int, default=16, help="of the maps, which have no figures")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     here = Path(__file__).parent

@@ -27,6 +27,7 @@ def made(tmp_path_factory) -> tuple[Path, list[str]]:
         *("DEMO", "--source", str(folder / "source")),
         *("--boundaries", str(folder / "source" / "boundaries")),
         *("--models", "dnn", "vbll", "--targets", "download", "--epochs", "1"),
+        *("--zoom", "12"),
         *("--out", str(folder / "out"), "--table", str(folder / "table")),
     ]
     done = subprocess.run(
