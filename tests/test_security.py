@@ -1,20 +1,12 @@
 """Nothing that is read is executed, believed as a path, or taken from a server unproven."""
 
 import ast
-import datetime as dt
-import ipaddress
 import json
-import ssl
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from geogp.errors import DataError, NetworkError, UnreachableError
 from geogp.files import plain_names, read_json
@@ -23,6 +15,8 @@ from geogp.geodata.sources import Folder, Web, relative_name
 from geogp.runs import RunFolder
 
 ROOT = Path(__file__).parents[1]
+
+QUICK = Patience(attempts=2, first_wait_s=0.001, longest_wait_s=0.002, timeout_s=5)
 
 # What unpickles, or runs what it is given.
 MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -97,93 +91,6 @@ def test_nothing_is_unpickled_executed_or_taken_without_a_check(folder):
 )
 def test_the_search_finds_each(text):
     assert _dangers(text)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory) -> tuple[Path, Path]:
-    """Return key and self-signed certificate for 127.0.0.1."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(tz=dt.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    form, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    (folder / "key").write_bytes(key.private_bytes(form, kind, serialization.NoEncryption()))
-    (folder / "certificate").write_bytes(made.public_bytes(form))
-    return folder / "key", folder / "certificate"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "4")
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.do_HEAD()
-        self.wfile.write(b"data")
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class _Quiet(ThreadingHTTPServer):
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of handshakes that the other side ends."""
-
-
-@pytest.fixture
-def secure(certificate, monkeypatch, tmp_path) -> Iterator[str]:
-    """Return the address of a server whose certificate nobody vouches for."""
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.setenv(name, "127.0.0.1")
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
-    key, held = certificate
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(held, key)
-    server = _Quiet(("127.0.0.1", 0), _Handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"https://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-QUICK = Patience(attempts=2, first_wait_s=0.001, longest_wait_s=0.002, timeout_s=5)
-
-
-def test_a_certificate_that_nobody_vouches_for_is_refused(secure, tmp_path):
-    with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
-        RemoteFile(f"{secure}/a", QUICK).open()
-    source = Web(secure, QUICK)
-    with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
-        source.has("a.zip")
-    with pytest.raises(NetworkError, match="CERTIFICATE_VERIFY_FAILED"):
-        source.fetch("a.zip")
-    assert [path for path in (tmp_path / "cache").rglob("*") if path.name.startswith("a.zip")] == []
-
-
-def test_one_that_the_user_vouches_for_is_taken(secure, certificate, monkeypatch):
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[1]))
-    remote = RemoteFile(f"{secure}/a", QUICK)
-    assert remote.open()
-    assert remote.version.size == 4
-    assert Web(secure, QUICK).has("a")
 
 
 @pytest.mark.parametrize(
