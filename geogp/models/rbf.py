@@ -141,10 +141,12 @@ class _Features(torch.autograd.Function):
         minus_by_Kzz = _by_matrix(g, phi, white.inverse)
         trace = minus_by_Kzz.diagonal().sum()
         by_cross, minus_by_own = by_Kxz.mul_(Kxz), minus_by_Kzz.mul_(white.Kzz).to(phi.dtype)
-        by_X, by_Z = _by_rows(by_cross, X, Z)
-        by_Z = by_Z.sub_(_by_own_rows(minus_by_own, Z))
+        # Sums of whole matrices from those of their rows: one in another precision is a copy first.
+        cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
+        by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
+        by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))
         by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
-        total = by_cross.sum(dtype=torch.float64) - minus_by_own.sum(dtype=torch.float64)
+        total = cross_rows.double().sum() - own_rows.double().sum()
         dtypes = ctx.dtypes
         return (
             (by_X / white.lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
@@ -166,23 +168,23 @@ def _by_matrix(g: Tensor, phi: Tensor, inverse: Tensor) -> Tensor:
     return symmetrised(found)
 
 
-def _by_rows(by_exponent: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from (a, b).
 
-    They are G B - rowsum(G) A and G'A - colsum(G) B.
+    They are G B - rowsum(G) A, whose sums are given, (a,), and G'A - colsum(G) B.
     """
     # For few columns from its transpose, which the library is far faster at.
     narrow = A.shape[1] < NARROW
     onto_a, onto_b = by_exponent @ B, (A.T @ by_exponent).T if narrow else by_exponent.T @ A
-    onto_a.addcmul_(A, by_exponent.sum(1, keepdim=True), value=-1)
+    onto_a.addcmul_(A, sums[:, None], value=-1)
     onto_b.addcmul_(B, by_exponent.sum(0)[:, None], value=-1)
     return onto_a, onto_b
 
 
-def _by_own_rows(by_exponent: Tensor, A: Tensor) -> Tensor:
+def _by_own_rows(by_exponent: Tensor, sums: Tensor, A: Tensor) -> Tensor:
     """Return the gradient by A (a, h) of the exponents among its rows, from a symmetric (a, a)."""
     found = 2 * (by_exponent @ A)
-    return found.addcmul_(A, by_exponent.sum(1, keepdim=True), value=-2)
+    return found.addcmul_(A, sums[:, None], value=-2)
 
 
 def rbf_features(
