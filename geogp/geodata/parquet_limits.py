@@ -23,7 +23,7 @@ MOST_ROWS = 1 << 28
 MOST_GROUP_ROWS = 1 << 25
 """Rows of a row group, which is held in memory as a whole."""
 
-MOST_GROUPS = 1 << 18
+MOST_GROUPS = 1 << 16
 
 MOST_COLUMNS = 1 << 12
 

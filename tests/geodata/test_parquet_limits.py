@@ -2,6 +2,7 @@
 
 import io
 import re
+import tracemalloc
 from pathlib import Path
 
 import geopandas as gpd
@@ -156,6 +157,83 @@ def test_a_chunk_of_another_type_is_refused_before_pyarrow_sees_it(tmp_path):
     path.write_bytes(spoilt)
     with pytest.raises(pa.ArrowInvalid, match="types of its columns are not those of its schema"):
         check_types(path)
+
+
+_SCHEMA = b"\x29\x2c\x55\x02\x00\x15\x02\x25\x00\x00"
+"""Field 2 of a footer: a root, and a column of whole numbers."""
+
+_MANY = 1 << 15
+_COUNT = b"\x80\x80\x02"
+
+_UNUSED = {
+    "booleans": b"\xf1" + _COUNT + b"\x01" * _MANY,
+    "numbers": b"\xf6" + _COUNT + b"\x81\x02" * _MANY,
+    "doubles": b"\xf7" + _COUNT + bytes(8 * _MANY),
+    "texts": b"\xf8" + _COUNT + b"\x01a" * _MANY,
+    "empty structures": b"\xfc" + _COUNT + bytes(_MANY),
+    "structures": b"\xfc" + _COUNT + b"\x11\x15\x81\x02\x18\x01a\x39\x00\x00" * _MANY,
+}
+
+
+def _as_file(footer: bytes) -> io.BytesIO:
+    return io.BytesIO(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+@pytest.mark.parametrize("held", _UNUSED)
+def test_nothing_is_made_of_what_a_footer_holds_for_others(held):
+    footer = _SCHEMA + b"\x59" + _UNUSED[held] + b"\x00"
+    whole, end = structure(footer, 0)
+    assert len(whole[7].value) == _MANY
+    assert structure(footer, 0, wanted={}) == ({}, end)
+    assert structure(footer[:-1] + b"\x11\x00", 0, wanted={8: {}})[0].keys() == {8}
+    del whole
+    stream = _as_file(footer)
+    tracemalloc.start()
+    try:
+        check_types(stream)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * len(footer) + (1 << 18)
+
+
+def test_the_chunks_of_a_footer_are_read_one_by_one():
+    """Of 5,000 row groups: 600 bytes for each, if they were all held."""
+    chunk = b"\x26\x08\x1c\x15\x02\x19\x05\x19\x08\x15\x00\x16\x00\x16\x00\x16\x00\x26\x00\x00\x00"
+    groups = b"\x29\xfc\x88\x27" + (b"\x19\x1c" + chunk + b"\x00") * 5000
+    stream = _as_file(_SCHEMA + groups + b"\x00")
+    tracemalloc.start()
+    try:
+        check_types(stream)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(stream.getvalue()) + (1 << 18)
+    other = chunk.replace(b"\x15\x02", b"\x15\x04")
+    groups = groups[: -len(chunk) - 1] + other + b"\x00"
+    with pytest.raises(pa.ArrowInvalid, match="types of its columns"):
+        check_types(_as_file(_SCHEMA + groups + b"\x00"))
+
+
+@pytest.mark.parametrize(
+    ("footer", "told"),
+    [
+        (b"\x49\x0c" + _SCHEMA[1:] + b"\x00", "row groups before a schema"),
+        (_SCHEMA + b"\x29\x3c" + b"\x19\x1c\x3c\x15\x02\x00\x00\x00" * 3, "a chunk of 5 bytes"),
+        (_SCHEMA + b"\x29\x1c\x19\x1c\x00", "chunks are more than it has room for"),
+        (_SCHEMA + b"\x09\x08\x0c\x09\x08\x0c\x00", "field 4 comes twice"),
+        (_SCHEMA + b"\x09\x84\x80\x08\x0c\x00", "a field has the number 65538"),
+        (b"\x29\xfc\x81\x80\x02" + bytes(40_000) + b"\x00", "a schema of 32769 elements"),
+        (_SCHEMA + b"\x59\x29\x03\x03\x00", "elements of type 9"),
+        (_SCHEMA + b"\x5c\x10\x00\x00", "type 0 is unknown"),
+        (_SCHEMA + b"\x50\x00", "type 0 is unknown"),
+        (b"\x29\x2c\x55\x02\x00\x15\x82\x80\x80\x80\x20\x00", "more than 32 bits"),
+        (b"\x29\x2c\x55\x02\x00\x25\x00\x00\x00", "a column has no type"),
+    ],
+)
+def test_footers_of_which_a_reader_could_take_something_else(footer, told):
+    with pytest.raises(pa.ArrowInvalid, match=told):
+        check_types(_as_file(footer))
 
 
 @pytest.mark.parametrize(
