@@ -192,20 +192,20 @@ class _Leaf:
 def _leaves(elements: list[_Structure]) -> list[_Leaf]:
     """Return the columns of a schema, whose elements come depth first."""
     leaves: list[_Leaf] = []
-    above = [(_number(elements[0], _CHILDREN) or 0, 0, 0)]  # children to come, and levels
+    above = [(number_of(elements[0], _CHILDREN) or 0, 0, 0)]  # children to come, and levels
     for element in elements[1:]:
         while above[-1][0] == 0:
             above.pop()
         left, repetition, definition = above[-1]
         above[-1] = (left - 1, repetition, definition)
-        how = _number(element, _REPETITION)
+        how = number_of(element, _REPETITION)
         repetition += how == _REPEATED
         definition += how in {_OPTIONAL, _REPEATED}
-        children = _number(element, _CHILDREN)
+        children = number_of(element, _CHILDREN)
         if children:
             above.append((children, repetition, definition))
         else:
-            kind = _number(element, _TYPE)
+            kind = number_of(element, _TYPE)
             if kind is None:
                 raise ValueError("a column has no type")
             leaves.append(_Leaf(kind, repetition, definition))
@@ -214,10 +214,10 @@ def _leaves(elements: list[_Structure]) -> list[_Leaf]:
 
 def _fits(chunk: _Structure, leaf: _Leaf) -> bool:
     """Tell whether a chunk can be of a column."""
-    metadata = _held(chunk, _METADATA, _STRUCT) or {}
-    if not _SECRETS.isdisjoint(chunk) or _number(metadata, _CHUNK_TYPE) != leaf.kind:
+    metadata = structure_of(chunk, _METADATA)
+    if not _SECRETS.isdisjoint(chunk) or number_of(metadata, _CHUNK_TYPE) != leaf.kind:
         return False
-    sizes = _held(metadata, _SIZES, _STRUCT)
+    sizes = structure_of(metadata, _SIZES)
     if not sizes:
         return True
     lengths = [len(_held(sizes, number, _LIST) or ()) for number in (_REPETITIONS, _DEFINITIONS)]
@@ -228,7 +228,7 @@ def _fits(chunk: _Structure, leaf: _Leaf) -> bool:
     )
 
 
-def _held(fields: _Structure, number: int, kind: int) -> Any:
+def _held(fields: Mapping[int, Field], number: int, kind: int) -> Any:
     """Return the value of a field; None where there is none.
 
     Raises
@@ -244,11 +244,30 @@ def _held(fields: _Structure, number: int, kind: int) -> Any:
     return found.value
 
 
-def _number(fields: _Structure, number: int) -> int | None:
+def number_of(fields: Mapping[int, Field], number: int) -> int | None:
+    """Return the whole number of a field, of 32 bits; None where there is none.
+
+    Raises
+    ------
+    ValueError
+        It is of another type, or larger.
+    """
     value: int | None = _held(fields, number, _INT)
     if value is not None and not -(1 << 31) <= value < 1 << 31:
         raise ValueError(f"field {number} has more than 32 bits")
     return value
+
+
+def structure_of(fields: Mapping[int, Field], number: int) -> dict[int, Field]:
+    """Return the structure of a field; an empty one where there is none.
+
+    Raises
+    ------
+    ValueError
+        It is of another type.
+    """
+    found: dict[int, Field] | None = _held(fields, number, _STRUCT)
+    return found or {}
 
 
 def _footer(stream: BinaryIO | io.RawIOBase) -> bytes:

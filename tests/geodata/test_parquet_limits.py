@@ -18,7 +18,7 @@ from geogp.geodata import parquet_limits
 from geogp.geodata.layers import read_layer
 from geogp.geodata.ookla import read_observations
 from geogp.geodata.parquet_footer import check_types, structure
-from geogp.geodata.parquet_limits import check_footer, check_parquet, read_group
+from geogp.geodata.parquet_limits import GroupReader, check_footer, check_parquet
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.sources import Folder
 
@@ -96,17 +96,18 @@ def test_row_groups_are_read_by_parts_and_stopped(tmp_path, monkeypatch):
     table = pa.table({"quadkey": ["0123"] * 100_000, "b": np.arange(100_000)})
     path = _file(tmp_path / "a", table)
     with pq.ParquetFile(path) as opened:
-        read = read_group(opened, path, 0, ["b", "quadkey"], text="quadkey")
-        assert read.column_names == ["b", "quadkey"]
-        assert read.equals(table.select(["b", "quadkey"]))
-        assert (
-            read_group(opened, path, 0, ["quadkey"], text="quadkey", longest=4).num_rows == 100_000
-        )
+
+        def read(names: list[str], longest: int) -> pa.Table:
+            with GroupReader(opened, path, names, text="quadkey", longest=longest) as reader:
+                return reader.read(0)
+
+        assert read(["b", "quadkey"], 64).equals(table.select(["b", "quadkey"]))
+        assert read(["quadkey"], 4).num_rows == 100_000
         with pytest.raises(DataError, match="at most 3 bytes in quadkey, found one of 4"):
-            read_group(opened, path, 0, ["quadkey"], text="quadkey", longest=3)
+            read(["quadkey"], 3)
         monkeypatch.setattr(parquet_limits, "MOST_GROUP_BYTES", 500_000)
         with pytest.raises(DataError, match="unpacks to more than 500,000 bytes"):
-            read_group(opened, path, 0, ["b"], text="quadkey")
+            read(["b"], 64)
 
 
 def test_shapes_of_a_file_are_limited(tmp_path, monkeypatch):
