@@ -31,14 +31,11 @@ MOST_COLUMNS = 1 << 12
 MOST_GROUP_BYTES = 2 << 30
 """Bytes, unpacked, that the pages of a row group say to have."""
 
-MOST_TABLE_ROWS = 1 << 22
-"""Rows of a file that is held in memory as a whole: polygons, predictions."""
-
-MOST_CELLS = 1 << 28
-"""Rows times columns of such a file."""
+MOST_CELLS = 1 << 29
+"""Rows times columns of a file that is held in memory as a whole: polygons, predictions."""
 
 MOST_TEXT_BYTES = 4 << 30
-"""Bytes of all text and shapes of such a file."""
+"""Bytes of all text and shapes of such a file, and of its values of one length."""
 
 BATCH = 1 << 15
 """Rows that are unpacked at once."""
@@ -88,7 +85,7 @@ def check_footer(
         )
 
 
-def check_parquet(path: Path, most_rows: int = MOST_TABLE_ROWS) -> None:
+def check_parquet(path: Path, most_rows: int = MOST_ROWS) -> None:
     """Refuse a Parquet file that is too large to be held in memory as a whole.
 
     Raises
