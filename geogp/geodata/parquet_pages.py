@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geogp.geodata.parquet_footer import Field, Wanted, number_of, structure, structure_of
+from geogp.geodata.thrift import Field, Wanted, number_of, structure, structure_of
 
 PLAIN = 0
 """The encoding that holds each value as it is."""

@@ -17,11 +17,12 @@ from geogp.errors import DataError
 from geogp.geodata import parquet_limits
 from geogp.geodata.layers import read_layer
 from geogp.geodata.ookla import read_observations
-from geogp.geodata.parquet_footer import check_types, structure
+from geogp.geodata.parquet_footer import check_types
 from geogp.geodata.parquet_limits import GroupReader, check_footer, check_parquet
 from geogp.geodata.parquet_pages import Pages, read_pages
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.sources import Folder
+from geogp.geodata.thrift import structure
 
 
 def _file(path: Path, table: pa.Table, **options: object) -> Path:
