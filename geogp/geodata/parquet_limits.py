@@ -35,7 +35,10 @@ MOST_CELLS = 1 << 29
 """Rows times columns of a file that is held in memory as a whole: polygons, predictions."""
 
 MOST_TEXT_BYTES = 4 << 30
-"""Bytes of all text and shapes of such a file, and of its values of one length."""
+"""Bytes of all text and shapes of such a file."""
+
+MOST_FIXED_BYTES = 1 << 30
+"""Bytes of its values of one length: whole words of a dictionary, or decimals."""
 
 BATCH = 1 << 15
 """Rows that are unpacked at once."""
@@ -220,10 +223,10 @@ def _check_cells(metadata: pq.FileMetaData) -> None:
     for group in map(metadata.row_group, range(metadata.num_row_groups if widths else 0)):
         for k, width in widths.items():
             size += max(group.num_rows, group.column(k).num_values) * width
-    if size > MOST_TEXT_BYTES:
+    if size > MOST_FIXED_BYTES:
         raise DataError(
             f"the footer says {size:,} bytes of values of one length; expected at most "
-            f"{MOST_TEXT_BYTES:,}."
+            f"{MOST_FIXED_BYTES:,}."
         )
 
 

@@ -302,7 +302,7 @@ def test_values_of_one_length_are_limited(tmp_path, monkeypatch, kind):
     assert path.stat().st_size < 20_000
     check_parquet(path)
     width = pq.read_metadata(path).schema.column(0).length
-    monkeypatch.setattr(parquet_limits, "MOST_TEXT_BYTES", 4000 * width - 1)
+    monkeypatch.setattr(parquet_limits, "MOST_FIXED_BYTES", 4000 * width - 1)
     with pytest.raises(DataError, match=f"says {4000 * width:,} bytes of values of one length"):
         check_parquet(path)
 
