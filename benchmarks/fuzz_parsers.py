@@ -23,11 +23,11 @@ import requests
 from geogp import files, run_form
 from geogp.errors import GeogpError
 from geogp.files import plain_names, read_json
-from geogp.geodata import cache, parquet_footer, quadkeys, quarters, remote
+from geogp.geodata import cache, quadkeys, quarters, remote, thrift
 from geogp.geodata.cache import read_note
-from geogp.geodata.parquet_footer import structure
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.sources import relative_name
+from geogp.geodata.thrift import structure
 from geogp.maps import packing
 from geogp.maps.packing import unpack
 from geogp.run_form import check_again, check_form
@@ -104,7 +104,7 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
         with suppress(GeogpError):
             parse(content)
 
-    for module in (files, parquet_footer, run_form, packing, quadkeys, quarters, remote, cache):
+    for module in (files, thrift, run_form, packing, quadkeys, quarters, remote, cache):
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == module.__name__:
                 atheris.instrument_func(function)

@@ -221,12 +221,14 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     RequestError
         The folder is not a finished run.
     DataError
-        A file is damaged.
+        A file is damaged, or larger than what `geogp map` writes.
     """
     run = read_run_file(path)
     try:
         check_parquet(path / PREDICTIONS_FILE)
         predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
+    except DataError:
+        raise
     except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     if "stratum" in predictions:

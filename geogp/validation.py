@@ -16,6 +16,7 @@ from geogp.calibration.splits import SplitRows, split_parts
 from geogp.errors import RequestError
 from geogp.fitting import Fitted, fit_model
 from geogp.geodata.distances import nearest_km
+from geogp.geodata.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
 from geogp.geodata.quadkeys import format_quadkeys
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.stratum_column import stratum_column
@@ -28,6 +29,9 @@ from geogp.repair import RepairCheck, check_repair, places_of, repair_of
 Rows = NDArray[np.bool_]
 Figures = dict[str, dict[str, float | None]]
 GroupScores = dict[str, Scores]
+
+OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
+"""More than the columns of a table of predictions without layers, and the text of a row."""
 
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
@@ -62,7 +66,8 @@ def make_plan(job: Job) -> Plan:
     Raises
     ------
     RequestError, DataError
-        As `geogp.calibration.splits.split_parts` says, or too few rows are kept for calibration.
+        As `geogp.calibration.splits.split_parts` says, or too few rows are kept for calibration, or
+        more are tested than a report reads.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
@@ -71,8 +76,21 @@ def make_plan(job: Job) -> Plan:
     if job.request.calibrated:
         for name, fold in plan.codes:
             check_rows(job.request.conformal, int(plan.rows(name, fold, CALIBRATION).sum()))
+    _check_tested(job, sum(int(plan.rows(name, fold, TEST).sum()) for name, fold in asked))
     _warn_of(job)
     return plan
+
+
+def _check_tested(job: Job, rows: int) -> None:
+    """Refuse, before a fit, a table of predictions that `geogp.runs.read_run` would refuse."""
+    columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
+    text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
+    most = min(MOST_CELLS // columns, MOST_TEXT_BYTES // text)
+    if rows > most:
+        raise RequestError(
+            f"the splits and folds asked for test {rows:,} rows, more than the {most:,} that a "
+            "report reads. Ask for fewer splits, folds or quarters."
+        )
 
 
 def map_calibration_rows(job: Job) -> Rows:

@@ -9,21 +9,34 @@ first. The footer is a structure in Thrift's compact protocol
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 
-MOST_FOOTER_BYTES = 64 << 20
-"""A footer that says to be longer is refused unread."""
+from geogp.geodata.thrift import (
+    LIST,
+    Structure,
+    Wanted,
+    head,
+    held,
+    number_of,
+    passed,
+    structure,
+    structure_of,
+    structures,
+)
+
+MOST_FOOTER_BYTES = 8 << 20
+"""A footer that says to be longer is refused unread. A chunk takes some 170 bytes of it: there is
+room for four thousand row groups of eleven columns."""
 
 _MAGIC = b"PAR1"
 
-_DEEPEST = 24
-"""Structures and lists within each other; a footer has some ten."""
+_MOST_ELEMENTS = 1 << 15
+"""Elements of a schema: its columns, and what holds them."""
 
-# Types of the compact protocol.
-_TRUE, _FALSE, _BYTE, _SHORT, _INT, _LONG, _DOUBLE = 1, 2, 3, 4, 5, 6, 7
-_BINARY, _LIST, _SET, _STRUCT = 8, 9, 10, 12
+_CHUNK_BYTES = 21
+"""No chunk takes less of a footer: the fields that each must have."""
 
 # Numbers of fields: of the footer, an element of its schema, a row group, a chunk, its metadata.
 _SCHEMA, _GROUPS = 2, 4
@@ -39,26 +52,15 @@ _OPTIONAL, _REPEATED = 1, 2
 _BYTES = 6
 """The type of text and bytes."""
 
+_ELEMENT: Wanted = {_TYPE: {}, _REPETITION: {}, _CHILDREN: {}}
 
-@dataclass(frozen=True)
-class Field:
-    """A field of a structure, or an element of a list.
-
-    Attributes
-    ----------
-    kind
-        Its type in the protocol. Readers pass over a field of another type than they expect, so
-        that it is none to them.
-    value
-        A whole number, a structure or a list; None for what is of no use here.
-    """
-
-    kind: int
-    value: Any
-
-
-_Structure = dict[int, Field]
-"""Fields by number."""
+_CHUNK: Wanted = {
+    _METADATA: {
+        _CHUNK_TYPE: {},
+        _SIZES: {_TEXT_BYTES: {}, _REPETITIONS: {}, _DEFINITIONS: {}},
+    },
+    **{number: {} for number in _SECRETS},
+}
 
 
 def check_types(source: Path | BinaryIO | io.RawIOBase) -> None:
@@ -83,16 +85,74 @@ def check_types(source: Path | BinaryIO | io.RawIOBase) -> None:
         content = _footer(source)
         source.seek(0)
     try:
-        footer, _ = structure(content, 0)
-        leaves = _leaves(_structures(footer, _SCHEMA))
-        groups = [_structures(group, _COLUMNS) for group in _structures(footer, _GROUPS)]
-        alike = all(
-            len(chunks) == len(leaves) and all(map(_fits, chunks, leaves)) for chunks in groups
-        )
+        alike = _alike(content)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise pa.ArrowInvalid(f"the footer is damaged: {error}") from error
     if not alike:
         raise pa.ArrowInvalid("the types of its columns are not those of its schema")
+
+
+def _alike(content: bytes) -> bool:
+    """Tell whether all chunks can be of their columns; they are read one by one.
+
+    Raises
+    ------
+    LookupError, ValueError
+        The footer is damaged, or has its schema after the row groups, as no writer puts it.
+    """
+    leaves: list[_Leaf] | None = None
+    seen, number, place = set(), 0, 0
+    while content[place]:
+        number, kind, place = head(content, place, number)
+        if number in seen:
+            raise ValueError(f"field {number} comes twice")
+        seen.add(number)
+        if number == _SCHEMA:
+            size, place = structures(content, place, kind)
+            if size > _MOST_ELEMENTS:
+                raise ValueError(f"a schema of {size} elements")
+            elements = []
+            for _ in range(size):
+                element, place = structure(content, place, 1, _ELEMENT)
+                elements.append(element)
+            leaves = _leaves(elements)
+        elif number == _GROUPS:
+            if leaves is None:
+                raise ValueError("it has row groups before a schema")
+            size, place = structures(content, place, kind)
+            for _ in range(size):
+                alike, place = _group(content, place, leaves)
+                if not alike:
+                    return False
+        else:
+            place = passed(content, place, kind, 0)
+    return True
+
+
+def _group(content: bytes, place: int, leaves: "list[_Leaf]") -> tuple[bool, int]:
+    """Tell whether a row group has the chunks of the columns, and the place after it."""
+    number, found = 0, False
+    while content[place]:
+        number, kind, place = head(content, place, number)
+        if number != _COLUMNS:
+            place = passed(content, place, kind, 2)
+            continue
+        if found:
+            raise ValueError(f"field {number} comes twice")
+        found = True
+        size, place = structures(content, place, kind)
+        if size != len(leaves):
+            return False, place
+        if size * _CHUNK_BYTES > len(content) - place:
+            raise ValueError(f"{size} chunks are more than it has room for")
+        for leaf in leaves:
+            start = place
+            chunk, place = structure(content, start, 3, _CHUNK)
+            if not _fits(chunk, leaf):
+                return False, place
+            if place - start < _CHUNK_BYTES:
+                raise ValueError(f"a chunk of {place - start} bytes")
+    return found or not leaves, place + 1
 
 
 @dataclass(frozen=True)
@@ -104,67 +164,43 @@ class _Leaf:
     definition: int
 
 
-def _leaves(elements: list[_Structure]) -> list[_Leaf]:
+def _leaves(elements: list[Structure]) -> list[_Leaf]:
     """Return the columns of a schema, whose elements come depth first."""
     leaves: list[_Leaf] = []
-    above = [(_number(elements[0], _CHILDREN) or 0, 0, 0)]  # children to come, and levels
+    above = [(number_of(elements[0], _CHILDREN) or 0, 0, 0)]  # children to come, and levels
     for element in elements[1:]:
         while above[-1][0] == 0:
             above.pop()
         left, repetition, definition = above[-1]
         above[-1] = (left - 1, repetition, definition)
-        how = _number(element, _REPETITION)
+        how = number_of(element, _REPETITION)
         repetition += how == _REPEATED
         definition += how in {_OPTIONAL, _REPEATED}
-        children = _number(element, _CHILDREN)
+        children = number_of(element, _CHILDREN)
         if children:
             above.append((children, repetition, definition))
         else:
-            leaves.append(_Leaf(element[_TYPE].value, repetition, definition))
+            kind = number_of(element, _TYPE)
+            if kind is None:
+                raise ValueError("a column has no type")
+            leaves.append(_Leaf(kind, repetition, definition))
     return leaves
 
 
-def _fits(chunk: _Structure, leaf: _Leaf) -> bool:
+def _fits(chunk: Structure, leaf: _Leaf) -> bool:
     """Tell whether a chunk can be of a column."""
-    metadata = _held(chunk, _METADATA, _STRUCT)
-    sizes = _held(metadata, _SIZES, _STRUCT) or {}
-    lengths = [len(_held(sizes, number, _LIST) or []) for number in (_REPETITIONS, _DEFINITIONS)]
+    metadata = structure_of(chunk, _METADATA)
+    if not _SECRETS.isdisjoint(chunk) or number_of(metadata, _CHUNK_TYPE) != leaf.kind:
+        return False
+    sizes = structure_of(metadata, _SIZES)
+    if not sizes:
+        return True
+    lengths = [len(held(sizes, number, LIST) or ()) for number in (_REPETITIONS, _DEFINITIONS)]
     return (
-        not _SECRETS & set(chunk)
-        and _number(metadata, _CHUNK_TYPE) == leaf.kind
-        and (_TEXT_BYTES not in sizes or leaf.kind == _BYTES)
+        (_TEXT_BYTES not in sizes or leaf.kind == _BYTES)
         and lengths[0] in {0, leaf.repetition + 1}
         and lengths[1] in {0, leaf.definition + 1}
     )
-
-
-def _held(fields: _Structure, number: int, kind: int) -> Any:
-    """Return the value of a field; None where there is none.
-
-    Raises
-    ------
-    ValueError
-        It is of another type.
-    """
-    found = fields.get(number)
-    if found is None:
-        return None
-    if found.kind != kind:
-        raise ValueError(f"field {number} has the type {found.kind}, expected {kind}")
-    return found.value
-
-
-def _number(fields: _Structure, number: int) -> int | None:
-    value: int | None = _held(fields, number, _INT)
-    return value
-
-
-def _structures(fields: _Structure, number: int) -> list[_Structure]:
-    """Return a list of structures; empty where there is none."""
-    found = _held(fields, number, _LIST) or []
-    if any(one.kind != _STRUCT for one in found):
-        raise ValueError(f"field {number} is no list of structures")
-    return [one.value for one in found]
 
 
 def _footer(stream: BinaryIO | io.RawIOBase) -> bytes:
@@ -188,96 +224,3 @@ def _read(stream: BinaryIO | io.RawIOBase, place: int, length: int) -> bytes:
         parts.append(part)
         length -= len(part)
     return b"".join(parts)
-
-
-def structure(content: bytes, place: int, deep: int = 0) -> tuple[_Structure, int]:
-    """Read a structure of Thrift's compact protocol.
-
-    Parameters
-    ----------
-    content, place
-        Where it begins.
-    deep
-        Structures around it.
-
-    Returns
-    -------
-    (dict of int to Field, int)
-        Its fields, and the place after it.
-
-    Raises
-    ------
-    LookupError, ValueError
-        There is none.
-    """
-    if deep > _DEEPEST:
-        raise ValueError("it is nested too deeply")
-    fields: _Structure = {}
-    number = 0
-    while content[place]:
-        kind, step = content[place] & 15, content[place] >> 4
-        place += 1
-        if step:
-            number += step
-        else:
-            number, place = _signed(content, place)
-        value = None
-        if kind not in {_TRUE, _FALSE}:  # which have no bytes of their own
-            value, place = _value(content, place, kind, deep)
-        if number in fields:
-            raise ValueError(f"field {number} comes twice")
-        fields[number] = Field(kind, value)
-    return fields, place + 1
-
-
-def _value(content: bytes, place: int, kind: int, deep: int) -> tuple[Any, int]:
-    """Return a value and the place after it."""
-    if kind in {_LIST, _SET}:
-        return _values(content, place, deep)
-    if kind == _STRUCT:
-        return structure(content, place, deep + 1)
-    if kind in {_SHORT, _INT, _LONG}:
-        return _signed(content, place)
-    if kind == _BINARY:
-        size, place = _unsigned(content, place)
-        return None, _within(content, place + size)
-    widths = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
-    if kind not in widths:
-        raise ValueError(f"type {kind} is unknown")
-    return None, _within(content, place + widths[kind])
-
-
-def _values(content: bytes, place: int, deep: int) -> tuple[list[Field], int]:
-    size, kind = content[place] >> 4, content[place] & 15
-    place += 1
-    if size == 15:
-        size, place = _unsigned(content, place)
-    if size > len(content) - place:
-        raise ValueError(f"a list of {size} is longer than the footer")
-    values = []
-    for _ in range(size):
-        value, place = _value(content, place, kind, deep + 1)
-        values.append(Field(kind, value))
-    return values, place
-
-
-def _signed(content: bytes, place: int) -> tuple[int, int]:
-    value, place = _unsigned(content, place)
-    return value >> 1 ^ -(value & 1), place
-
-
-def _unsigned(content: bytes, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = content[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-    raise ValueError("a number has more than 64 bits")
-
-
-def _within(content: bytes, place: int) -> int:
-    if place > len(content):
-        raise ValueError("it ends too early")
-    return place

@@ -20,7 +20,7 @@ MOST_POLYGONS = 1 << 20
 """Polygons of a file."""
 
 MOST_VERTICES = 1 << 26
-"""Corners of all polygons of a file, 16 bytes each."""
+"""Corners of all polygons of a file, 16 bytes each; counted once they are read."""
 
 _DAMAGE = (
     ValueError,
@@ -47,6 +47,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         The file is damaged, has several layers, or holds other things than polygons with a CRS,
         or a polygon without area.
     """
+    if path.is_dir() and path.suffix.lower() != ".gdb":
+        raise DataError(f"{path} is a folder; expected a file. Write its parts into one.")
     try:
         check_file(path)
         if name.lower().endswith((".parquet", ".geoparquet")):
@@ -54,8 +56,9 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             table = gpd.read_parquet(path)
         else:
             layer = _only_layer(path)
-            _check_count(path, pyogrio.read_info(path, layer, force_feature_count=True)["features"])
-            table = gpd.read_file(path, layer=layer)
+            # One more than there may be: to count them first would parse the file twice.
+            table = gpd.read_file(path, layer=layer, rows=MOST_POLYGONS + 1)
+            _check_count(path, len(table))
     except DataError:
         raise
     except _DAMAGE as error:
@@ -111,8 +114,8 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
 def _check_count(path: Path, found: int) -> None:
     if found > MOST_POLYGONS:
         raise DataError(
-            f"{path} holds {found:,} polygons; expected at most {MOST_POLYGONS:,}. Take those of "
-            "the region."
+            f"{path} holds {found:,} polygons or more; expected at most {MOST_POLYGONS:,}. Take "
+            "those of the region."
         )
 
 

@@ -18,7 +18,8 @@ from geogp.files import sha256_of
 from geogp.geodata import quadkeys
 from geogp.geodata.cache import CURE, Entry, Note, overlap
 from geogp.geodata.parquet_footer import check_types
-from geogp.geodata.parquet_limits import check_footer, read_group
+from geogp.geodata.parquet_limits import MOST_GROUP_BYTES, GroupReader, check_footer
+from geogp.geodata.parquet_pages import chunk_start
 from geogp.geodata.parts import Parts
 from geogp.geodata.range_file import RangeFile
 from geogp.geodata.remote import (
@@ -53,9 +54,6 @@ the geometry."""
 
 TAIL = 1 << 16
 """Bytes read from the end of a file at first: the footer, or its greater part."""
-
-MOST_GROUP_BYTES = 2 << 30
-"""A row group whose wanted columns say to be larger, unpacked, is refused."""
 
 _WHOLE = threading.Lock()
 """Of quarters that are read at once, one at a time may hold the rows of the whole world."""
@@ -144,8 +142,8 @@ def _make(
     with _opening(remote, whole) as opened, ExitStack() as turn:
         try:
             metadata = opened.reader.metadata
-            check_footer(metadata)
             names = _columns(remote.address, opened.reader.schema_arrow)
+            check_footer(metadata, names=names)
             groups = groups_touching(metadata, np.asarray(region.ranges, np.int64))
             apart = opened.parts is not None and (
                 len(groups) <= WORLD_SHARE * metadata.num_row_groups
@@ -155,8 +153,15 @@ def _make(
                 groups = list(range(metadata.num_row_groups))
             table = _Rows(opened.reader.schema_arrow, names)
             turn.enter_context(nullcontext() if apart else _WHOLE)
+            source = opened.parts or opened.path
+            assert source is not None
+            reader = GroupReader(opened.reader, source, names, text=QUADKEY)
+            turn.enter_context(reader)
             for group in groups:
-                _read_group(opened, group, table, entry.ranges)
+                spans = _spans(metadata.row_group(group), names, opened.size)
+                if opened.parts is not None:
+                    opened.parts.load(spans)
+                _keep(reader.read(group), table, entry.ranges)
         except (pa.ArrowException, OSError, UnicodeDecodeError, DataError) as error:
             opened.discard()
             _check_version(remote, opened)
@@ -257,17 +262,8 @@ def _columns(address: str, schema: pa.Schema) -> list[str]:
     return names
 
 
-def _read_group(
-    opened: _Opened, group: int, table: "_Rows", ranges: list[list[int]] | None
-) -> None:
-    """Read the wanted columns of one row group, and keep the rows of the ranges."""
-    metadata = opened.reader.metadata.row_group(group)
-    spans = _spans(metadata, table.names, opened.size)
-    if opened.parts is not None:
-        opened.parts.load(spans)
-    source = opened.parts or opened.path
-    assert source is not None
-    found = read_group(opened.reader, source, group, table.names, text=QUADKEY)
+def _keep(found: pa.Table, table: "_Rows", ranges: list[list[int]] | None) -> None:
+    """Keep the rows of the ranges of one row group."""
     codes = quadkey_codes(found[QUADKEY].cast(pa.string()))
     found = found.select([name for name in table.names if name != QUADKEY])
     if ranges is not None:
@@ -288,9 +284,7 @@ def _spans(group: pq.RowGroupMetaData, names: list[str], size: int) -> list[tupl
     wanted, geometry, unpacked = [], [], 0
     for column in range(group.num_columns):
         chunk = group.column(column)
-        start = chunk.data_page_offset
-        if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
-            start = chunk.dictionary_page_offset
+        start = chunk_start(chunk)
         span = (start, start + chunk.total_compressed_size)
         name = chunk.path_in_schema
         if name == GEOMETRY:

@@ -16,7 +16,7 @@ from geogp.geodata import quadkeys
 from geogp.geodata.cache import overlap
 from geogp.geodata.observations import TargetColumn
 from geogp.geodata.parquet_footer import check_types
-from geogp.geodata.parquet_limits import check_footer, read_group
+from geogp.geodata.parquet_limits import GroupReader, check_footer
 from geogp.geodata.region import Region
 from geogp.geodata.sources import Held
 from geogp.geodata.tile_files import (
@@ -140,20 +140,22 @@ def _read_table(
     names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
         check_types(stream)
-        with pq.ParquetFile(stream, pre_buffer=False, page_checksum_verification=True) as opened:
-            check_footer(opened.metadata)
+        with (
+            pq.ParquetFile(stream, pre_buffer=False, page_checksum_verification=True) as opened,
+            GroupReader(opened, stream, names, text=QUADKEY) as reader,
+        ):
+            check_footer(opened.metadata, names=names)
             faults = schema_faults(opened.schema_arrow, names)
             if faults:
                 raise _faulty(held, faults)
             groups = groups_touching(opened.metadata, region.code_ranges)
             tables, codes = [plain_quadkeys(opened.schema_arrow.empty_table().select(names))], []
             for group in groups:
-                table = plain_quadkeys(read_group(opened, stream, group, names, text=QUADKEY))
+                table = plain_quadkeys(reader.read(group))
                 try:
                     found = quadkey_codes(table["quadkey"])
                 except DataError as error:
-                    parts = [read_group(opened, stream, k, names, text=QUADKEY) for k in groups]
-                    told = _group_faults(pa.concat_tables(parts), column, error)
+                    told = _group_faults(pa.concat_tables(map(reader.read, groups)), column, error)
                     raise _faulty(held, told) from error
                 kept = np.flatnonzero(overlap(found, region.code_ranges))
                 tables.append(table.take(kept))

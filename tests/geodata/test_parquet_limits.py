@@ -2,6 +2,7 @@
 
 import io
 import re
+import tracemalloc
 from pathlib import Path
 
 import geopandas as gpd
@@ -16,10 +17,12 @@ from geogp.errors import DataError
 from geogp.geodata import parquet_limits
 from geogp.geodata.layers import read_layer
 from geogp.geodata.ookla import read_observations
-from geogp.geodata.parquet_footer import check_types, structure
-from geogp.geodata.parquet_limits import check_footer, check_parquet, read_group
+from geogp.geodata.parquet_footer import check_types
+from geogp.geodata.parquet_limits import GroupReader, check_footer, check_parquet
+from geogp.geodata.parquet_pages import Pages, read_pages
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.sources import Folder
+from geogp.geodata.thrift import structure
 
 
 def _file(path: Path, table: pa.Table, **options: object) -> Path:
@@ -58,12 +61,22 @@ def test_rows_times_columns_are_limited(tmp_path, monkeypatch):
         check_parquet(path)
 
 
-@pytest.mark.parametrize("dictionary", [True, False])
-def test_text_that_unpacks_to_far_more_is_measured_first(tmp_path, monkeypatch, dictionary):
+def test_rows_alone_are_not_limited_below_their_values(tmp_path):
+    """A large state has some four million predictions."""
+    rows = 4_276_800
+    table = pa.table({"a": pa.nulls(rows, pa.int8()), "b": np.zeros(rows, np.int8)})
+    check_parquet(_file(tmp_path / "a", table))
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "PLAIN", "DELTA_BYTE_ARRAY"])
+def test_text_that_unpacks_to_far_more_is_measured_first(tmp_path, monkeypatch, encoding):
     """20,000 rows of one value of 20 kB: 400 MB, of which the file holds a few kB."""
     text = pa.DictionaryArray.from_arrays(np.zeros(20_000, np.int32), ["x" * 20_000])
     table = pa.table({"a": text.cast(pa.string())})
+    dictionary = encoding == "dictionary"
     options = {"use_dictionary": dictionary, "compression": "zstd", "store_schema": False}
+    if not dictionary:
+        options["column_encoding"] = {"a": encoding}
     path = _file(tmp_path / "a", table, **options)
     del table
     assert path.stat().st_size < 200_000
@@ -91,21 +104,157 @@ def test_one_word_of_a_dictionary_cannot_fill_a_column_of_quadkeys(tmp_path, tes
         read_observations(Folder(tmp_path), testland, quarters=parse_quarters("2020Q1"))
 
 
+_STORED: dict[str, dict[str, object]] = {
+    "dictionary": {"use_dictionary": True},
+    "dictionary, then plain": {
+        "use_dictionary": True,
+        "dictionary_pagesize_limit": 500,
+        "write_batch_size": 200,
+    },
+    "plain": {"use_dictionary": False},
+    "lengths": {
+        "use_dictionary": False,
+        "column_encoding": {"quadkey": "DELTA_LENGTH_BYTE_ARRAY"},
+    },
+    "differences": {"use_dictionary": False, "column_encoding": {"quadkey": "DELTA_BYTE_ARRAY"}},
+}
+
+
+_ENCODINGS = {
+    "dictionary": {8},
+    "dictionary, then plain": {0, 8},
+    "plain": {0},
+    "lengths": {6},
+    "differences": {7},
+}
+"""As numbers of the format."""
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("stored", _STORED)
+def test_quadkeys_are_read_however_they_are_stored(tmp_path, testland, stored, version):
+    columns = tile_columns(tiles_around())
+    first = write_quarter(tmp_path / "a", "2020Q1", columns)
+    options = {**_STORED[stored], "data_page_version": version, "data_page_size": 1000}
+    other = write_quarter(tmp_path / "b", "2020Q1", columns, rows=500, **options)
+    assert pq.read_table(first).equals(pq.read_table(other))
+    plain, found = (
+        read_observations(Folder(tmp_path / name), testland, quarters=parse_quarters("2020Q1"))
+        for name in "ab"
+    )
+    np.testing.assert_array_equal(found.observations.quadkey, plain.observations.quadkey)
+    np.testing.assert_array_equal(found.observations.y, plain.observations.y)
+    chunk = pq.read_metadata(other).row_group(0).column(0)
+    assert read_pages(other, [chunk]).encodings == _ENCODINGS[stored]
+
+
+def _varint(value: int) -> bytes:
+    found = b""
+    while value > 0x7F:
+        found += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return found + bytes([value])
+
+
+def _hide_dictionary(path: Path, *, turned: bool = False) -> None:
+    """Let the first chunk begin with data pages, as its footer says; see `turned`.
+
+    With `turned`, the pages after the first two are moved before these: those of plain text, which
+    follow a dictionary that is full.
+    """
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    first, data = chunk.dictionary_page_offset, chunk.data_page_offset
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    body, footer = content[: -8 - length], content[-8 - length : -8]
+    if turned:
+        fields, place = structure(content, data)
+        middle, end = place + fields[3].value, first + chunk.total_compressed_size
+        body = body[:first] + body[middle:end] + body[first:middle] + body[end:]
+    said = b"\x26" + _varint(2 * data) + b"\x26" + _varint(2 * first)
+    assert footer.count(said) == 1
+    place = footer.index(said)
+    rest = footer[place + len(said) :]
+    footer = footer[:place] + b"\x26" + _varint(2 * first) + bytes([rest[0] + 0x20]) + rest[1:]
+    path.write_bytes(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert not pq.read_metadata(path).row_group(0).column(0).has_dictionary_page
+
+
+@pytest.mark.parametrize(
+    ("stored", "hidden"),
+    [
+        ("dictionary", False),
+        ("dictionary", True),
+        ("dictionary, then plain", True),
+        ("differences", False),
+    ],
+)
+def test_long_text_is_found_before_it_fills_rows(tmp_path, monkeypatch, stored, hidden):
+    """Whatever the footer says of it; all of it would be 40 MB, of which no part is made."""
+    texts = ["0" * 20_000] * 2000
+    if stored == "dictionary, then plain":
+        texts += [f"{k:016d}" for k in range(3000)]
+    table = pa.table({"quadkey": texts})
+    options = {**_STORED[stored], "data_page_size": 20_000, "write_batch_size": 2000}
+    path = _file(tmp_path / "a", table, **options)
+    del table
+    if hidden:
+        _hide_dictionary(path, turned=stored != "dictionary")
+    assert path.stat().st_size < 100_000
+    with (
+        pq.ParquetFile(path) as opened,
+        GroupReader(opened, path, ["quadkey"], text="quadkey") as reader,
+    ):
+        before = pa.total_allocated_bytes()
+        lengths = parquet_limits._check_lengths
+        held: list[int] = []
+
+        def check(*arguments: object) -> None:
+            held.append(pa.total_allocated_bytes() - before)
+            lengths(*arguments)
+
+        monkeypatch.setattr(parquet_limits, "_check_lengths", check)
+        with pytest.raises(DataError, match="at most 64 bytes in quadkey, found one of 20000"):
+            reader.read(0)
+    assert max(held) < 8_000_000
+
+
+def test_a_page_larger_than_its_values_is_read_row_by_row():
+    assert Pages(frozenset({7}), 1000).small_batch == 64
+    assert Pages(frozenset({7}), 1 << 24).small_batch == 4
+    assert Pages(frozenset({7}), 1 << 31).small_batch == 1
+
+
+@pytest.mark.parametrize("place", [1, 4, 7])
+def test_headers_of_pages_that_are_damaged(tmp_path, place):
+    path = _file(tmp_path / "a", pa.table({"quadkey": ["0123"] * 100}))
+    content = bytearray(path.read_bytes())
+    content[4 + place] ^= 0x81
+    path.write_bytes(content)
+    with (
+        pq.ParquetFile(path) as opened,
+        GroupReader(opened, path, ["quadkey"], text="quadkey") as reader,
+        pytest.raises((pa.ArrowException, OSError)),
+    ):
+        reader.read(0)
+
+
 def test_row_groups_are_read_by_parts_and_stopped(tmp_path, monkeypatch):
     table = pa.table({"quadkey": ["0123"] * 100_000, "b": np.arange(100_000)})
     path = _file(tmp_path / "a", table)
     with pq.ParquetFile(path) as opened:
-        read = read_group(opened, path, 0, ["b", "quadkey"], text="quadkey")
-        assert read.column_names == ["b", "quadkey"]
-        assert read.equals(table.select(["b", "quadkey"]))
-        assert (
-            read_group(opened, path, 0, ["quadkey"], text="quadkey", longest=4).num_rows == 100_000
-        )
+
+        def read(names: list[str], longest: int) -> pa.Table:
+            with GroupReader(opened, path, names, text="quadkey", longest=longest) as reader:
+                return reader.read(0)
+
+        assert read(["b", "quadkey"], 64).equals(table.select(["b", "quadkey"]))
+        assert read(["quadkey"], 4).num_rows == 100_000
         with pytest.raises(DataError, match="at most 3 bytes in quadkey, found one of 4"):
-            read_group(opened, path, 0, ["quadkey"], text="quadkey", longest=3)
+            read(["quadkey"], 3)
         monkeypatch.setattr(parquet_limits, "MOST_GROUP_BYTES", 500_000)
         with pytest.raises(DataError, match="unpacks to more than 500,000 bytes"):
-            read_group(opened, path, 0, ["b"], text="quadkey")
+            read(["b"], 64)
 
 
 def test_shapes_of_a_file_are_limited(tmp_path, monkeypatch):
@@ -115,6 +264,65 @@ def test_shapes_of_a_file_are_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_limits, "MOST_TEXT_BYTES", 10)
     with pytest.raises(DataError, match="unpack to more than 10 bytes"):
         read_layer(str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+def test_shapes_stored_by_differences_are_read(tmp_path, monkeypatch, encoding):
+    names = [f"a{k}" for k in range(200)]
+    table = gpd.GeoDataFrame({"NAME": names}, geometry=[shapely.box(0, 0, 1, 1)] * 200, crs=4326)
+    path = tmp_path / "a.parquet"
+    options = {"use_dictionary": False, "column_encoding": {"geometry": encoding}}
+    table.to_parquet(path, **options)
+    assert len(read_layer(str(path))) == 200
+    monkeypatch.setattr(parquet_limits, "MOST_TEXT_BYTES", 10_000)
+    with pytest.raises(DataError, match="unpack to more than 10,000 bytes"):
+        read_layer(str(path))
+
+
+def test_a_footer_that_hides_differences(tmp_path):
+    """pyarrow does not hold them as a dictionary, whatever the footer says."""
+    options = {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}
+    path = _file(tmp_path / "a", pa.table({"a": ["x" * 9] * 9}), **options)
+    content = path.read_bytes()
+    spoilt = re.sub(
+        rb"\x19\x25([\x06\x0e])([\x06\x0e])(?=\x19\x18\x01a)", b"\x19\x25\x06\x00", content
+    )
+    assert spoilt != content
+    path.write_bytes(spoilt)
+    assert "DELTA_BYTE_ARRAY" not in pq.read_metadata(path).row_group(0).column(0).encodings
+    with pytest.raises(OSError, match="DictAccumulator"):
+        check_parquet(path)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(5000), pa.decimal256(70)])
+def test_values_of_one_length_are_limited(tmp_path, monkeypatch, kind):
+    """One value of a dictionary fills all rows."""
+    value = b"x" * 5000 if pa.types.is_fixed_size_binary(kind) else 1
+    path = _file(tmp_path / "a", pa.table({"a": pa.array([value] * 4000, kind)}))
+    assert path.stat().st_size < 20_000
+    check_parquet(path)
+    width = pq.read_metadata(path).schema.column(0).length
+    monkeypatch.setattr(parquet_limits, "MOST_FIXED_BYTES", 4000 * width - 1)
+    with pytest.raises(DataError, match=f"says {4000 * width:,} bytes of values of one length"):
+        check_parquet(path)
+
+
+@pytest.mark.parametrize("kind", [pa.dictionary(pa.int32(), pa.string()), pa.string_view()])
+def test_other_kinds_of_text_are_limited(tmp_path, monkeypatch, kind):
+    path = _file(tmp_path / "a", pa.table({"a": pa.array(["x" * 5000] * 4000).cast(kind)}))
+    check_parquet(path)
+    monkeypatch.setattr(parquet_limits, "MOST_TEXT_BYTES", 4000 * 5000 - 1)
+    with pytest.raises(DataError, match="unpack to more than 19,999,999 bytes"):
+        check_parquet(path)
+
+
+def test_only_wanted_columns_of_a_row_group_count(tmp_path, monkeypatch):
+    table = pa.table({"a": np.arange(1000), "b": ["x" * 100] * 1000})
+    metadata = pq.read_metadata(_file(tmp_path / "a", table, use_dictionary=False))
+    monkeypatch.setattr(parquet_limits, "MOST_GROUP_BYTES", 50_000)
+    check_footer(metadata, names=["a"])
+    with pytest.raises(DataError, match="bytes in a group; expected at most 50,000"):
+        check_footer(metadata)
 
 
 def test_the_footer_as_pyarrow_reads_it(tmp_path):
@@ -156,6 +364,83 @@ def test_a_chunk_of_another_type_is_refused_before_pyarrow_sees_it(tmp_path):
     path.write_bytes(spoilt)
     with pytest.raises(pa.ArrowInvalid, match="types of its columns are not those of its schema"):
         check_types(path)
+
+
+_SCHEMA = b"\x29\x2c\x55\x02\x00\x15\x02\x25\x00\x00"
+"""Field 2 of a footer: a root, and a column of whole numbers."""
+
+_MANY = 1 << 15
+_COUNT = b"\x80\x80\x02"
+
+_UNUSED = {
+    "booleans": b"\xf1" + _COUNT + b"\x01" * _MANY,
+    "numbers": b"\xf6" + _COUNT + b"\x81\x02" * _MANY,
+    "doubles": b"\xf7" + _COUNT + bytes(8 * _MANY),
+    "texts": b"\xf8" + _COUNT + b"\x01a" * _MANY,
+    "empty structures": b"\xfc" + _COUNT + bytes(_MANY),
+    "structures": b"\xfc" + _COUNT + b"\x11\x15\x81\x02\x18\x01a\x39\x00\x00" * _MANY,
+}
+
+
+def _as_file(footer: bytes) -> io.BytesIO:
+    return io.BytesIO(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+@pytest.mark.parametrize("held", _UNUSED)
+def test_nothing_is_made_of_what_a_footer_holds_for_others(held):
+    footer = _SCHEMA + b"\x59" + _UNUSED[held] + b"\x00"
+    whole, end = structure(footer, 0)
+    assert len(whole[7].value) == _MANY
+    assert structure(footer, 0, wanted={}) == ({}, end)
+    assert structure(footer[:-1] + b"\x11\x00", 0, wanted={8: {}})[0].keys() == {8}
+    del whole
+    stream = _as_file(footer)
+    tracemalloc.start()
+    try:
+        check_types(stream)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * len(footer) + (1 << 18)
+
+
+def test_the_chunks_of_a_footer_are_read_one_by_one():
+    """Of 5,000 row groups: 600 bytes for each, if they were all held."""
+    chunk = b"\x26\x08\x1c\x15\x02\x19\x05\x19\x08\x15\x00\x16\x00\x16\x00\x16\x00\x26\x00\x00\x00"
+    groups = b"\x29\xfc\x88\x27" + (b"\x19\x1c" + chunk + b"\x00") * 5000
+    stream = _as_file(_SCHEMA + groups + b"\x00")
+    tracemalloc.start()
+    try:
+        check_types(stream)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(stream.getvalue()) + (1 << 18)
+    other = chunk.replace(b"\x15\x02", b"\x15\x04")
+    groups = groups[: -len(chunk) - 1] + other + b"\x00"
+    with pytest.raises(pa.ArrowInvalid, match="types of its columns"):
+        check_types(_as_file(_SCHEMA + groups + b"\x00"))
+
+
+@pytest.mark.parametrize(
+    ("footer", "told"),
+    [
+        (b"\x49\x0c" + _SCHEMA[1:] + b"\x00", "row groups before a schema"),
+        (_SCHEMA + b"\x29\x3c" + b"\x19\x1c\x3c\x15\x02\x00\x00\x00" * 3, "a chunk of 5 bytes"),
+        (_SCHEMA + b"\x29\x1c\x19\x1c\x00", "chunks are more than it has room for"),
+        (_SCHEMA + b"\x09\x08\x0c\x09\x08\x0c\x00", "field 4 comes twice"),
+        (_SCHEMA + b"\x09\x84\x80\x08\x0c\x00", "a field has the number 65538"),
+        (b"\x29\xfc\x81\x80\x02" + bytes(40_000) + b"\x00", "a schema of 32769 elements"),
+        (_SCHEMA + b"\x59\x29\x03\x03\x00", "elements of type 9"),
+        (_SCHEMA + b"\x5c\x10\x00\x00", "type 0 is unknown"),
+        (_SCHEMA + b"\x50\x00", "type 0 is unknown"),
+        (b"\x29\x2c\x55\x02\x00\x15\x82\x80\x80\x80\x20\x00", "more than 32 bits"),
+        (b"\x29\x2c\x55\x02\x00\x25\x00\x00\x00", "a column has no type"),
+    ],
+)
+def test_footers_of_which_a_reader_could_take_something_else(footer, told):
+    with pytest.raises(pa.ArrowInvalid, match=told):
+        check_types(_as_file(footer))
 
 
 @pytest.mark.parametrize(

@@ -177,3 +177,22 @@ def test_a_name_of_a_crs_that_is_no_text(tmp_path):
     path.write_bytes(stream.getvalue())
     with pytest.raises(DataError, match="cannot be read as boundaries"):
         read_layer(str(path))
+
+
+def test_a_folder_of_parts_is_no_file(tmp_path):
+    (tmp_path / "a.parquet").mkdir()
+    _table().to_parquet(tmp_path / "a.parquet" / "0.parquet")
+    with pytest.raises(DataError, match="is a folder; expected a file"):
+        polygons.read_polygons(tmp_path / "a.parquet", "a.parquet")
+
+
+def test_a_file_is_parsed_once(tmp_path, monkeypatch):
+    """Its polygons are not counted before they are read, and no more are read than may be."""
+    _table(9).to_file(tmp_path / "a.geojson")
+    monkeypatch.setattr(polygons, "MOST_POLYGONS", 3)
+    read, found = gpd.read_file, []
+    monkeypatch.setattr(gpd, "read_file", lambda *a, **b: found.append(read(*a, **b)) or found[-1])
+    monkeypatch.setattr("pyogrio.read_info", None)
+    with pytest.raises(DataError, match="holds 4 polygons or more; expected at most 3"):
+        read_layer(str(tmp_path / "a.geojson"))
+    assert [len(table) for table in found] == [4]

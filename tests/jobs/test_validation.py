@@ -16,11 +16,15 @@ from geogp.calibration.assessment import prediction_of
 from geogp.calibration.conformal import Repair
 from geogp.calibration.metrics import score
 from geogp.errors import DataError, RequestError
+from geogp.geodata import parquet_limits
 from geogp.geodata.quarters import parse_quarters
 from geogp.geodata.simulate import simple_region, simulate
 from geogp.geodata.simulation_files import write_simulation
+from geogp.job import prepare
 from geogp.models.prediction import Prediction
 from geogp.models.storage import load_model
+from geogp.runs import read_run
+from geogp.validation import make_plan
 from geogp.watcher import Watcher
 from geogp.workflow import RunResult, make_map, remake_report
 
@@ -317,3 +321,27 @@ def _widths(result):
 def test_repairs_of_counts_are_refused(wide, tmp_path):
     with pytest.raises(RequestError, match="not of whole numbers of tests"):
         request_of(wide, tmp_path / "run", target="tests", model="auto", conformal="strata")
+
+
+def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
+    wide, tmp_path, monkeypatch, everything
+):
+    """What was fitted for hours must be readable; see `geogp.runs.read_run`."""
+    table = table_of(everything)
+    assert len(table.columns) - 1 <= validation.OWN_COLUMNS
+    texts = [name for name in table.select_dtypes(["object", "string"]) if "layer" not in name]
+    assert sum(table[name].str.len().max() for name in texts) < validation.OWN_TEXT_BYTES
+    request = request_of(wide, tmp_path / "run", split="random", folds=2)
+    monkeypatch.setattr(validation, "MOST_CELLS", len(table) * validation.OWN_COLUMNS)
+    job = prepare(request, Watcher())
+    make_plan(job)
+    monkeypatch.setattr(validation, "MOST_CELLS", 100 * validation.OWN_COLUMNS)
+    with pytest.raises(
+        RequestError, match=r"test [\d,]+ rows, more than the 100 that a report reads"
+    ):
+        make_plan(job)
+    monkeypatch.undo()
+    monkeypatch.setattr(parquet_limits, "MOST_CELLS", 1000)
+    with pytest.raises(DataError, match=r"cannot be used: the footer says") as told:
+        read_run(everything.path)
+    assert "damaged" not in str(told.value)
