@@ -127,12 +127,13 @@ def table(found: dict[str, Any]) -> str:
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")
     lines.append("")
-    for name, one in found["cases"].items():
-        lines.append(
-            f"Before `{name}` the load average of the machine ({found['cores']} cores) was "
-            f"{one['load_before']:.1f}."
-        )
-    if any(one["load_before"] > found["cores"] / 2 for one in found["cases"].values()):
+    loads = {name: one["load_before"] for name, one in found["cases"].items()}
+    told = ", ".join(f"{load:.1f} before `{name}`" for name, load in loads.items())
+    lines.append(
+        f"Load average of the machine ({found['cores']} cores): {told}; that of a case holds"
+    )
+    lines.append("the one before it.")
+    if loads.get("one", 0.0) > found["cores"] / 2:
         lines.append(
             "Others computed there: seconds by the clock say nothing of one worker against two. "
             "CPU seconds, memory and attempts depend on them less."
