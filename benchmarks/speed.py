@@ -374,10 +374,18 @@ def table(found: dict[str, Any]) -> str:
     return "| figure | value |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
 
 
+def page(found: dict[str, Any]) -> str:
+    """Return the table and where it was made."""
+    told = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
+    return f"# Steps and predictions\n\n`benchmarks/speed.py`: {told}.\n\n{table(found)}"
+
+
 def main() -> int:
     """Measure, print a table and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument(
+        "--json", type=Path, help="where to write the figures, and beside it a page"
+    )
     parser.add_argument("--npz", type=Path, help="rows to take: arrays x (n, d) and y (n,)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
@@ -399,6 +407,7 @@ def main() -> int:
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(found, indent=1) + "\n")
+        given.json.with_suffix(".md").write_text(page(found))
     return 0
 
 
