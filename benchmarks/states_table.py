@@ -29,6 +29,8 @@ tiles times quarters (marked ≤). Towns are made up where the boundaries have n
 are dropped from memory before they are read."""
 
 _WORKERS = """\
+## Rows per second
+
 Rows per second of a core by stage, on one and on two workers; by the clock they depend on what else
 the machine did. `oracles`, the last stage of `geogp simulate`, is timed for a few states only, and
 is in no other figure."""
