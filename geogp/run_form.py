@@ -51,7 +51,18 @@ def _is_count(value: Any) -> bool:
 
 _MOST = 10**300
 
+_LONGEST_NAME = 255
+"""Bytes of a name in a path; systems raise at longer ones."""
+
 _text = _kind("text", lambda value: isinstance(value, str) and "\0" not in value)
+_place = _kind(
+    "a path or an address",
+    lambda value: (
+        isinstance(value, str)
+        and "\0" not in value
+        and all(len(part.encode()) <= _LONGEST_NAME for part in value.split("/"))
+    ),
+)
 _flag = _kind("true or false", lambda value: isinstance(value, bool))
 _number = _kind("a number", _is_number)
 _count = _kind("a whole number of 0 or more", _is_count)
@@ -121,21 +132,21 @@ _figures = _each(_maybe(_each(_figure)))
 """Figures by stratum and name."""
 
 _settings = _keys(
-    source=_text,
-    boundaries=_maybe(_text),
+    source=_place,
+    boundaries=_maybe(_place),
     inputs=_text,
     noise=_text,
     refit=_flag,
     splits=_list(_text),
     folds=_count,
-    layers=_list(_text),
+    layers=_list(_place),
     conformal=_text,
     buffer_km=_number,
-    region_file=_maybe(_text),
+    region_file=_maybe(_place),
     region_name=_maybe(_text),
     urban_vintage=_maybe(_count),
     strata=_maybe(_pair_of_texts),
-    strata_file=_maybe(_text),
+    strata_file=_maybe(_place),
 )
 
 _map = _keys(

@@ -17,7 +17,7 @@ from geogp.errors import DataError, NetworkError, OutputError
 from geogp.files import sha256_of
 from geogp.geodata import quadkeys
 from geogp.geodata.cache import CURE, Entry, Note, overlap
-from geogp.geodata.parquet_footer import check_types
+from geogp.geodata.parquet_footer import MOST_FOOTER_BYTES, check_types
 from geogp.geodata.parquet_limits import MOST_GROUP_BYTES, GroupReader, check_footer
 from geogp.geodata.parquet_pages import chunk_start
 from geogp.geodata.parts import Parts
@@ -207,6 +207,9 @@ def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
         with suppress(NoRangesError):
             opened = RangeFile(remote, size, kept)
             tail = opened.load([(max(0, size - TAIL), min(size, TAIL))])
+            footer = 8 + int.from_bytes(tail[-8:-4], "little")
+            if len(tail) < footer <= min(size, MOST_FOOTER_BYTES):  # read twice: by us, by pyarrow
+                opened.load([(size - footer, footer)])
             parts = opened
     if size is None or parts is None:
         with _downloaded(remote, whole) as path, _reader(remote, path) as reader:

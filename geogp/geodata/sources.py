@@ -340,7 +340,11 @@ def open_source(where: str) -> Source:
         )
         return Web(_checked(f"{base}/{prefix}".rstrip("/")))
     folder = Path(where).expanduser()
-    if not folder.is_dir():
+    try:
+        found = folder.is_dir()
+    except OSError:  # a name that is too long
+        found = False
+    if not found:
         raise DataError(
             f"no folder {folder}. Give a folder, or an address that starts with https:// or s3://."
         )

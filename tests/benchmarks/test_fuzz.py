@@ -1,7 +1,6 @@
-"""Every content that once found something, half a minute of new ones, and the fuzzer itself."""
+"""Every content that once found something, half a minute of others, and the fuzzer itself."""
 
 import os
-import secrets
 import signal
 import sys
 from collections import Counter
@@ -60,10 +59,9 @@ def test_what_once_found_something_finds_nothing(tools, world):
     assert wrong == {}
 
 
-@pytest.mark.parametrize("seed", [1, None], ids=["fixed seed", "new seed"])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_spoilt_files_end_as_data_or_as_our_errors(tools, world, seed):
-    seed = secrets.randbelow(2**31) if seed is None else seed
-    sys.stdout.write(f"python benchmarks/fuzz.py --seed {seed}\n")
+    """The same contents in every run: new ones are for the benchmark."""
     fuzzer = tools.fuzz.Fuzzer(world, seed)
     try:
         tally = fuzzer.run(SECONDS)

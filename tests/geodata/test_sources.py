@@ -124,6 +124,11 @@ def test_a_bucket_is_read_over_https(written, address):
     assert open_source(written) == Web(address)
 
 
+def test_a_name_that_is_too_long_is_no_folder(tmp_path):
+    with pytest.raises(DataError, match="no folder"):
+        open_source(f"{tmp_path}/{300 * '9'}")
+
+
 @pytest.mark.parametrize(
     ("written", "endpoint"),
     [
