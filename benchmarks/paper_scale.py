@@ -138,8 +138,9 @@ def table(found: dict[str, Any]) -> str:
     ]
     lines += [
         "",
-        f"Ours takes {share:.1f} % of the time and is better by {gain:+.4f};",
-        f"the plain recipe's best validation score it reaches {reached}.",
+        f"Ours takes {share:.1f} % of the time; its score (lower is better) is that of the",
+        f"plain one less {gain:+.5f};",
+        f"the best validation score of the plain recipe it reaches {reached}.",
     ]
     return "\n".join(lines) + "\n"
 
