@@ -57,7 +57,7 @@ class Basis(nn.Module, ABC):
     def rank(self) -> int:
         """Number of basis functions."""
 
-    def reader(self, posterior: Posterior, *, norms: bool) -> Reader:  # noqa: ARG002
+    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
         """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
 
         Parameters
@@ -66,6 +66,8 @@ class Basis(nn.Module, ABC):
             Of the weights. It and the basis must stay as they are while the reader is used.
         norms
             Whether norms and residuals of the features are asked for.
+        rows
+            How many inputs will be read, about.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -160,7 +162,7 @@ class InducingBasis(Basis):
         residual = checked_residual(variance - norm, variance)
         return Features(phi, norm.to(x.dtype), residual.to(x.dtype))
 
-    def reader(self, posterior: Posterior, *, norms: bool) -> Reader:
+    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
 
         The kernel is factorised once. Where all is float32 and no norms are asked for, there is
@@ -174,7 +176,9 @@ class InducingBasis(Basis):
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
         cached = not norms and L.dtype == torch.float32
-        read: Reader = CachedReader(white, m, L) if cached else FeatureReader(white, posterior)
+        read: Reader = (
+            CachedReader(white, m, L, rows) if cached else FeatureReader(white, posterior)
+        )
 
         def at(x: Tensor) -> Marginals:
             found = read(x if self.backbone is None else self.backbone(x))

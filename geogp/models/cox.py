@@ -126,14 +126,14 @@ class CoxGP(LowRankGP):
     def terms(self, x: Tensor) -> BatchTerms:
         """Return what the objectives use of inputs (b, d) that `scaled` has returned."""
         found = self.basis(x[:, :-1])
-        moments = self.posterior.moments(found.phi)
+        moments, kl = self.posterior.moments_and_kl(found.phi)
         return BatchTerms(
             mean=self.mean_constant + moments.mean,
             function_variance=moments.variance,
             residual=found.residual,
             feature_norm=found.norm,
             noise_var=moments.mean.new_zeros(()),
-            kl=self.posterior.kl(),
+            kl=kl,
             offset=self.y_mean + x[:, -1],
             dispersion=self.noise(found.phi),
         )

@@ -272,7 +272,8 @@ class LowRankGP(nn.Module):
     ) -> Prediction:
         """Predict at inputs that `scaled` has returned; see `predict`."""
         with torch.no_grad():
-            read = self.basis.reader(self.posterior, norms=self.diagonal.uses_norms)
+            norms = self.diagonal.uses_norms
+            read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
             rows = max(LEAST_ROWS, ENTRIES // self.basis.rank)
             parts = [self._predicted(read(part)) for part in x.split(min(CHUNK, rows))]
         mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
@@ -327,14 +328,14 @@ class LowRankGP(nn.Module):
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
 
     def _terms(self, found: Features) -> BatchTerms:
-        moments = self.posterior.moments(found.phi)
+        moments, kl = self.posterior.moments_and_kl(found.phi)
         return BatchTerms(
             mean=self.mean_constant + moments.mean,
             function_variance=moments.variance,
             residual=found.residual,
             feature_norm=found.norm,
             noise_var=self.noise(),
-            kl=self.posterior.kl(),
+            kl=kl,
         )
 
     def _predicted(self, found: Marginals) -> tuple[Tensor, Tensor, Tensor]:

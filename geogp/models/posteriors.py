@@ -56,6 +56,10 @@ class Posterior(nn.Module, ABC):
     def kl(self) -> Tensor:
         """Return KL(q(w) || N(0, I)), a scalar."""
 
+    def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
+        """Return both for features (b, r); one may share work with the other."""
+        return self.moments(phi), self.kl()
+
     def settle(self, rows: Iterable[WeightedRows]) -> None:
         """Take what is known of the training rows in chunks; most posteriors need none of it."""
 
@@ -100,13 +104,23 @@ class VariationalPosterior(Posterior):
 
     def moments(self, phi: Tensor) -> Moments:
         """Return mean and variance of <w, phi> for features (b, r)."""
-        return Moments(*_LowerMoments.apply(phi, self.m, self.cholesky()))  # type: ignore[no-untyped-call]
+        return self._moments(phi, self.cholesky())
 
     def kl(self) -> Tensor:
         """KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
-        r = len(self.m)
-        squares = squared_norms(self.cholesky()).sum() + self.m.square().sum()
-        return 0.5 * (squares - r) - self.log_diagonal.sum()
+        return self._kl(self.cholesky())
+
+    def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
+        """Return both for features (b, r), from one L."""
+        L = self.cholesky()
+        return self._moments(phi, L), self._kl(L)
+
+    def _moments(self, phi: Tensor, L: Tensor) -> Moments:
+        return Moments(*_LowerMoments.apply(phi, self.m, L))  # type: ignore[no-untyped-call]
+
+    def _kl(self, L: Tensor) -> Tensor:
+        squares = squared_norms(L).sum() + self.m.square().sum()
+        return 0.5 * (squares - len(self.m)) - self.log_diagonal.sum()
 
 
 class _Packed(torch.autograd.Function):
@@ -138,7 +152,7 @@ class _LowerMoments(torch.autograd.Function):
     def forward(ctx: Any, phi: Tensor, m: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
         spread = times_lower(phi, L)
         ctx.save_for_backward(phi, m, L, spread)
-        return phi @ m, torch.linalg.vecdot(spread, spread)
+        return phi @ m, squared_norms(spread)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

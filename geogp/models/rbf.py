@@ -4,9 +4,12 @@ k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) wit
 With g the gradient by phi (rows are data, as everywhere here), tri the lower triangle with its
 diagonal halved and sym the symmetric part, the gradients by k_xZ and k_ZZ are
 
-g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1))
+g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
-(Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx).
+(Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx) with S the
+symmetric matrix that has the lower triangle of g' phi. The second form never holds what is not
+symmetric in the first, which is far larger than the rest, and so loses little in float32. As phi is
+proportional to s, the jitter too, its gradient by log s² is ½ phi.
 """
 
 from dataclasses import dataclass
@@ -15,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geogp.models.elementwise import exponential_
 from geogp.models.linalg import jittered_inverse_cholesky
 from geogp.models.products import (
+    congruence,
     lower_of_product,
-    lower_times_lower,
+    mirrored,
     squared_norms,
-    symmetrised,
     times_lower,
     times_lower_transposed,
-    transposed_lower_times_lower,
 )
 
 NARROW = 16
@@ -37,7 +40,7 @@ def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
     columns each. Its rounding error is that of ||b||², so rows are taken from the mean of B.
     """
     centre = B.detach().mean(0)
-    return (left_side(A, centre, variance) @ right_side(B, centre).T).exp_()
+    return exponential_(left_side(A, centre, variance) @ right_side(B, centre).T)
 
 
 def left_side(A: Tensor, centre: Tensor, variance: Tensor) -> Tensor:
@@ -110,7 +113,7 @@ class _Features(torch.autograd.Function):
     """phi and its squared norms; see `rbf_features`.
 
     All that leads to phi is float64: among inducing points that lie close, L^(-1) makes rounding
-    errors of k_xZ a thousand times larger. Back, float64 is kept where two factors L^(-1) meet.
+    errors of k_xZ a thousand times larger. Back, all matrices have the dtype of the rows.
     """
 
     @staticmethod
@@ -137,35 +140,23 @@ class _Features(torch.autograd.Function):
         g = torch.zeros_like(phi) if by_phi is None else by_phi
         if by_norm is not None:
             g = torch.addcmul(g, phi, 2 * by_norm.to(phi.dtype)[:, None])
-        by_Kxz = times_lower(g, white.inverse.to(phi.dtype))
-        minus_by_Kzz = _by_matrix(g, phi, white.inverse)
-        trace = minus_by_Kzz.diagonal().sum()
-        by_cross, minus_by_own = by_Kxz.mul_(Kxz), minus_by_Kzz.mul_(white.Kzz).to(phi.dtype)
+        inverse = white.inverse.to(phi.dtype)
+        minus_by_Kzz = congruence(mirrored(lower_of_product(g, phi)), inverse).mul_(0.5)
+        by_cross = times_lower(g, inverse).mul_(Kxz)
+        minus_by_own = minus_by_Kzz.mul_(white.Kzz.to(phi.dtype))
         # Sums of whole matrices from those of their rows: one in another precision is a copy first.
         cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
         by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
         by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))
         by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
-        total = cross_rows.double().sum() - own_rows.double().sum()
         dtypes = ctx.dtypes
         return (
             (by_X / white.lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
             (by_Z / white.lengthscale).to(dtypes[0]),
             by_log_lengthscale.to(dtypes[1]),
-            (total - white.jitter * white.variance * trace).to(dtypes[2]),
+            0.5 * torch.linalg.vecdot(g, phi).double().sum().to(dtypes[2]),
             None,
         )
-
-
-def _by_matrix(g: Tensor, phi: Tensor, inverse: Tensor) -> Tensor:
-    """Return sym(L^(-T) tri(g' phi) L^(-1)), (r, r) float64.
-
-    What is not symmetric in it is far larger than what is, and must go before it is rounded.
-    """
-    triangle = lower_of_product(g, phi).double()
-    triangle.diagonal().mul_(0.5)
-    found = transposed_lower_times_lower(inverse, lower_times_lower(triangle, inverse))
-    return symmetrised(found)
 
 
 def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:

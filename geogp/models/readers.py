@@ -10,17 +10,20 @@ k_xZ V = psi (B V) + (k_xZ - psi B) V,
 
 one float32 product of r + p columns, whose second part sums up small numbers only. How many points
 are needed follows from the model alone; see `product_error`. Where 128 do not suffice, the product
-is in float64.
+is in float64; where none is needed, k_xZ may be float32 too. For many points V is first rotated
+into a lower triangle, V Q, which leaves ||k_xZ V|| as it is and halves the product in blocks.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from geogp.models.elementwise import exponential_
 from geogp.models.posteriors import Posterior
-from geogp.models.products import squared_norms, times_lower_transposed
+from geogp.models.products import slices, squared_norms, times_lower, times_lower_transposed
 from geogp.models.rbf import Whitening, left_side, right_side
 
 POINTS = (0, 16, 32, 64, 128)
@@ -28,6 +31,9 @@ POINTS = (0, 16, 32, 64, 128)
 
 LARGEST_ERROR = 3e-5
 """Of a mean or standard deviation by rounding, relative to the prior standard deviation."""
+
+WORTH_ROTATING = 16
+"""Rows for each inducing point from which half a product is worth the factorisation V = R'Q'."""
 
 SUM_ERROR = 0.4
 """Error of a float32 sum of products, over 2^-24 times the norms of both: 0.2 to 0.4 were seen."""
@@ -110,22 +116,35 @@ class CachedReader:
     white
         The kernel at the inducing points.
     m, L
-        Mean (r,) and a factor (r, k) of the covariance of the weights.
+        Mean (r,) and a factor (r, r) of the covariance of the weights.
+    rows
+        How many will be read, about.
     """
 
-    def __init__(self, white: Whitening, m: Tensor, L: Tensor) -> None:
+    def __init__(self, white: Whitening, m: Tensor, L: Tensor, rows: int) -> None:
         self.white, self.right = white, right_side(white.Z, white.Z.mean(0))
-        columns = white.inverse.T @ torch.cat([L, m[:, None]], 1).double()
+        exponents = left_side(white.Z, white.Z.mean(0), white.variance)
+        # An error of an exponent is a relative one of the kernel, and independent of the product's.
+        own = float(squared_norms(exponents).max().sqrt() * squared_norms(self.right).max().sqrt())
+        V = white.inverse.T @ L.double()
+        blocks = slices(len(V), V.device)
+        self.triangular = len(blocks) > 1 and rows >= WORTH_ROTATING * len(V)
+        if self.triangular:
+            V = torch.linalg.qr(V.T, mode="r").R.T
+        columns = torch.cat([V, (white.inverse.T @ m.double())[:, None]], 1)
         allowed = LARGEST_ERROR * float(white.variance.sqrt())
         for count in POINTS:
             self.chosen = interpolation(white.Kzz, min(count, len(columns)))
             onto = self.chosen.onto
-            if product_error(white.Kzz - onto.T @ onto, columns) <= allowed:
+            error = product_error(white.Kzz - onto.T @ onto, columns)
+            if error <= allowed:
                 dtype = torch.float32
                 break
         else:
             self.chosen, dtype = interpolation(white.Kzz, 0), torch.float64
-        mixed = torch.cat([self.chosen.onto @ columns, columns]).to(dtype)
+        if not len(self.chosen.points) and error * math.hypot(1, own) <= allowed:
+            self.right = self.right.to(dtype)
+        mixed = torch.cat([columns, self.chosen.onto @ columns]).to(dtype)
         self.factor, self.mean = mixed[:, :-1].contiguous(), mixed[:, -1].contiguous()
         self.buffers = [columns.new_empty(0), mixed.new_empty(0), mixed.new_empty(0)]
 
@@ -134,16 +153,22 @@ class CachedReader:
         white, chosen, b = self.white, self.chosen, len(rows)
         kernel, mixed, spread = self._buffers(b)
         left = left_side(rows.double() / white.lengthscale, white.Z.mean(0), white.variance)
-        torch.mm(left, self.right.T, out=kernel).exp_()
-        taken = len(chosen.points)
-        if taken:
-            psi = kernel[:, chosen.points] @ chosen.inverse.T
-            mixed[:, :taken].copy_(psi)
-            kernel.addmm_(psi, chosen.onto, alpha=-1)
-        mixed[:, taken:].copy_(kernel)
-        torch.mm(mixed, self.factor, out=spread)
+        if self.right.dtype == mixed.dtype:
+            exponential_(torch.mm(left.to(mixed.dtype), self.right.T, out=mixed))
+        else:
+            exponential_(torch.mm(left, self.right.T, out=kernel))
+            taken = len(chosen.points)
+            if taken:
+                psi = kernel[:, chosen.points] @ chosen.inverse.T
+                mixed[:, -taken:].copy_(psi)
+                kernel.addmm_(psi, chosen.onto, alpha=-1)
+            mixed[:, : kernel.shape[1]].copy_(kernel)
+        if self.triangular:
+            times_lower(mixed, self.factor, out=spread)
+        else:
+            torch.mm(mixed, self.factor, out=spread)
         empty = kernel.new_empty(0)
-        variance = torch.linalg.vecdot(spread, spread).double()
+        variance = squared_norms(spread).double()
         return Marginals((mixed @ self.mean).double(), variance, empty, empty)
 
     def _buffers(self, b: int) -> list[Tensor]:

@@ -31,20 +31,22 @@ class TestBlocks:
         for product in (products.times_lower, products.times_lower_transposed):
             assert product(A, L).is_contiguous()
 
-    def test_products_of_two_triangles(self, device):
-        A, B = (_drawn(10, 10, seed=seed).tril().to(device) for seed in (0, 1))
-        torch.testing.assert_close(products.lower_times_lower(A, B), A @ B)
-        torch.testing.assert_close(products.transposed_lower_times_lower(A, B), A.T @ B)
-
     def test_lower_triangle_of_a_product(self, device):
         A, B = (_drawn(7, 10, seed=seed).to(device) for seed in (0, 1))
         torch.testing.assert_close(products.lower_of_product(A, B), (A.T @ B).tril())
 
-    def test_symmetric_part(self, device):
+    def test_lower_triangle_is_mirrored(self, device):
         A = _drawn(10, 10).to(device)
-        expected = (A + A.T) / 2
-        torch.testing.assert_close(products.symmetrised(A), expected)
+        expected = A.tril() + A.tril(-1).T
+        torch.testing.assert_close(products.mirrored(A), expected)
         torch.testing.assert_close(A, expected)
+
+    def test_congruence(self, device):
+        root, L = (_drawn(10, 10, seed=seed).to(device) for seed in (0, 1))
+        S, L = root + root.T, L.tril()
+        found = products.congruence(S, L)
+        torch.testing.assert_close(found, L.T @ S @ L)
+        assert torch.equal(found, found.T)
 
     @pytest.mark.parametrize("r", [1, 3, 10, 13])
     def test_inverse_factor(self, r, device):

@@ -1,5 +1,7 @@
 """Predictions by cached products, against features in float64."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -58,7 +60,12 @@ def _errors(found, white, posterior, rows) -> tuple[float, float]:
 @pytest.mark.parametrize("jitter", [1e-4, 1e-6])
 def test_errors_are_a_small_part_of_the_prior(lengthscale, jitter, make_white, posterior, rows):
     white = make_white(lengthscale, jitter)
-    read = CachedReader(white, *(part.to(rows.device) for part in posterior))
+    of = tuple(part.to(rows.device) for part in posterior)
+    read, many = (CachedReader(white, *of, rows=number) for number in (0, 100_000))
+    in_blocks = rows.device.type == "cpu"
+    assert (read.triangular, many.triangular) == (False, in_blocks)
+    assert bool(many.factor[: len(white.Z)].triu(1).any()) is not in_blocks
+    assert max(_errors(many(rows), white, posterior, rows)) < 1e-4
     found = read(rows)
     assert found.mean.dtype == found.variance.dtype == torch.float64
     assert max(_errors(found, white, posterior, rows)) < 1e-4
@@ -75,29 +82,56 @@ def test_without_the_interpolation_they_are_far_larger(make_white, posterior, ro
     # What the choice goes by is the error of the whole product, within a factor.
     whole = float((rough - kernel @ columns).norm(dim=1).max())
     assert whole / 2 < product_error(white.Kzz, columns) < 4 * whole
-    read = CachedReader(white, *(part.to(rows.device) for part in posterior))
+    read = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)
     assert len(read.chosen.points) > 0
     assert read.factor.dtype == torch.float32
     assert max(_errors(read(rows), white, posterior, rows)) < error / 5
 
 
+def test_the_kernel_is_float32_where_its_rounding_does_not_matter(make_white, posterior, rows):
+    white = make_white(1.0, 1e-6)
+    m, L = (part.to(rows.device) for part in posterior)
+    columns = white.inverse.T @ torch.cat([L, m[:, None]], 1).double()
+    centred = white.Z - white.Z.mean(0)
+    half = 0.5 * centred.square().sum(1)
+    # Both sides of the exponents, whose product is the error of an exponent over 2^-24.
+    left = (2 * half + (white.variance.log() - half).square() + 1).max().sqrt()
+    right = (2 * half + 1 + half.square()).max().sqrt()
+    whole = product_error(white.Kzz, columns)
+    allowed = readers.LARGEST_ERROR * float(white.variance.sqrt())
+    for own, dtype in ((0.0, torch.float64), (float(left * right), torch.float32)):
+        size = 0.99 * allowed / (whole * math.hypot(1, own))
+        read = CachedReader(white, m * size, L * size, rows=0)
+        assert (len(read.chosen.points), read.right.dtype) == (0, dtype)
+        assert max(_errors(read(rows), white, (m * size, L * size), rows)) < 1e-4
+
+
+def test_for_short_lengthscales_a_float32_kernel_would_be_wrong(make_white, posterior, rows):
+    white = make_white(0.03, 1e-4)
+    read = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)
+    assert (len(read.chosen.points), read.right.dtype) == (0, torch.float64)
+    assert max(_errors(read(rows), white, posterior, rows)) < 1e-4
+    read.right = read.right.float()
+    assert max(_errors(read(rows), white, posterior, rows)) > 1e-4
+
+
 def test_where_no_interpolation_will_do_it_is_float64(make_white, posterior, rows, monkeypatch):
     monkeypatch.setattr(readers, "POINTS", (0,))
     white = make_white(1.0, 1e-6)
-    read = CachedReader(white, *(part.to(rows.device) for part in posterior))
+    read = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)
     assert read.factor.dtype == torch.float64
     assert max(_errors(read(rows), white, posterior, rows)) < 1e-9
 
 
 def test_buffers_do_not_mix_chunks(make_white, posterior, rows):
     white = make_white(0.5)
-    read = CachedReader(white, *(part.to(rows.device) for part in posterior))
+    read = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)
     whole = read(rows)
     parts = [read(part) for part in rows.split(70)]
     again = [torch.cat([part[which] for part in parts]) for which in (0, 1)]
     for one, other in zip(again, whole[:2], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    first = CachedReader(white, *(part.to(rows.device) for part in posterior))(rows[:70])
+    first = CachedReader(white, *(part.to(rows.device) for part in posterior), rows=0)(rows[:70])
     torch.testing.assert_close(parts[0].variance, first.variance, rtol=1e-4, atol=1e-5)
 
 
