@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
@@ -50,7 +51,7 @@ class FieldGP(FieldProcess):
         The variance around f is then that of the tile process plus that of the measurement.
         """
         found = self.row_terms(rows.x, rows.tests)
-        moments = self.posterior.moments(found.phi)
+        moments, kl = self.posterior.moments_and_kl(found.phi)
         variance = found.noise + found.amplitude.square() * self.tiles.variance().detach()
         zero = torch.zeros_like(variance)
         return BatchTerms(
@@ -59,7 +60,7 @@ class FieldGP(FieldProcess):
             residual=zero,
             feature_norm=zero,
             noise_var=variance,
-            kl=self.posterior.kl(),
+            kl=kl,
         )
 
     def block(self, sites: Tensor, *, factor: Tensor | None) -> Block:
@@ -243,7 +244,7 @@ class FieldGP(FieldProcess):
         # One column is solved for, whatever the rank; the padding has the weight 0.
         weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
         told = torch.cat([deviations, spread[: len(held)]], 1)
-        shared = torch.stack([w @ told[at] for w, at in zip(weights, back, strict=True)])
+        shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
         field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self.beyond(x)
         return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
 

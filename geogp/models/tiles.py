@@ -1,7 +1,11 @@
 """The process of single tiles: short range in space, memory in time."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+from geogp.models.elementwise import exponential_
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)
@@ -52,12 +56,50 @@ class TileProcess(nn.Module):
         parameters: at distance 0 there is no gradient. Points closer than a metre are on the
         same tile.
         """
-        sills, ranges = self.log_sills.double().exp(), self.log_ranges.double().exp()
-        memories = self.log_memories.double().exp()
-        east, north, later = (a[..., :, None, i] - b[..., None, :, i] for i in range(3))
-        square = east.square() + north.square()
-        distance, elapsed = square.sqrt(), later.abs()
-        near = sills[0] * torch.exp(-distance / ranges[0])
-        near = near + sills[1] * torch.exp(-distance / ranges[1] - elapsed / memories[0])
-        own = sills[2] + sills[3] * torch.exp(-elapsed / memories[1])
-        return near + (square < SAME_TILE_KM**2) * own
+        found: Tensor = _TileKernel.apply(  # type: ignore[no-untyped-call]
+            a, b, self.log_sills.double(), self.log_ranges.double(), self.log_memories.double()
+        )
+        return found
+
+
+class _TileKernel(torch.autograd.Function):
+    """The kernel of `TileProcess`, whose gradient is eight sums over the matrix.
+
+    With G the gradient by k, the gradient by a logarithm is the sum of G times the part that it
+    scales, and times distance or time over its range for one within an exponential.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, *logs: Tensor) -> Tensor:
+        sills, ranges, memories = (log.exp() for log in logs)
+        east, north, elapsed = (a[..., :, None, i] - b[..., None, :, i] for i in range(3))
+        distance = east.square_().add_(north.square_())
+        own = (distance < SAME_TILE_KM**2).to(distance.dtype)
+        distance, elapsed = distance.sqrt_(), elapsed.abs_()
+        wide = exponential_(distance * (-1 / ranges[0])).mul_(sills[0])
+        fading = (distance * (-1 / ranges[1])).addcmul_(elapsed, -1 / memories[0])
+        fading = exponential_(fading).mul_(sills[1])
+        later = exponential_(elapsed * (-1 / memories[1])).mul_(sills[3]).mul_(own)
+        ctx.save_for_backward(distance, elapsed, own, wide, fading, later, sills, ranges, memories)
+        return (wide + fading).add_(later).addcmul_(own, sills[2])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        distance, elapsed, own, wide, fading, later, sills, ranges, memories = ctx.saved_tensors
+        G = gradients[0].contiguous()
+        by_wide, by_fading, by_later = G * wide, G * fading, G * later
+        by_sills = [by_wide.sum(), by_fading.sum(), sills[2] * _inner(G, own), by_later.sum()]
+        by_ranges = [_inner(by_wide, distance), _inner(by_fading, distance)]
+        by_memories = [_inner(by_fading, elapsed), _inner(by_later, elapsed)]
+        return (
+            None,
+            None,
+            torch.stack(by_sills),
+            torch.stack(by_ranges) / ranges,
+            torch.stack(by_memories) / memories,
+        )
+
+
+def _inner(A: Tensor, B: Tensor) -> Tensor:
+    return torch.dot(A.flatten(), B.flatten())

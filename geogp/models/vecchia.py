@@ -7,6 +7,7 @@ Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -169,9 +170,36 @@ def whiten(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, T
     """
     both = known[:, :, None] & known[:, None, :]
     covariance = torch.where(both, covariance, 0.0) + torch.diag_embed((~known).double())
-    L = torch.linalg.cholesky(covariance)
     values = torch.where(known[..., None], values, 0.0)
-    return L, torch.linalg.solve_triangular(L, values, upper=False)
+    L, white = _Whiten.apply(covariance, values)  # type: ignore[no-untyped-call]
+    return L, white
+
+
+class _Whiten(torch.autograd.Function):
+    """L and W = L^(-1) V for K = L L', with products by L^(-1) in place of solves on the way back.
+
+    With tri and sym as in `geogp.models.rbf`, and G_L, G_W the gradients, those by V and K are
+    L^(-T) G_W and sym(L^(-T) tri(L' G_L - G_W W') L^(-1)) (Murray 2016).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        L = torch.linalg.cholesky(K)
+        white = torch.linalg.solve_triangular(L, V, upper=False)
+        ctx.save_for_backward(L, white)
+        return L, white
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        by_L, by_white = gradients
+        L, white = ctx.saved_tensors
+        identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
+        inverse = torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
+        triangle = torch.baddbmm(torch.bmm(L.mT, by_L), by_white, white.mT, alpha=-1).tril_()
+        triangle.diagonal(dim1=1, dim2=2).mul_(0.5)
+        by_K = torch.bmm(inverse.mT, torch.bmm(triangle, inverse))
+        return (by_K + by_K.mT).mul_(0.5), torch.bmm(inverse.mT, by_white)
 
 
 def _morton(centre: Floats) -> Indices:
