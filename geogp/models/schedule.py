@@ -44,6 +44,10 @@ class FitSettings:
         On the network's parameters only.
     weights
         alpha and beta of PPGP and dPPGP.
+    solve_mean
+        At the end, take the mean of the weights given the training rows and all that was learned,
+        as `geogp.models.posteriors.condition` finds it, where that lowers the validation score.
+        For models that are trained by batches of rows and have a `VariationalPosterior`.
     patience
         Stop after so many epochs without a better validation score; None never.
     seed
@@ -66,6 +70,7 @@ class FitSettings:
     average: float = 0.0
     weight_decay: float = 1e-2
     weights: Weights = field(default_factory=Weights)
+    solve_mean: bool = False
     patience: int | None = None
     seed: int = 0
 

@@ -22,6 +22,7 @@ from geogp.models.lowrank import LowRankGP, Rows
 from geogp.models.optimisers import make_optimiser, restore_state, state_tensors
 from geogp.models.parallel import announcement, learn, tell
 from geogp.models.schedule import FitSettings
+from geogp.models.solving import check_solvable, solve_mean
 from geogp.models.steps import Part
 from geogp.models.storage import read_tensors, write_tensors
 from geogp.models.teams import current_team
@@ -83,7 +84,8 @@ class FitState:
     epoch
         Epochs finished.
     best_epoch, best_nll
-        The epoch with the lowest mean validation log score, in the target's unit.
+        The epoch with the lowest mean validation log score, in the target's unit; the score is
+        that of `solve_mean` where this is lower.
     losses, validation_nll
         One value for each finished epoch.
     seconds
@@ -134,11 +136,9 @@ def fit(
     Raises
     ------
     RequestError
-        The model's tensors differ in device or dtype.
+        The model's tensors differ in device or dtype, or the settings are not for its objective.
     DataError
         Fewer than 2 rows, a constant target, or a checkpoint that belongs to another fit.
-    RequestError
-        L-BFGS for an objective of mini-batches.
     NumericalError
         The loss or the validation score stops being finite.
     """
@@ -173,6 +173,8 @@ def fit(
         raise
     run.save()
     model.load_state_dict(run.best)
+    if settings.solve_mean:
+        run.solve_mean()
     model.finish(run.held_out)
     return run.state
 
@@ -191,6 +193,8 @@ class _Run:
         self.model, self.settings, self.path = model, settings, checkpoint
         self.team = current_team()
         self.step = spec_of(model).step
+        if settings.solve_mean:
+            check_solvable(model)
         self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
@@ -237,6 +241,12 @@ class _Run:
         state.validation_nll.append(score)
         state.seconds += monotonic() - started
         self._keep()
+
+    def solve_mean(self) -> None:
+        """Solve for the mean of the weights; see `geogp.models.solving`."""
+        started, best = monotonic(), self.state.best_nll
+        self.state.best_nll = solve_mean(self.model, self.rows, lambda: self._validate(1.0), best)
+        self.state.seconds += monotonic() - started
 
     def out_of_patience(self) -> bool:
         """Tell whether the validation score has not improved for `patience` epochs."""
