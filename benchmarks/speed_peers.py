@@ -20,7 +20,10 @@ Batch = Callable[[], tuple[Tensor, Tensor]]
 """Draws inputs (b, d) and targets (b,)."""
 
 SETTINGS = ("default", "trace_mode", "float32_cholesky")
-"""Settings of GPyTorch of which the best counts; float32 where it factorises at all."""
+"""Settings of GPyTorch; float32 where it factorises at all."""
+
+PRIVATE = "float32_cholesky"
+"""The one whose name starts with an underscore."""
 
 
 @contextmanager

@@ -11,7 +11,12 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
-RATIOS = ("svgp_step_vs_gpytorch", "svgp_step_vs_torch", "predict_vs_gpytorch")
+RATIOS = (
+    "svgp_step_vs_gpytorch",
+    "svgp_step_vs_torch",
+    "predict_vs_gpytorch",
+    "predict_drawn_vs_gpytorch",
+)
 SHARES = ("svgp", "dbk_rbf", "dbk_silu")
 
 
@@ -47,6 +52,8 @@ def test_all_figures_are_there(found):
     assert all(found[f"{key}_share_of_peak"] > 0 for key in SHARES)
     assert found["predict_share_of_peak"] > 0
     assert found["predict_error"] < 1e-4
+    assert found["predict_tiles_share_of_peak"] > 0
+    assert found["predict_tiles_seconds"] > 0
     assert found["lengthscale_003_vs_1"] > 0
     assert {f"{name} step by r" for name in ("svgp", "dbk-rbf", "dbk-silu")} <= set(found["slopes"])
     assert found["machine"]["date"]
