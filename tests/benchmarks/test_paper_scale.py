@@ -20,7 +20,18 @@ def found(tmp_path_factory):
     np.savez(folder / "rows.npz", x=x, y=y, tests=np.ones(600))
     options = [
         *("--npz", str(folder / "rows.npz"), "--share", "0.5", "--h", "8", "--r", "16"),
-        *("--batch", "60", "--epochs", "3", "--plain-epochs", "4", "--out", str(folder / "out")),
+        *(
+            "--batch",
+            "60",
+            "--epochs",
+            "3",
+            "--plain-epochs",
+            "4",
+            "--seeds",
+            "2",
+            "--out",
+            str(folder / "out"),
+        ),
     ]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False
@@ -31,21 +42,29 @@ def found(tmp_path_factory):
 
 def test_both_recipes_are_measured_on_the_same_rows(found):
     held = json.loads((found / "results.json").read_text())
-    assert held["asked"] == {"rows": 300, "h": 8, "r": 16, "batch": 60}
+    assert held["asked"] == {"rows": 300, "h": 8, "r": 16, "batch": 60, "seeds": 2}
     ours, plain = held["recipes"]["ours"], held["recipes"]["plain"]
     assert (ours["epochs"], plain["epochs"]) == (3, 4)
-    for one in (ours, plain):
-        seconds = [at for at, _ in one["trace"]]
-        assert len(seconds) == one["epochs"]
-        assert seconds == sorted(seconds)
-        assert one["seconds"] == seconds[-1]
+    for recipe in (ours, plain):
+        for one in recipe["fits"]:
+            seconds = [at for at, _ in one["trace"]]
+            assert len(seconds) == recipe["epochs"]
+            assert seconds == sorted(seconds)
+            assert one["seconds"] >= seconds[-1]
+        assert recipe["fits"][0]["test_nll"] != recipe["fits"][1]["test_nll"]
+        for key in ("seconds", "test_nll", "validation_nll"):
+            assert recipe[key] == pytest.approx(sum(one[key] for one in recipe["fits"]) / 2)
     compared = held["compared"]
     assert compared["share_of_time"] == pytest.approx(ours["seconds"] / plain["seconds"])
     assert compared["test_gain"] == pytest.approx(plain["test_nll"] - ours["test_nll"])
-    goal = min(score for _, score in plain["trace"])
-    first = next((at for at, score in ours["trace"] if score <= goal), None)
-    share = compared["share_of_time_to_validation_score"]
-    assert share == (None if first is None else pytest.approx(first / plain["seconds"]))
+    for part in ("test", "validation"):
+        gain = plain[f"{part}_nll"] - ours[f"{part}_nll"]
+        assert compared[f"{part}_gain"] == pytest.approx(gain)
+        assert compared["reached"][part] is (gain >= 0)
+    for one in plain["fits"]:
+        assert one["validation_nll"] == min(score for _, score in one["trace"])
+    for one in ours["fits"]:
+        assert one["validation_nll"] <= min(score for _, score in one["trace"])
 
 
 def test_the_table_has_both(found):
