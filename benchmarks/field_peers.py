@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from peers import fit_peer, predict_peer
 from scipy import stats
@@ -229,7 +230,7 @@ def _common(seed: int) -> dict[str, object]:
         "subsample": 0.8,
         "subsample_freq": 1,
         "random_state": seed,
-        "n_jobs": 1,
+        "n_jobs": torch.get_num_threads(),
         "verbose": -1,
     }
 
