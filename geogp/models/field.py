@@ -22,7 +22,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.arrays import as_floats
 from geogp.models.drift import level_drift
 from geogp.models.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
-from geogp.models.field_rows import Block, distinct_rows, whitened
+from geogp.models.field_rows import Block, Padded, distinct_rows, packed, whitened
 from geogp.models.lowrank import Rows
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import VariationalPosterior, WeightedRows
@@ -33,8 +33,11 @@ from geogp.models.vecchia import NO_ROW, Sites
 
 Floats = NDArray[np.float64]
 
-ROWS_AT_ONCE = 512
+ROWS_AT_ONCE = 256
 """Rows that are predicted at once."""
+
+PARTS = 4
+"""Parts of a step's blocks, each padded for itself."""
 
 
 class FieldGP(FieldProcess):
@@ -76,21 +79,28 @@ class FieldGP(FieldProcess):
         earlier = self.earlier[sites]
         number = sites.cpu().numpy()
         places = self.sites[0]
-        own = places.rows(number[:, None], int(places.count[number].max()))
-        index = torch.cat([earlier, torch.from_numpy(own).to(self.device)], 1)
+        here = places.rows(number[:, None], int(places.count[number].max()))
+        index = torch.cat([earlier, torch.from_numpy(here).to(self.device)], 1)
         known = index != NO_ROW
+        own = known.clone()
+        own[:, : earlier.shape[1]] = False
         distinct, back = distinct_rows(index, known)
         x, y, tests = self.rows.x[distinct], self.rows.y[distinct], self.rows.tests[distinct]
         terms = self.row_terms(x, tests)
         spread = terms.phi if factor is None else terms.phi @ factor
+        # All in units of the amplitude at the rows: for a diagonal D, D K D is not worked out.
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
-        covariance = self._covariance(self.points(x), terms.amplitude, back, back)
-        noise = torch.diag_embed(terms.noise[back])
-        L, white = whitened(covariance + noise, known, values[back])
-        mine = known[:, earlier.shape[1] :]
-        kept = white[:, earlier.shape[1] :][mine]
-        log_scale = L.diagonal(dim1=1, dim2=2)[:, earlier.shape[1] :][mine].log().sum()
-        return Block(kept[:, 0], kept[:, 1:], log_scale)
+        values = values * terms.amplitude.reciprocal()[:, None]
+        noise, points = terms.noise / terms.amplitude.square(), self.points(x)
+        kept, log_scale = [], terms.amplitude.log()[back[own]].sum()
+        for part in packed(Padded(back, known, own), PARTS):
+            at = points[part.rows]
+            prior = self.tiles(at, at)
+            L, white = whitened(prior, noise[part.rows], part.known, values[part.rows])
+            kept.append(white[part.own])
+            log_scale = log_scale + L.diagonal(dim1=1, dim2=2)[part.own].log().sum()
+        found = torch.cat(kept)
+        return Block(found[:, 0], found[:, 1:], log_scale)
 
     def settle(self, rows: Rows, validation: Rows) -> None:
         """Nothing is learned outside the gradient before the end; see `finish`."""
@@ -232,17 +242,18 @@ class FieldGP(FieldProcess):
         seen = self.row_terms(held, self.rows.tests[distinct])
         asked = self.row_terms(x, tests)
         points = torch.cat([self.points(held), at])
-        amplitude = torch.cat([seen.amplitude, asked.amplitude])
         here = torch.arange(len(x), device=self.device)[:, None] + len(held)
-        covariance = self._covariance(points, amplitude, back, back)
-        cross = self._covariance(points, amplitude, back, here)
+        # All in units of the amplitude at the rows: for a diagonal D, D K D is not worked out.
+        prior = self.tiles(points[back], points[back])
+        cross = self.tiles(points[back], points[here]) * asked.amplitude[:, None, None]
         deviations = (self.rows.y[distinct] - seen.mean)[:, None]
         spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
-        noise = torch.diag_embed(seen.noise[back])
-        factor, white = whitened(covariance + noise, known, cross)
+        noise = (seen.noise / seen.amplitude.square())[back]
+        factor, white = whitened(prior, noise, known, cross)
         tile = asked.amplitude.square() * self.tiles.variance() - white.square().sum((1, 2))
         # One column is solved for, whatever the rank; the padding has the weight 0.
         weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
+        weights = weights / seen.amplitude[back]
         told = torch.cat([deviations, spread[: len(held)]], 1)
         shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
         field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self.beyond(x)

@@ -252,11 +252,6 @@ class FieldProcess(LowRankGP):
     def _amplitude(self, x: Tensor) -> Tensor:
         return self.tiles.amplitude(self.basis(self._within_data(x)).phi)
 
-    def _covariance(self, points: Tensor, amplitude: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance of u between rows a (n, i) and b (n, j) of `points`."""
-        prior: Tensor = self.tiles(points[a], points[b])
-        return prior * amplitude[a][:, :, None] * amplitude[b][:, None]
-
 
 def numpy_of(tensor: Tensor) -> Floats:
     """Return a tensor as a float64 array."""

@@ -69,7 +69,9 @@ class Block:
     log_scale: Tensor
 
 
-def whitened(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def whitened(
+    covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return what `geogp.models.vecchia.whiten` does.
 
     Raises
@@ -78,7 +80,7 @@ def whitened(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor,
         A covariance does not factorise.
     """
     try:
-        return whiten(covariance, known, values)
+        return whiten(covariance, noise, known, values)
     except RuntimeError as error:
         raise NumericalError(
             f"the covariance of a block of tiles does not factorise ({error}); the fit has "
@@ -97,3 +99,24 @@ def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     back = torch.zeros_like(index)
     back[known] = inverse
     return distinct, back
+
+
+class Padded(NamedTuple):
+    """Rows of some blocks: numbers, which are no padding, and which are its own, each (b, m)."""
+
+    rows: Tensor
+    known: Tensor
+    own: Tensor
+
+
+def packed(blocks: Padded, parts: int) -> list[Padded]:
+    """Return the blocks in parts of similar size, with less padding, which comes last."""
+    order = blocks.known.sort(dim=1, descending=True, stable=True).indices
+    first = Padded(*(each.gather(1, order) for each in blocks))
+    count = blocks.known.sum(1)
+    pieces = [piece for piece in count.argsort().tensor_split(parts) if len(piece)]
+    widths = [int(count[piece[-1]]) for piece in pieces]
+    return [
+        Padded(*(each[piece, :width] for each in first))
+        for piece, width in zip(pieces, widths, strict=True)
+    ]

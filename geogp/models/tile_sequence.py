@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import KDTree
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError, NumericalError
 from geogp.models.field import FieldGP
@@ -282,22 +283,22 @@ def _conditionals(
     index = index.clamp(min=0)
     points, amplitude = known.points[index], known.amplitude[index]
     here = known.amplitude[own]
-    covariance = model.tiles(points, points) * amplitude[:, :, None] * amplitude[:, None]
-    covariance = covariance + torch.diag_embed(known.noise[index])
-    cross = model.tiles(points, known.points[own][:, None])
-    cross = cross * (amplitude * here[:, None])[:, :, None]
+    # In units of the amplitude: for a diagonal D, D K D is not worked out.
+    cross = model.tiles(points, known.points[own][:, None]) * here[:, None, None]
+    noise = known.noise[index] / amplitude.square()
     try:
-        factor, white = whiten(covariance, there, cross)
+        factor, white = whiten(model.tiles(points, points), noise, there, cross)
     except RuntimeError as error:
         raise NumericalError(
             f"the covariance of a block of tiles does not factorise ({error})."
         ) from error
     prior = here.square() * model.tiles.variance()
     left = (prior - white[..., 0].square().sum(1)).clamp(min=0)
-    weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
+    weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0] / amplitude
     # The rows come first in a block, so that the factor of theirs is a corner of it.
     first, corner = white[:, :width], factor[:, :width, :width]
     alone = torch.linalg.solve_triangular(corner.mT, first, upper=True)[..., 0]
+    alone = alone / amplitude[:, :width]
     tile = (prior - first[..., 0].square().sum(1)).clamp(min=0)
     field = _field_variance(model, known.x[tiles], near, alone, L)
     return (
@@ -314,7 +315,8 @@ def _field_variance(model: FieldGP, x: Tensor, near: Tensor, weights: Tensor, L:
     inputs = torch.cat([model.rows.x[rows], x])
     counts = torch.ones(len(inputs), dtype=torch.float64, device=model.device)
     spread = model.row_terms(inputs, counts).phi.double() @ L
-    shared = torch.stack([w @ spread[: len(rows)][at] for w, at in zip(weights, back, strict=True)])
+    told = spread[: len(rows)]
+    shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
     return (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
 
 

@@ -73,7 +73,7 @@ class _TileKernel(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, *logs: Tensor) -> Tensor:
         sills, ranges, memories = (log.exp() for log in logs)
         east, north, elapsed = (a[..., :, None, i] - b[..., None, :, i] for i in range(3))
-        distance = east.square_().add_(north.square_())
+        distance = east.square_().addcmul_(north, north)
         own = (distance < SAME_TILE_KM**2).to(distance.dtype)
         distance, elapsed = distance.sqrt_(), elapsed.abs_()
         wide = exponential_(distance * (-1 / ranges[0])).mul_(sills[0])

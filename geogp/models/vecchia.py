@@ -151,13 +151,17 @@ def distance_to_others(places: KDTree, at: Floats) -> Floats:
     return mean
 
 
-def whiten(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L and L^(-1) values for padded covariances, L L' = covariance.
+def whiten(
+    covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return L and L^(-1) values for padded covariances, L L' = covariance + diag(noise).
 
     Parameters
     ----------
     covariance
         (b, m, m), float64; anything at the padding.
+    noise
+        (b, m); anything at the padding.
     known
         Which of the m rows are no padding, (b, m).
     values
@@ -168,10 +172,7 @@ def whiten(covariance: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, T
     L, whitened
         (b, m, m) and (b, m, c). Rows of the padding are those of the identity and 0.
     """
-    both = known[:, :, None] & known[:, None, :]
-    covariance = torch.where(both, covariance, 0.0) + torch.diag_embed((~known).double())
-    values = torch.where(known[..., None], values, 0.0)
-    L, white = _Whiten.apply(covariance, values)  # type: ignore[no-untyped-call]
+    L, white = _Whiten.apply(covariance, noise, known, values)  # type: ignore[no-untyped-call]
     return L, white
 
 
@@ -179,27 +180,36 @@ class _Whiten(torch.autograd.Function):
     """L and W = L^(-1) V for K = L L', with products by L^(-1) in place of solves on the way back.
 
     With tri and sym as in `geogp.models.rbf`, and G_L, G_W the gradients, those by V and K are
-    L^(-T) G_W and sym(L^(-T) tri(L' G_L - G_W W') L^(-1)) (Murray 2016).
+    L^(-T) G_W and sym(L^(-T) tri(L' G_L - G_W W') L^(-1)) (Murray 2016). L^(-1) mixes no
+    rows of the padding with others, so that what comes for those can be dropped at the end.
     """
 
     @staticmethod
-    def forward(ctx: Any, K: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        padding = ~known
+        K = covariance.masked_fill(padding[:, :, None] | padding[:, None, :], 0.0)
+        K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
         L = torch.linalg.cholesky(K)
+        V = values.masked_fill(padding[..., None], 0.0)
         white = torch.linalg.solve_triangular(L, V, upper=False)
-        ctx.save_for_backward(L, white)
+        ctx.save_for_backward(L, white, padding[..., None])
         return L, white
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        L, white, padding = ctx.saved_tensors
         by_L, by_white = gradients
-        L, white = ctx.saved_tensors
         identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
         inverse = torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
         triangle = torch.baddbmm(torch.bmm(L.mT, by_L), by_white, white.mT, alpha=-1).tril_()
         triangle.diagonal(dim1=1, dim2=2).mul_(0.5)
         by_K = torch.bmm(inverse.mT, torch.bmm(triangle, inverse))
-        return (by_K + by_K.mT).mul_(0.5), torch.bmm(inverse.mT, by_white)
+        by_K = (by_K + by_K.mT).mul_(0.5).masked_fill_(padding, 0.0).masked_fill_(padding.mT, 0.0)
+        by_V = torch.bmm(inverse.mT, by_white).masked_fill_(padding, 0.0)
+        return by_K, by_K.diagonal(dim1=1, dim2=2), None, by_V
 
 
 def _morton(centre: Floats) -> Indices:

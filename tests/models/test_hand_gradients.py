@@ -51,10 +51,18 @@ def test_whitening():
     known = torch.ones(3, 5, dtype=torch.bool)
     known[1, 3:] = False
 
-    def both(root, values) -> tuple[torch.Tensor, torch.Tensor]:
-        return whiten(root @ root.mT, known, values)
+    noise = torch.rand(3, 5, generator=random, dtype=torch.float64, requires_grad=True)
 
-    assert torch.autograd.gradcheck(both, (root, values))
+    def both(root, noise, values) -> tuple[torch.Tensor, torch.Tensor]:
+        return whiten(root @ root.mT, noise, known, values)
+
+    assert torch.autograd.gradcheck(both, (root, noise, values))
+    L, white = both(root, noise, values)
+    padded = L[1, 3:], white[1, 3:]
+    torch.testing.assert_close(padded, (torch.eye(5, dtype=torch.float64)[3:], 0 * white[1, 3:]))
+    kept = (root @ root.mT + torch.diag_embed(noise))[1, :3, :3]
+    torch.testing.assert_close(L[1, :3, :3] @ L[1, :3, :3].mT, kept)
+    torch.testing.assert_close(L[1, :3, :3] @ white[1, :3], values[1, :3])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
