@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from field_peers import PEERS, Answer, Case, QuantileLaw
+from field_peers import PEERS, SCHEDULES, Answer, Case, QuantileLaw
 
 import geogp
 from geogp.calibration.baseline import quarter_baseline
@@ -49,9 +49,10 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
     data = {name: job.data(chosen) for name, chosen in rows.items()}
     test, stratum = data["test"], seen.stratum[rows["test"]]
     start = monotonic()
-    if model in PEERS:
+    peers = {**PEERS, **SCHEDULES}
+    if model in peers:
         rows_of = Case(data["train"], data["validation"], test, np.array(job.scale.units), seed)
-        answer = PEERS[model](rows_of)
+        answer = peers[model](rows_of)
     else:
         answer = own(job, rows, test)
     whole = monotonic() - start

@@ -8,6 +8,7 @@ row where the method can use them) and returns a `Prediction`, or quantiles.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -31,6 +32,9 @@ LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 
 KRIGED_ROWS = 1_500
 """Training rows that kriging can take: each prediction costs their square."""
+
+RATE = 0.05
+"""Learning rate of boosting."""
 
 MOST_TREES = 2_000
 PATIENCE = 50
@@ -94,7 +98,7 @@ class Answer:
     quantiles: QuantileLaw | None = None
 
 
-def lightgbm_variance(case: Case) -> Answer:
+def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
     """Boosted mean, weighted by tests, and boosted variance from out-of-fold residuals.
 
     The validation rows choose the number of trees. The variance model sees place, quarter and
@@ -105,14 +109,15 @@ def lightgbm_variance(case: Case) -> Answer:
     start = monotonic()
     full, held = _with_tests(train), _with_tests(validation)
     weight = _weight(train.tests)
-    mean = _boosted(Data(full, train.y), weight, seed, held=validation)
+    mean = _boosted(Data(full, train.y), weight, seed, rate, held=validation)
     trees = mean.best_iteration_
     outside = np.empty(len(train.y))
     for kept, left in KFold(5, shuffle=True, random_state=seed).split(full):
         part = Data(full[kept], train.y[kept])
-        outside[left] = _boosted(part, weight[kept], seed, trees=trees).predict(full[left])
+        outside[left] = _boosted(part, weight[kept], seed, rate, trees=trees).predict(full[left])
     residual = np.log(np.square(train.y - outside) + 1e-4)
-    spread = _boosted(Data(full, residual), np.ones(len(residual)), seed, trees=150)
+    even = np.ones(len(residual))
+    spread = _boosted(Data(full, residual), even, seed, rate, trees=round(150 * RATE / rate))
     centre, sd = mean.predict(held), np.exp(0.5 * spread.predict(held))
     law = fit_shape((validation.y - centre) / sd, validation.tests, 1.0)
     seconds = monotonic() - start
@@ -147,13 +152,13 @@ def lightgbm_quantile(case: Case) -> Answer:
     return Answer(seconds, quantiles=QuantileLaw(found))
 
 
-def gpytorch_svgp(case: Case) -> Answer:
+def gpytorch_svgp(case: Case, *, epochs: int = 15) -> Answer:
     """GPyTorch's sparse variational process, 512 inducing points over place and quarter."""
     train, test, seed = case.train, case.test, case.seed
     centre, scale = train.y.mean(), train.y.std()
     start = monotonic()
     settings = FitSettings(
-        epochs=15, learning_rate=1e-2, seed=seed, weights=Weights(alpha=0, beta=1)
+        epochs=epochs, learning_rate=1e-2, seed=seed, weights=Weights(alpha=0, beta=1)
     )
     scaled = [Data(d.x, (d.y - centre) / scale) for d in (train, case.validation)]
     model, likelihood = fit_peer("gpytorch-svgp", *scaled, settings, r=512)
@@ -217,15 +222,21 @@ PEERS = {
     "kriging": kriging,
 }
 
+SCHEDULES: dict[str, Callable[[Case], Answer]] = {
+    **{f"lightgbm-{rate}": partial(lightgbm_variance, rate=rate) for rate in (0.1, 0.2)},
+    **{f"gpytorch-svgp-{n}": partial(gpytorch_svgp, epochs=n) for n in (1, 2, 5, 30)},
+}
+"""Peers at other rates and numbers of epochs than theirs above."""
+
 
 def _with_tests(data: Data) -> Floats:
     return np.column_stack([data.x, np.log(data.tests)])
 
 
-def _common(seed: int) -> dict[str, object]:
+def _common(seed: int, rate: float = RATE) -> dict[str, object]:
     return {
         "num_leaves": 127,
-        "learning_rate": 0.05,
+        "learning_rate": rate,
         "min_child_samples": 20,
         "subsample": 0.8,
         "subsample_freq": 1,
@@ -240,11 +251,17 @@ def _weight(tests: Floats) -> Floats:
 
 
 def _boosted(
-    data: Data, weight: Floats, seed: int, *, trees: int = MOST_TREES, held: Data | None = None
+    data: Data,
+    weight: Floats,
+    seed: int,
+    rate: float,
+    *,
+    trees: int = MOST_TREES,
+    held: Data | None = None,
 ) -> Any:
     import lightgbm  # noqa: PLC0415
 
-    model = lightgbm.LGBMRegressor(n_estimators=trees, **_common(seed))
+    model = lightgbm.LGBMRegressor(n_estimators=trees, **_common(seed, rate))
     if held is None:
         return model.fit(data.x, data.y, sample_weight=weight)
     return model.fit(
