@@ -103,7 +103,8 @@ def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
 
     The validation rows choose the number of trees. The variance model sees place, quarter and
     tests; its target is the logarithm of the squared out-of-fold residual. The validation rows
-    also give location, scale and shape of the standardised residuals by number of tests.
+    also give location, scale and shape of the standardised residuals by number of tests. At
+    another learning rate the variance model, too, has as many more or fewer trees.
     """
     train, validation, test, seed = case.train, case.validation, case.test, case.seed
     start = monotonic()
@@ -152,8 +153,8 @@ def lightgbm_quantile(case: Case) -> Answer:
     return Answer(seconds, quantiles=QuantileLaw(found))
 
 
-def gpytorch_svgp(case: Case, *, epochs: int = 15) -> Answer:
-    """GPyTorch's sparse variational process, 512 inducing points over place and quarter."""
+def gpytorch_svgp(case: Case, *, epochs: int = 15, r: int = 512) -> Answer:
+    """GPyTorch's sparse variational process, r inducing points over place and quarter."""
     train, test, seed = case.train, case.test, case.seed
     centre, scale = train.y.mean(), train.y.std()
     start = monotonic()
@@ -161,7 +162,7 @@ def gpytorch_svgp(case: Case, *, epochs: int = 15) -> Answer:
         epochs=epochs, learning_rate=1e-2, seed=seed, weights=Weights(alpha=0, beta=1)
     )
     scaled = [Data(d.x, (d.y - centre) / scale) for d in (train, case.validation)]
-    model, likelihood = fit_peer("gpytorch-svgp", *scaled, settings, r=512)
+    model, likelihood = fit_peer("gpytorch-svgp", *scaled, settings, r=r)
     seconds = monotonic() - start
     found = predict_peer(model, likelihood, test.x)
     return Answer(
@@ -225,8 +226,9 @@ PEERS = {
 SCHEDULES: dict[str, Callable[[Case], Answer]] = {
     **{f"lightgbm-{rate}": partial(lightgbm_variance, rate=rate) for rate in (0.1, 0.2)},
     **{f"gpytorch-svgp-{n}": partial(gpytorch_svgp, epochs=n) for n in (1, 2, 5, 30)},
+    **{f"gpytorch-svgp-r128-{n}": partial(gpytorch_svgp, epochs=n, r=128) for n in (1, 5, 15)},
 }
-"""Peers at other rates and numbers of epochs than theirs above."""
+"""Peers at other rates, ranks and numbers of epochs than theirs above."""
 
 
 def _with_tests(data: Data) -> Floats:

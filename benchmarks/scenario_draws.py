@@ -186,8 +186,9 @@ def conditionals(
         own, others = x[part : part + step, None], x[at]
         u, v = phi[part : part + step, None], phi[at]
         K = covariances_of(kernel, others, others)
-        K = K + torch.diag_embed(JITTER * K.diagonal(dim1=1, dim2=2)) - v @ v.mT
-        L, half = whiten(K, known, covariances_of(kernel, others, own) - v @ u.mT)
+        jitter = JITTER * K.diagonal(dim1=1, dim2=2)
+        cross = covariances_of(kernel, others, own) - v @ u.mT
+        L, half = whiten(K - v @ v.mT, jitter, known, cross)
         solved = torch.linalg.solve_triangular(L.mT, half, upper=True)[..., 0]
         variance = covariances_of(kernel, own, own)[:, 0, 0] * (1 + JITTER)
         left = variance - u.square().sum((1, 2)) - half.square().sum((1, 2))

@@ -52,7 +52,7 @@ class RowTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Whitened rows of some places.
+    """Whitened rows of some places, which are in no particular order.
 
     Attributes
     ----------
@@ -110,7 +110,10 @@ class Padded(NamedTuple):
 
 
 def packed(blocks: Padded, parts: int) -> list[Padded]:
-    """Return the blocks in parts of similar size, with less padding, which comes last."""
+    """Return the blocks in parts of similar size, by their numbers of rows, with less padding.
+
+    The rows of a block keep their order, and the padding comes last.
+    """
     order = blocks.known.sort(dim=1, descending=True, stable=True).indices
     first = Padded(*(each.gather(1, order) for each in blocks))
     count = blocks.known.sum(1)

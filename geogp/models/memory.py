@@ -52,9 +52,9 @@ TILE_WORDS = 300
 """Numbers per tile of a joint law with a tile process: on which 64 rows and 24 tiles it is
 conditioned with which weights, twice while they are put together, and what solves for them."""
 
-BLOCK_ARRAYS = 7
-"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles that are held at once; up to 4
-were seen."""
+BLOCK_ARRAYS = 10
+"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles that are held at once: up to 8
+were seen, most of them parts of the kernel."""
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:

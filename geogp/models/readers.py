@@ -100,7 +100,7 @@ def product_error(rest: Tensor, columns: Tensor) -> float:
     ----------
     rest
         What the interpolation leaves over of K_ZZ, (r, r): a row x is taken to leave no more than
-        the worst inducing point does.
+        the worst inducing point does. Rows far from all of them may: twice as much was seen.
     columns
         C, (r, k).
     """

@@ -14,6 +14,9 @@ MEMORIES = (4.0, 2.0)
 
 SAME_TILE_KM = 1e-3
 
+LARGEST_EXPONENT = 60.0
+"""Of an amplitude, either way: its fourth power, in gradients, stays a number."""
+
 
 class TileProcess(nn.Module):
     """Covariance of what single tiles have beyond the smooth field, in units of the target's sd.
@@ -23,8 +26,8 @@ class TileProcess(nn.Module):
     k = s_1 exp(-h/l_1) + s_2 exp(-h/l_2) exp(-t/τ_2) + [same tile] (s_3 + s_4 exp(-t/τ_4)):
 
     what lasts and what fades, each shared with near tiles or the tile's own. The whole is
-    multiplied by amplitude(x) amplitude(x'), amplitude(x) = exp(<c, phi(x)>), so that the
-    process may be stronger in one part of a region than in another.
+    multiplied by amplitude(x) amplitude(x'), amplitude(x) = exp(<c, phi(x)>) with an exponent
+    of at most 60, so that the process may be stronger in one part of a region than in another.
 
     Parameters
     ----------
@@ -43,7 +46,8 @@ class TileProcess(nn.Module):
 
     def amplitude(self, phi: Tensor) -> Tensor:
         """Return the amplitude, (b,) float64, for features (b, r)."""
-        return (phi @ self.head).double().exp()
+        exponent = (phi @ self.head).double()
+        return exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp()
 
     def variance(self) -> Tensor:
         """Return k at one place and time for amplitude 1, a scalar."""
@@ -77,7 +81,7 @@ class _TileKernel(torch.autograd.Function):
         own = (distance < SAME_TILE_KM**2).to(distance.dtype)
         distance, elapsed = distance.sqrt_(), elapsed.abs_()
         wide = exponential_(distance * (-1 / ranges[0])).mul_(sills[0])
-        fading = (distance * (-1 / ranges[1])).addcmul_(elapsed, -1 / memories[0])
+        fading = torch.mul(distance, -1 / ranges[1], out=north).addcmul_(elapsed, -1 / memories[0])
         fading = exponential_(fading).mul_(sills[1])
         later = exponential_(elapsed * (-1 / memories[1])).mul_(sills[3]).mul_(own)
         ctx.save_for_backward(distance, elapsed, own, wide, fading, later, sills, ranges, memories)

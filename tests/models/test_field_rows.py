@@ -11,6 +11,7 @@ from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.field_rows import Padded, packed
 from geogp.models.lowrank import Rows
+from geogp.models.vecchia import NO_ROW
 
 
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 6), st.integers(0, 999))
@@ -36,24 +37,78 @@ def test_packed_blocks_hold_the_same_rows_in_the_same_order(blocks, width, parts
     assert sorted(kept) == sorted(expected)
 
 
-def test_a_block_does_not_depend_on_how_it_is_cut(monkeypatch):
+@pytest.fixture
+def model() -> field.FieldGP:
+    """A model that holds rows of sixty places, conditioned on few of those near."""
     random = np.random.default_rng(0)
     place = random.uniform(-1, 1, (60, 2)).repeat(random.integers(1, 6, 60), axis=0)
     x = np.column_stack([place, random.uniform(-1, 1, len(place))])
     sizes = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
-    model = build("field", sizes, x, seed=2)
-    y = torch.from_numpy(np.sin(3 * x[:, 0]))
-    model.hold(Rows(model.scaled(x), y, torch.ones_like(y)), 0)
+    made = build("field", sizes, x, seed=2)
+    assert isinstance(made, field.FieldGP)
+    y, tests = np.sin(3 * x[:, 0]), random.integers(1, 9, len(x)).astype(float)
+    made.hold(Rows(made.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        model.tiles.head.normal_(0, 0.3, generator=torch.Generator().manual_seed(1))
-    results = []
-    for parts in (1, 4, 1000):
-        monkeypatch.setattr(field, "PARTS", parts)
-        block = model.block(torch.arange(len(model.sites[0])), factor=model.factor)
-        loss = block.residual.square().sum() + block.spread.square().sum() + block.log_scale
-        gradients = torch.autograd.grad(loss, model.tiles.parameters())
-        results.append([loss, *gradients])
-    for result in results[1:]:
-        for ours, one_part in zip(result, results[0], strict=True):
-            torch.testing.assert_close(ours, one_part)
-    assert loss.item() == pytest.approx(results[0][0].item(), rel=1e-12)
+        for name, value in made.named_parameters():
+            if not name.startswith("basis"):
+                moved = torch.randn(value.shape, generator=generator, dtype=value.dtype)
+                value.add_(0.3 * moved)
+    return made
+
+
+def _loss(residual, spread, log_scale) -> torch.Tensor:
+    return residual.square().sum() + 0.7 * spread.square().sum() + log_scale
+
+
+def _place_by_place(model: field.FieldGP) -> torch.Tensor:
+    """What `_loss` is of all blocks, each by itself and unpadded, in plain PyTorch."""
+    sites, _ = model.sites
+    s, ranges, memories = (
+        value.exp()
+        for value in (model.tiles.log_sills, model.tiles.log_ranges, model.tiles.log_memories)
+    )
+    total = torch.zeros((), dtype=torch.float64)
+    for first, count, earlier in zip(sites.first, sites.count, model.earlier, strict=True):
+        at = torch.cat([earlier[earlier != NO_ROW], torch.arange(first, first + count)])
+        points = model.points(model.rows.x[at])
+        terms = model.row_terms(model.rows.x[at], model.rows.tests[at])
+        h = (points[:, None, :2] - points[None, :, :2]).square().sum(-1)
+        same = h == 0
+        h = torch.where(same, 1.0, h).sqrt() * ~same
+        t = (points[:, None, 2] - points[None, :, 2]).abs()
+        k = s[0] * (-h / ranges[0]).exp() + s[1] * (-h / ranges[1] - t / memories[0]).exp()
+        k = k + same * (s[2] + s[3] * (-t / memories[1]).exp())
+        K = k * torch.outer(terms.amplitude, terms.amplitude) + terms.noise.diag()
+        L = torch.linalg.cholesky(K)
+        values = torch.cat([(model.rows.y[at] - terms.mean)[:, None], terms.phi @ model.factor], 1)
+        white = torch.linalg.solve_triangular(L, values, upper=False)[-count:]
+        total = total + _loss(white[:, 0], white[:, 1:], L.diagonal()[-count:].log().sum())
+    return total
+
+
+@pytest.mark.parametrize("parts", [1, 4, 1000])
+def test_blocks_and_all_their_gradients_are_those_of_each_place(model, parts, monkeypatch):
+    monkeypatch.setattr(field, "PARTS", parts)
+    block = model.block(torch.arange(len(model.sites[0])), factor=model.factor)
+    ours = _loss(block.residual, block.spread, block.log_scale)
+    expected = _place_by_place(model)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-12)
+    named = dict(model.named_parameters())
+    found, other = (
+        torch.autograd.grad(value, list(named.values()), allow_unused=True)
+        for value in (ours, expected)
+    )
+    told = {name for name, gradient in zip(named, found, strict=True) if gradient is not None}
+    assert {"tiles.head", "noise.heads", "posterior.m"} <= told
+    for name, one, another in zip(named, found, other, strict=True):
+        torch.testing.assert_close(one, another, rtol=1e-8, atol=1e-10, msg=name)
+
+
+def test_an_amplitude_that_runs_off_leaves_the_gradients_finite(model):
+    with torch.no_grad():
+        model.tiles.head.mul_(1e4)
+    block = model.block(torch.arange(len(model.sites[0])), factor=model.factor)
+    loss = _loss(block.residual, block.spread, block.log_scale)
+    for gradient in torch.autograd.grad(loss, model.parameters(), allow_unused=True):
+        assert gradient is None or gradient.isfinite().all()
