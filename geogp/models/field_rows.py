@@ -114,7 +114,7 @@ def packed(blocks: Padded, parts: int) -> list[Padded]:
 
     The rows of a block keep their order, and the padding comes last.
     """
-    order = blocks.known.sort(dim=1, descending=True, stable=True).indices
+    order = blocks.known.byte().sort(dim=1, descending=True, stable=True).indices
     first = Padded(*(each.gather(1, order) for each in blocks))
     count = blocks.known.sum(1)
     pieces = [piece for piece in count.argsort().tensor_split(parts) if len(piece)]
