@@ -68,6 +68,11 @@ def team() -> Iterator[bool]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
+    # Its default arguments keep the group of the time at which it is first imported, by optimisers
+    # for one. Such a group would outlive its end, and abort the process where a thread of it still
+    # waits for Python when Python ends.
+    from torch.distributed import nn  # noqa: F401, PLC0415
+
     distributed.init_process_group(backend, timeout=PATIENCE)
     try:
         if distributed.get_rank():

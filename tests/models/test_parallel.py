@@ -22,7 +22,7 @@ from geogp.models.training import Data, fit
 
 PROGRAM = '''
 """Fit what the cases say, and tell how it went; run by each process."""
-import json, sys
+import json, os, sys
 from pathlib import Path
 import numpy as np
 import torch
@@ -58,6 +58,9 @@ if __name__ == "__main__":
     with team() as leads:
         if leads:
             run(Path(sys.argv[1]))
+    threads = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    told = Path(sys.argv[1]) / f"threads-{os.environ.get('RANK', 'alone')}.json"
+    told.write_text(json.dumps(threads))
 '''
 SIZES = {"d": 2, "h": 6, "r": 8, "blocks": 1, "dtype": "float64", "units": [5.0, 5.0]}
 SETTINGS = {"epochs": 3, "batch": 41, "learning_rate": 1e-2, "average": 0.5, "clip": 1.0}
@@ -157,6 +160,15 @@ def test_a_model_of_all_rows_is_refused_and_the_next_fit_goes_on(alone, together
     assert "losses" in alone[1]["whole"]
     assert "without torchrun" in together[1]["whole"]["error"]
     assert "losses" in together[1]["after"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of threads from /proc")
+def test_no_thread_of_the_team_outlives_it(together):
+    # One that did could abort the process at the end of Python, after all was written.
+    for rank in range(2):
+        threads = json.loads((together[0] / f"threads-{rank}.json").read_text())
+        assert threads
+        assert not [name for name in threads if "gloo" in name]
 
 
 def test_without_torchrun_a_process_is_alone_and_leads(monkeypatch):
