@@ -27,7 +27,7 @@ class TileProcess(nn.Module):
 
     what lasts and what fades, each shared with near tiles or the tile's own. The whole is
     multiplied by amplitude(x) amplitude(x'), amplitude(x) = exp(<c, phi(x)>) with an exponent
-    of at most 60, so that the process may be stronger in one part of a region than in another.
+    from -60 to 60, so that the process may be stronger in one part of a region than in another.
 
     Parameters
     ----------
