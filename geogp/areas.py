@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
+from geogp.choices import MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
 from geogp.drawing import tests_on
 from geogp.errors import RequestError
 from geogp.files import write_bytes
@@ -78,12 +79,10 @@ class AreasRequest:
             raise RequestError(
                 f"unknown --for {self.question!r}; choose one of {', '.join(AREA_QUESTIONS)}."
             )
-        if self.tests is not None and self.tests < 1:
-            raise RequestError(f"expected 1 test or more, found {self.tests}.")
-        if self.draws < LEAST_DRAWS:
-            raise RequestError(f"expected {LEAST_DRAWS} draws or more, found {self.draws}.")
-        if self.seed < 0:
-            raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
+        if self.tests is not None:
+            whole_number("tests", self.tests, 1, MOST_TESTS)
+        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
+        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,14 @@ _NAMES = re.compile(r"//[^\s'\"<>]*@")
 _QUERIES = re.compile(r"(?<=[^\s'\"<>])[?#][^\s'\"<>]+")
 
 
+def without_secrets(text: str) -> str:
+    """Return a text without names, passwords and queries of addresses.
+
+    A query may be a signature or a token.
+    """
+    return _QUERIES.sub("?...", _NAMES.sub("//...@", text))
+
+
 class GeogpError(Exception):
     """Base of all errors that geogp raises on purpose."""
 
@@ -50,7 +58,7 @@ class NetworkError(GeogpError, RuntimeError):
     exit_code = 4
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_QUERIES.sub("?...", _NAMES.sub("//...@", message)))
+        super().__init__(without_secrets(message))
 
 
 class RefusedError(NetworkError):

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, special
 
+from geogp.choices import MOST_DRAWS, MOST_SEED, whole_number
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
 from geogp.geodata.quadkeys import tile_areas_km2
@@ -86,10 +87,8 @@ class ExceedanceRequest:
                 "laws than the normal one. Choose --for level, or map probabilities tile by tile "
                 "with geogp map --threshold."
             )
-        if self.draws < LEAST_DRAWS:
-            raise RequestError(f"expected {LEAST_DRAWS} draws or more, found {self.draws}.")
-        if self.seed < 0:
-            raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
+        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
+        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
+from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
 from geogp.drawing import tests_on
 from geogp.errors import RequestError
 from geogp.files import write_bytes, write_text
@@ -22,6 +23,7 @@ from geogp.maps.numbered import numbered_figure
 from geogp.models.design import CANDIDATES, Chosen, choose, covariance_of, widest
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import BY_COUNTY, Reopened, reopen
+from geogp.settings import MOST_TILES
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -77,19 +79,18 @@ class NextRequest:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.tiles < 1:
-            raise RequestError(f"expected 1 tile or more, found {self.tiles}.")
+        whole_number("tiles", self.tiles, 1, MOST_TILES)
+        whole_number("candidates", self.candidates, 1, 2 * MOST_TILES)
         if self.by != BY_COUNTY and self.within is None:
             raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
-        if self.tests is not None and self.tests < 1:
-            raise RequestError(f"expected 1 test or more, found {self.tests}.")
+        if self.tests is not None:
+            whole_number("tests", self.tests, 1, MOST_TESTS)
         if self.candidates < 2 * self.tiles:
             raise RequestError(
                 f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
                 f"{self.candidates}."
             )
-        if self.seed < 0:
-            raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
+        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from geogp.calibration.conformal import METHODS
 from geogp.calibration.split_names import BUFFER, SPLITS
 from geogp.calibration.splits import BUFFER_KM, MOST_FOLDS
-from geogp.choices import one_of
+from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, above_zero, one_of, whole_number
 from geogp.errors import RequestError
 from geogp.geodata.census import VINTAGE_CHOICES
 from geogp.geodata.layers import absolute_layer
@@ -45,6 +45,11 @@ DEVICE_CHOICES = ("auto", "cpu", "cuda")
 MOST_TILES = 1_000_000
 """A map of more tiles drops to a coarser zoom."""
 
+MOST_EPOCHS = 100_000
+"""No fit gains from more."""
+
+MOST_BUDGET_S = 1_000_000
+"""Eleven days."""
 
 QUESTIONS = ("tile-mean", "single-test", "level")
 """Values of ``--for``: what a map predicts."""
@@ -184,21 +189,18 @@ class MapRequest:
         if self.at is not None:
             quarter_index(self.at)
         thresholds_of(self.target, self.threshold)
-        if self.tests is not None and self.tests < 1:
-            raise RequestError(f"expected 1 test or more, found {self.tests}.")
+        if self.tests is not None:
+            whole_number("tests", self.tests, 1, MOST_TESTS)
         if self.tests is not None and self.question != "tile-mean":
             raise RequestError(
                 f"--tests {self.tests} says how many tests a tile mean averages; --for "
                 f"{self.question} has no use for it."
             )
-        if not 1 <= self.zoom <= ZOOM:
-            raise RequestError(f"expected a zoom from 1 to {ZOOM}, found {self.zoom}.")
-        if self.epochs is not None and self.epochs < 1:
-            raise RequestError(f"expected 1 epoch or more, found {self.epochs}.")
-        if self.seed < 0:
-            raise RequestError(f"expected a seed of 0 or more, found {self.seed}.")
-        if not 0 < self.far_km < float("inf"):
-            raise RequestError(f"expected a distance above 0 km, found {self.far_km:g}.")
+        whole_number("a zoom", self.zoom, 1, ZOOM)
+        if self.epochs is not None:
+            whole_number("epochs", self.epochs, 1, MOST_EPOCHS)
+        whole_number("a seed", self.seed, 0, MOST_SEED)
+        above_zero("a distance", self.far_km, MOST_KM, "km")
         if self.assets is not None and not self.self_contained:
             raise RequestError(
                 f"--assets {self.assets} is where --self-contained takes Leaflet from; add that."
@@ -219,10 +221,8 @@ class MapRequest:
                 f"--conformal {self.conformal} repairs intervals of a speed or a latency, not of "
                 "whole numbers of tests. Leave it out."
             )
-        if not 1 <= self.folds <= MOST_FOLDS:
-            raise RequestError(f"expected 1 to {MOST_FOLDS} folds, found {self.folds}.")
-        if not 0 < self.buffer_km < float("inf"):
-            raise RequestError(f"expected a buffer above 0 km, found {self.buffer_km:g}.")
+        whole_number("folds", self.folds, 1, MOST_FOLDS)
+        above_zero("a buffer", self.buffer_km, MOST_KM, "km")
         if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
             raise RequestError(
                 f"--buffer-km {self.buffer_km:g} is for the split buffer, which is not run; add "
@@ -232,8 +232,7 @@ class MapRequest:
     def _check_budget(self) -> None:
         if self.budget is None:
             return
-        if not 0 < self.budget < float("inf"):
-            raise RequestError(f"expected a budget above 0 seconds, found {self.budget}.")
+        above_zero("a budget", self.budget, MOST_BUDGET_S, "seconds")
         if find_spec(self.model).family != "kernel":
             able = [name for name, spec in CATALOGUE.items() if spec.family == "kernel"]
             raise RequestError(

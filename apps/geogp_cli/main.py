@@ -1,19 +1,17 @@
 """Parse, call, print: the `geogp` command."""
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from geogp import __version__
-from geogp.errors import GeogpError
 from geogp_cli import cache, console, place
 from geogp_cli.areas import areas
 from geogp_cli.batch import batch_command
 from geogp_cli.compare import compare
 from geogp_cli.doctor import doctor
+from geogp_cli.entry import run
 from geogp_cli.exceedance import exceedance
 from geogp_cli.fetch import fetch
 from geogp_cli.figures import figures
@@ -292,26 +290,6 @@ def _common(
     ] = False,
 ) -> None:
     """Honest maps of network quality from Ookla's tiles."""
-
-
-def run() -> None:
-    """Run the command; errors become one message and an exit code."""
-    try:
-        if "TORCHELASTIC_RUN_ID" in os.environ:  # several processes: one of them goes ahead
-            _run_in_team()
-        else:
-            app()
-    except GeogpError as error:
-        console.fail(str(error))
-        sys.exit(error.exit_code)
-
-
-def _run_in_team() -> None:
-    from geogp.models.parallel import team
-
-    with team() as leads:
-        if leads:
-            app()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ from typing import Any, Protocol
 import torch
 
 from geogp.batch.work import TOPIC
+from geogp.choices import above_zero, whole_number
 from geogp.errors import NetworkError, RequestError
+
+MOST_WORKERS, MOST_RETRIES, MOST_MEMORY_GB = 1_000, 1_000, 1_000_000
 
 PATIENCE_S = 60
 """How long a scheduler and its first worker are waited for."""
@@ -64,12 +67,11 @@ class Execution:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise RequestError(f"expected 1 worker or more, found {self.workers}.")
-        if self.retries < 0:
-            raise RequestError(f"expected 0 retries or more, found {self.retries}.")
-        if self.memory_gb is not None and not 0 < self.memory_gb < float("inf"):
-            raise RequestError(f"expected a memory limit above 0 GB, found {self.memory_gb:g}.")
+        if self.workers is not None:
+            whole_number("workers", self.workers, 1, MOST_WORKERS)
+        whole_number("retries", self.retries, 0, MOST_RETRIES)
+        if self.memory_gb is not None:
+            above_zero("a memory limit", self.memory_gb, MOST_MEMORY_GB, "GB")
         if self.scheduler is not None and (self.workers or self.memory_gb):
             raise RequestError(
                 f"the workers of {self.scheduler} are as they were started; leave --workers and "

@@ -1,6 +1,7 @@
 """The sizes that fix a model's tensors."""
 
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -8,6 +9,9 @@ import torch
 from geogp.errors import RequestError
 from geogp.models.linalg import LARGEST_JITTER
 from geogp.models.noise import NOISES
+
+MOST_COLUMNS, MOST_BLOCKS = 100_000, 1_000
+"""Far beyond what is of use: what is more comes of a mistake. What r and h may be, memory says."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -39,7 +43,8 @@ class Architecture:
     Raises
     ------
     RequestError
-        Another dtype, a size or jitter out of range, or another number of names than of columns.
+        Another dtype, a size that is no whole number, a size or jitter out of range, or another
+        number of names than of columns.
     """
 
     d: int
@@ -58,12 +63,7 @@ class Architecture:
             raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
         if self.noise not in NOISES:
             raise RequestError(f"expected a noise of {' or '.join(NOISES)}, found {self.noise!r}.")
-        # LayerNorm over a single feature is constant.
-        if min(self.d, self.r) < 1 or self.h < 2 or self.blocks < 0:
-            raise RequestError(
-                "expected sizes d and r of 1 or more, h of 2 or more and blocks of 0 or more, "
-                f"found d {self.d}, r {self.r}, h {self.h}, blocks {self.blocks}."
-            )
+        self._check_sizes()
         if self.jitter is not None and not 0 <= self.jitter <= LARGEST_JITTER:
             raise RequestError(
                 f"expected a relative jitter from 0 to {LARGEST_JITTER:g}, found {self.jitter}."
@@ -80,6 +80,21 @@ class Architecture:
             raise RequestError(
                 f"expected {self.d} different names of columns, some of them dropped but not "
                 f"all, found {list(names)}, dropped {list(self.dropped)}."
+            )
+
+    def _check_sizes(self) -> None:
+        sizes = {name: getattr(self, name) for name in ("d", "r", "h", "blocks")}
+        # LayerNorm over a single feature is constant.
+        least = {"d": 1, "r": 1, "h": 2, "blocks": 0}
+        most = {"d": MOST_COLUMNS, "blocks": MOST_BLOCKS}
+        if not all(
+            isinstance(size, Integral) and least[name] <= size <= most.get(name, size)
+            for name, size in sizes.items()
+        ):
+            found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
+            raise RequestError(
+                f"expected whole sizes, d from 1 to {MOST_COLUMNS:,}, r of 1 or more, h of 2 or "
+                f"more and blocks from 0 to {MOST_BLOCKS:,}, found {found}."
             )
 
     @property

@@ -14,6 +14,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.architecture import Architecture
 from geogp.models.arrays import as_floats
 from geogp.models.lowrank import Floats, LowRankGP
+from geogp.models.memory import check_model
 from geogp.models.noise import (
     NOISE_FLOOR,
     NOISE_START,
@@ -80,8 +81,8 @@ def build(
     Raises
     ------
     RequestError
-        No such name (the nearest ones are given), placement or scaling, or the model does not
-        take the architecture's noise.
+        No such name (the nearest ones are given), placement or scaling, the model does not take
+        the architecture's noise, or does not fit into memory.
     DataError
         `x` is not finite, has another number of columns than the architecture, all its columns
         are constant, or it is far outside [-1, 1] and not to be scaled.
@@ -92,6 +93,7 @@ def build(
         A column was dropped, or there are fewer rows than weights.
     """
     spec = with_noise(find_spec(name), architecture.noise)
+    check_model(architecture)
     generator = torch.Generator().manual_seed(seed)
     if not NOISE_FLOOR < noise_start < float("inf"):
         raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import DataError, NumericalError
 from geogp.models.mixtures import PLACES, REACH, RateMixture, places_of
-from geogp.models.prediction import Prediction
+from geogp.models.prediction import Prediction, check_inside
 
 Floats = NDArray[np.float64]
 
@@ -120,9 +120,14 @@ class CountPrediction(Prediction):
         )
 
     def quantile(self, probability: float) -> Floats:
-        """Return the least counts with P(y <= count) >= probability, shape (n,)."""
-        if not 0 < probability < 1:
-            raise NumericalError(f"expected a probability between 0 and 1, found {probability}.")
+        """Return the least counts with P(y <= count) >= probability, shape (n,).
+
+        Raises
+        ------
+        RequestError
+            The probability does not lie strictly between 0 and 1.
+        """
+        check_inside("a probability", probability)
         name = ("quantile", probability)
         if name not in self.known:
             found = np.empty(len(self))
@@ -132,7 +137,14 @@ class CountPrediction(Prediction):
         return self.known[name]
 
     def interval_mass(self, level: float) -> Floats:
-        """Return the probability of the central interval of a level, bounds included, (n,)."""
+        """Return the probability of the central interval of a level, bounds included, (n,).
+
+        Raises
+        ------
+        RequestError
+            The level does not lie strictly between 0 and 1.
+        """
+        check_inside("a level", level)
         name = ("mass", level)
         if name not in self.known:
             lower, upper = self.interval(level)

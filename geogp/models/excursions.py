@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from geogp.errors import DataError, RequestError
+from geogp.models.prediction import check_inside
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -100,8 +101,7 @@ class FirstMisses:
         RequestError
             A level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
         """
-        if not 0 < level < 1:
-            raise RequestError(f"expected a level between 0 and 1, found {level}.")
+        check_inside("a level", level)
         first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
         draws, n = len(first), len(self.score)
         if draws < LEAST_DRAWS:

@@ -123,8 +123,14 @@ class LowRankGP(nn.Module):
         Raises
         ------
         RequestError
-            Parameters differ in device, or in dtype from the architecture's.
+            Parameters differ in device, or in dtype from the architecture's, or they are on the
+            device ``meta``.
         """
+        if self.device.type == "meta":
+            raise RequestError(
+                "expected a model whose parameters hold numbers, found one on the device meta, "
+                "which keeps their shapes alone. Build or load the model on cpu or cuda."
+            )
         expected = self.architecture.torch_dtype
         for name, value in self.named_parameters():
             if value.device != self.device or value.dtype != expected:
@@ -142,7 +148,7 @@ class LowRankGP(nn.Module):
         DataError
             `x` has another dimension than the training inputs or is not finite.
         RequestError
-            The model's tensors differ in device or dtype.
+            As `check` says.
         """
         self.check()
         values = as_floats(x, "inputs")

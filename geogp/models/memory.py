@@ -1,5 +1,6 @@
 """What a fit needs of memory, checked before it starts."""
 
+import math
 import os
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from geogp.models.placement import MOST_CANDIDATES
 from geogp.models.steps import CHUNK
 
 WORD = 8
+
+PARAMETER_BYTES = 4
+"""Of a parameter in float32, the smaller dtype."""
 
 CHUNK_ARRAYS = 24
 """Arrays of a chunk's features that are held at once, in float64: covariances and features, what
@@ -43,6 +47,23 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
     pivots = min(n, MOST_CANDIDATES) * sizes.r * WORD
     return features + pivots + SQUARE_ARRAYS * sizes.r**2 * WORD + ROW_WORDS * n * WORD
+
+
+def check_model(sizes: Architecture) -> None:
+    """Refuse a model whose parameters alone do not fit into the machine's memory.
+
+    Raises
+    ------
+    RequestError
+        They need more than there is; both numbers are given.
+    """
+    needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
+    free = available_bytes(torch.device("cpu"))
+    if needed > free:
+        raise RequestError(
+            f"a model of rank {sizes.r:,} and width {sizes.h:,} needs {needed / 1e9:,.1f} GB of "
+            f"memory or more, and {free / 1e9:.1f} GB are free. Choose a smaller r or h."
+        )
 
 
 HELD_BYTES = 2**29
@@ -98,10 +119,28 @@ def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block:
         )
 
 
-def available_bytes(device: torch.device) -> int:
-    """Return the free memory of a device; of the machine for the CPU."""
+def available_bytes(device: torch.device) -> float:
+    """Return the free memory of a device; for the CPU what machine and process limit leave."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    return min(_machine_bytes(), _limit_bytes())
+
+
+def _limit_bytes() -> float:
+    """Return what this process may still take under its own limit (``ulimit -v``)."""
+    try:
+        import resource  # noqa: PLC0415 - not every system has it
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        taken = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        if limit == resource.RLIM_INFINITY:
+            return math.inf
+        return max(0, limit - taken * resource.getpagesize())
+    except (ImportError, OSError, ValueError):
+        return math.inf
+
+
+def _machine_bytes() -> int:
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
         found = dict(line.split(":", 1) for line in lines)

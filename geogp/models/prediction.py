@@ -1,14 +1,29 @@
 """What every model returns for a set of points: one predictive distribution per point."""
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.errors import NumericalError
+from geogp.errors import NumericalError, RequestError
 from geogp.models.shapes import GAUSSIAN, Shape
 
 Floats = NDArray[np.float64]
+
+
+def check_inside(what: str, found: float) -> None:
+    """Refuse a level or a probability that does not lie strictly between 0 and 1.
+
+    Raises
+    ------
+    RequestError
+        It does not, or is no number.
+    """
+    if not isinstance(found, Real) or not 0 < found < 1:
+        raise RequestError(
+            f"expected {what} between 0 and 1, found {found!s:.40}. Give 95 % as 0.95."
+        )
 
 
 @dataclass(frozen=True)
@@ -109,19 +124,39 @@ class Prediction:
         return np.sqrt(self.variance)
 
     def quantile(self, probability: float) -> Floats:
-        """Return the quantiles at one probability strictly between 0 and 1, shape (n,)."""
+        """Return the quantiles at one probability, shape (n,).
+
+        Raises
+        ------
+        RequestError
+            The probability does not lie strictly between 0 and 1.
+        """
+        check_inside("a probability", probability)
         standard = self.shape.quantile(np.full(len(self), probability))
         return self.mean + standard * self.sd
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return lower and upper bounds of the central interval of a level, each (n,)."""
+        """Return lower and upper bounds of the central interval of a level, each (n,).
+
+        Raises
+        ------
+        RequestError
+            The level does not lie strictly between 0 and 1.
+        """
+        check_inside("a level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def interval_mass(self, level: float) -> Floats:
         """Return the probability of the central interval of a level, bounds included, (n,).
 
         It is the level; for counts, which cannot be cut anywhere, it is more.
+
+        Raises
+        ------
+        RequestError
+            The level does not lie strictly between 0 and 1.
         """
+        check_inside("a level", level)
         return np.full(len(self), level)
 
     def pit(self, y: ArrayLike) -> Floats:

@@ -5,7 +5,7 @@ import pytest
 import scoringrules
 from scipy import integrate, stats
 
-from geogp.errors import DataError, NumericalError
+from geogp.errors import DataError, NumericalError, RequestError
 from geogp.models.counts import CountPrediction, predict_counts
 
 DISPERSIONS = [0.0, 0.3, 4.0]
@@ -195,7 +195,7 @@ def test_parts_that_contradict_each_other_are_refused():
         predict_counts(800 * one, one, one)
     with pytest.raises(NumericalError, match="no mean of 10"):
         known([2.0], 0.0).power_mean(10.0)
-    with pytest.raises(NumericalError, match="between 0 and 1, found 1"):
+    with pytest.raises(RequestError, match="between 0 and 1, found 1"):
         known([2.0], 0.0).quantile(1.0)
 
 

@@ -1,0 +1,158 @@
+"""The way into the command: whatever ends it becomes one line and an exit code.
+
+Little is imported before the first `try`, so that this holds while the rest is imported, too.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NoReturn
+
+from geogp.errors import GeogpError, OutputError, RequestError
+
+NOBODY_READS = 1
+"""Exit code where what reads the output has ended, as ``head`` does: that of Python's tools."""
+
+FAULT = 70
+INTERRUPTED = 130
+
+_SYSTEM = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space"),
+    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Name another path"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Name a path that you may use"),
+}
+"""Refusals of the system that may meet any file, and what to do."""
+
+_MEMORY = (
+    *("not enough memory", "out of memory", "bad_alloc", "can't allocate memory"),
+    "failed to map segment",  # of a library, as it is loaded
+)
+"""What errors of other kinds than MemoryError say where there is too little."""
+
+
+def run() -> NoReturn:
+    """Run the command, and end the process."""
+    try:
+        code = _flushed(_code())
+    except KeyboardInterrupt:  # before a command has begun, or after it
+        _say("interrupted.")
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _code() -> int | str | None:
+    """Return the exit code of the command, once what went wrong is told."""
+    try:
+        _settle_streams()
+        _check_folder()
+        _command()
+    except SystemExit as stop:
+        return stop.code
+    except Exception as error:  # noqa: BLE001 - the one place that meets what nobody foresaw
+        return _told(error)
+    return 0
+
+
+def _command() -> None:
+    """Run the command; of several processes of torchrun one goes ahead."""
+    from geogp_cli.main import app
+
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        app()
+        return
+    from geogp.models.parallel import team
+
+    with team() as leads:
+        if leads:
+            app()
+
+
+def _settle_streams() -> None:
+    """Have streams that take every text: names of files may hold what no encoding has."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started this
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        else:
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _check_folder() -> None:
+    """Refuse a working directory that was deleted: relative paths lead nowhere."""
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() is the same
+    except FileNotFoundError as error:
+        raise RequestError(
+            "the working directory does not exist any more. Change to one that does (cd)."
+        ) from error
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong, and return the exit code."""
+    if any(isinstance(one, KeyboardInterrupt) for one in _chain(error)):
+        raise KeyboardInterrupt from error  # what it interrupted made another error of it
+    if isinstance(error, GeogpError):
+        _say(str(error))
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        return NOBODY_READS
+    if isinstance(error, OSError) and error.errno in _SYSTEM:
+        what = "the output" if error.filename is None else os.fsdecode(error.filename)
+        _say(f"cannot use {what}: {error.strerror}. {_SYSTEM[error.errno]}.")
+        return OutputError.exit_code
+    from geogp.fault_logs import one_line, write_fault_log
+
+    log = write_fault_log(error, sys.argv)
+    where = "No log could be written." if log is None else f"The log of it is {log}"
+    if _lacks_memory(error):
+        _say(
+            f"there is too little memory ({one_line(error)}). Choose a smaller --preset, fewer "
+            f"--quarters or a smaller --zoom, or give the process more. {where}"
+        )
+    else:
+        _say(f"a fault of geogp ({one_line(error)}). Please report it. {where}")
+    return FAULT
+
+
+def _lacks_memory(error: Exception) -> bool:
+    return any(
+        isinstance(one, MemoryError)
+        or (isinstance(one, OSError) and one.errno == errno.ENOMEM)
+        or any(words in str(one).lower() for words in _MEMORY)
+        for one in _chain(error)
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Go through an error and those it came of."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__ or one.__context__
+
+
+def _say(message: str) -> None:
+    """Print an error on one line, if that can be done at all."""
+    try:
+        from geogp_cli.console import fail
+
+        fail(message)
+    except Exception:  # noqa: BLE001 - out of memory, or standard error is full
+        with suppress(Exception):
+            sys.stderr.write(f"error: {message}\n")
+
+
+def _flushed(code: int | str | None) -> int | str | None:
+    """Return the exit code once the output is written, or that of what kept it from being."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try again as it ends.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _told(error)
+    return code
