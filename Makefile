@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint types docs environment browser clean
+.PHONY: demo test lint types wheel docs environment browser clean
 
 demo: environment
 	$(BIN)/geogp demo
@@ -18,6 +18,10 @@ lint: environment
 
 types: environment
 	$(BIN)/mypy
+
+# The wheel maps the demo region in an environment that has nothing else of this repository.
+wheel:
+	PYTHON=$(PYTHON) tests/wheel/try_wheel.sh
 
 # Every build runs the examples anew; warnings are errors.
 docs: environment

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from geogp.errors import DataError, OutputError
+from geogp.errors import DataError, OutputError, RequestError
 
 MOST_JSON_BYTES = 16 << 20
 """A file of JSON that is larger is refused unread: what geogp writes has some kilobytes."""
@@ -21,6 +21,26 @@ _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 ELSEWHERE = "choose another folder with --out"
 """What to do where a result cannot be written."""
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that no file can have: too long, or with a null character.
+
+    Raises
+    ------
+    RequestError
+        It is such a path.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    except (OSError, ValueError) as error:
+        told = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
+        raise RequestError(
+            f"expected a path that a file can have, found {str(path)[:80]!r} ({len(str(path))} "
+            f"characters): {told}. Name another."
+        ) from error
 
 
 def write_bytes(path: Path, content: bytes) -> None:

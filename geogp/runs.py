@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.files import plain_names, read_json, remove, write_text
+from geogp.files import check_path, plain_names, read_json, remove, write_text
 from geogp.geodata.layers import absolute_layer
 from geogp.geodata.parquet_limits import check_parquet
 from geogp.geodata.sources import absolute_place
@@ -83,6 +83,7 @@ class RunFolder:
         DataError
             A file of the run is damaged.
         """
+        check_path(self.path)
         for place in (self.path, *self.path.parents):
             if place.is_dir():
                 break
@@ -287,8 +288,9 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
     Raises
     ------
     RequestError
-        `out` is in a run folder.
+        `out` is in a run folder, or can be no folder.
     """
+    check_path(out)
     place = out.resolve()
     taken = {run.resolve() for run in runs}
     for folder in (place, *place.parents):

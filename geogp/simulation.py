@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from geogp.calibration.splits import block_split, random_split
-from geogp.errors import RequestError
-from geogp.files import read_json, write_bytes, write_text
+from geogp.choices import MOST_SEED, whole_number
+from geogp.errors import DataError, RequestError
+from geogp.files import check_path, read_json, write_bytes, write_text
 from geogp.geodata.made_up_towns import made_up_towns
 from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.quarters import parse_quarters, quarter_label
@@ -25,6 +26,9 @@ ORACLE_TARGET = "download"
 ORACLES = ("known", "predictive")
 """Names of the oracles."""
 
+
+MOST_ROWS = 100_000_000
+"""What a region has room for says more; this much is refused before it is read."""
 
 MADE_UP_VINTAGE = 2020
 """The census whose columns the file of made-up towns has."""
@@ -88,6 +92,9 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     """
     watcher = watcher or Watcher()
     out = request.out
+    check_path(out)
+    whole_number("rows", request.rows, 1, MOST_ROWS)
+    whole_number("a seed", request.seed, 0, MOST_SEED)
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; --out needs a folder.")
     quarters = parse_quarters(request.quarters).all
@@ -97,22 +104,30 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
     )
+    oracles = _oracles(made, request, watcher) if request.oracles else None
     write_simulation(made, region, out, made_up_towns=drawn)
-    described = {
+    described: dict[str, Any] = {
         "rows": len(made.tiles),
         "region": region.code,
         "quarters": request.quarters,
         "made_up_towns": drawn,
     }
-    if not request.oracles:
-        return described
+    return described if oracles is None else {**described, "oracles": _write_oracles(oracles, out)}
+
+
+def _oracles(made: Simulation, request: SimulationRequest, watcher: Watcher) -> pd.DataFrame:
     watcher.stage("scoring the oracles")
-    return {**described, "oracles": _write_oracles(made, request.seed, out)}
+    try:
+        return oracle_table(made, request.seed)
+    except DataError as error:
+        raise RequestError(
+            f"the oracles are scored on test rows, for which {request.rows:,} rows are too few: "
+            f"{error} Ask for more --rows, or leave the oracles out with --no-oracles."
+        ) from error
 
 
-def _write_oracles(made: Simulation, seed: int, out: Path) -> dict[str, dict[str, float]]:
+def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, float]]:
     """Write what the oracles predict; return their mean log scores by split and name."""
-    oracles = oracle_table(made, seed)
     scores = {
         str(split): {
             name: float(oracle_of(rows, name).log_score(rows["y"].to_numpy()).mean())

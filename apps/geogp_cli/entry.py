@@ -47,6 +47,7 @@ def _code() -> int | str | None:
     try:
         _settle_streams()
         _check_folder()
+        _check_words(sys.argv[1:])
         _command()
     except SystemExit as stop:
         return stop.code
@@ -87,6 +88,25 @@ def _check_folder() -> None:
         raise RequestError(
             "the working directory does not exist any more. Change to one that does (cd)."
         ) from error
+
+
+def _check_words(words: list[str]) -> None:
+    """Refuse empty values, as of a variable of the shell that is not set, and what is no text.
+
+    An empty path would be the working directory, an empty source the public one. Names that are
+    no text would break off what is written at the very end.
+    """
+    for word in words:
+        if not word.isprintable() and word != word.encode(errors="replace").decode():
+            raise RequestError(
+                f"expected text in UTF-8, found {word.encode(errors='backslashreplace').decode()}. "
+                "Rename what is called so."
+            )
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise RequestError(
+                f"expected a value, found an empty one ({word or repr('')}). Give one, or leave "
+                "the option out."
+            )
 
 
 def _told(error: Exception) -> int:

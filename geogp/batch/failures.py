@@ -1,7 +1,10 @@
 """What kind of failure ended a run, whether it may pass, and the words for it."""
 
+import sys
+
 from geogp.batch.cluster import worker_lost
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
+from geogp.fault_logs import one_line, write_fault_log
 
 WORKER, NETWORK, DATA, REQUEST, OUTPUT, OTHER = (
     "worker",
@@ -35,9 +38,11 @@ def kind_of(error: BaseException) -> str:
 
 
 def told_of(error: BaseException) -> str:
-    """Return the words for a failure."""
+    """Return the words for a failure; the log of one that nobody foresaw is written."""
     if isinstance(error, GeogpError):
         return str(error)
     if worker_lost(error):
         return "the worker ended before the run did: killed, or above its memory limit."
-    return f"{type(error).__name__}: {error}"
+    log = write_fault_log(error, sys.argv)
+    where = "" if log is None else f" The log of it is {log}"
+    return f"a fault of geogp ({one_line(error)}).{where}"
