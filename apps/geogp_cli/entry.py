@@ -97,11 +97,9 @@ def _check_words(words: list[str]) -> None:
     no text would break off what is written at the very end.
     """
     for word in words:
-        if not word.isprintable() and word != word.encode(errors="replace").decode():
-            raise RequestError(
-                f"expected text in UTF-8, found {word.encode(errors='backslashreplace').decode()}. "
-                "Rename what is called so."
-            )
+        shown = word.encode(errors="backslashreplace").decode()
+        if shown != word:
+            raise RequestError(f"expected text in UTF-8, found {shown}. Rename what is called so.")
         if not word or (word.startswith("--") and word.endswith("=")):
             raise RequestError(
                 f"expected a value, found an empty one ({word or repr('')}). Give one, or leave "

@@ -300,9 +300,9 @@ class TestRefusals:
         ("changes", "message"),
         [
             ({"question": "single"}, "unknown --for 'single'; choose one of level, tile-mean"),
-            ({"tests": 0}, "expected 1 test or more, found 0"),
-            ({"draws": 50}, "expected 200 draws or more, found 50"),
-            ({"seed": -1}, "expected a seed of 0 or more"),
+            ({"tests": 0}, "expected tests from 1 to 1,000,000, found 0"),
+            ({"draws": 50}, "expected draws from 200 to 100,000, found 50"),
+            ({"seed": -1}, "expected a seed from 0 to"),
         ],
     )
     def test_requests_out_of_range(self, tmp_path, changes, message):

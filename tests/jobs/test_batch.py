@@ -338,8 +338,8 @@ def test_what_cannot_be_is_refused_before_any_work(states, tmp_path, changes, me
 
 def test_execution_is_checked():
     for wrong, message in (
-        ({"workers": 0}, "1 worker or more"),
-        ({"retries": -1}, "0 retries"),
+        ({"workers": 0}, "workers from 1 to 1,000"),
+        ({"retries": -1}, "retries from 0 to 1,000"),
         ({"memory_gb": 0.0}, "above 0 GB"),
         ({"scheduler": "tcp://x:1", "workers": 2}, "leave --workers"),
     ):

@@ -213,7 +213,7 @@ REFUSED = (
     (["--states", "AA", "--out", "x", "--each-quarter"], "say which"),
     (["--resume", "x", "--seed", "3"], "leave out seed"),
     (["--resume", "x"], "no batch.json"),
-    (["--states", "AA", "--out", "x", "--workers", "0"], "1 worker or more"),
+    (["--states", "AA", "--out", "x", "--workers", "0"], "workers from 1 to 1,000"),
     (["--states", ",", "--out", "x"], "one or more states"),
 )
 

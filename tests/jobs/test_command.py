@@ -102,8 +102,8 @@ REQUESTS = {
     "no such source": (["--source", "nowhere"], 3, r"no folder /.*nowhere"),
     "no such boundaries": (["--boundaries", "nowhere"], 3, r"no folder /.*nowhere"),
     "bad zoom": (["--zoom", "17"], 2, r"zoom from 1 to 16"),
-    "bad epochs": (["--epochs", "0"], 2, r"1 epoch or more"),
-    "bad seed": (["--seed", "-1"], 2, r"seed of 0 or more"),
+    "bad epochs": (["--epochs", "0"], 2, r"epochs from 1 to 100,000"),
+    "bad seed": (["--seed", "-1"], 2, r"seed from 0 to"),
     "unknown layer": (
         ["--layer", "none.gpkg:NAME"],
         2,

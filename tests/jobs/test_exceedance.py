@@ -224,4 +224,4 @@ class TestCommand:
     def test_a_refusal_is_one_message(self, geogp, copy):
         code, _, err = geogp("exceedance", copy.path, "--draws", 10)
         assert code == 2
-        assert "expected 200 draws or more, found 10" in err
+        assert "expected draws from 200 to 100,000, found 10" in err

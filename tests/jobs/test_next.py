@@ -157,10 +157,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"tiles": 0}, "expected 1 tile or more, found 0"),
-            ({"tests": 0}, "expected 1 test or more, found 0"),
+            ({"tiles": 0}, "expected tiles from 1 to 1,000,000, found 0"),
+            ({"tests": 0}, "expected tests from 1 to 1,000,000, found 0"),
             ({"tiles": 50, "candidates": 60}, "expected 100 candidates or more for 50 tiles"),
-            ({"seed": -1}, "expected a seed of 0 or more"),
+            ({"seed": -1}, "expected a seed from 0 to"),
         ],
     )
     def test_requests_out_of_range(self, tmp_path, changes, message):

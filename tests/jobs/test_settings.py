@@ -75,10 +75,16 @@ def test_far_is_some_kilometres(far_km):
     [
         ({"split": "random,bufer"}, r"unknown split 'bufer'.*Did you mean buffer"),
         ({"split": ""}, "unknown split ''"),
-        ({"folds": 0}, "expected 1 to 5 folds, found 0"),
-        ({"folds": 6}, "expected 1 to 5 folds, found 6"),
-        ({"split": "buffer", "buffer_km": 0.0}, "expected a buffer above 0 km, found 0"),
-        ({"split": "buffer", "buffer_km": float("nan")}, "expected a buffer above 0 km, found nan"),
+        ({"folds": 0}, "expected folds from 1 to 5, found 0"),
+        ({"folds": 6}, "expected folds from 1 to 5, found 6"),
+        (
+            {"split": "buffer", "buffer_km": 0.0},
+            "expected a buffer above 0 km, at most 20,000, found 0",
+        ),
+        (
+            {"split": "buffer", "buffer_km": float("nan")},
+            "expected a buffer above 0 km, at most 20,000, found nan",
+        ),
         ({"split": "both", "buffer_km": 8.0}, "--buffer-km 8 is for the split buffer"),
         ({"conformal": "margnal"}, "unknown repair 'margnal'.*Did you mean marginal"),
     ],
