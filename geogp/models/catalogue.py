@@ -13,7 +13,7 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.architecture import Architecture
 from geogp.models.arrays import as_floats
-from geogp.models.lowrank import Floats, LowRankGP
+from geogp.models.lowrank import NO_NUMBERS, Floats, LowRankGP
 from geogp.models.memory import check_model
 from geogp.models.noise import (
     NOISE_FLOOR,
@@ -82,7 +82,8 @@ def build(
     ------
     RequestError
         No such name (the nearest ones are given), placement or scaling, the model does not take
-        the architecture's noise, or does not fit into memory.
+        the architecture's noise or does not fit into memory, or PyTorch's default device is
+        ``meta``.
     DataError
         `x` is not finite, has another number of columns than the architecture, all its columns
         are constant, or it is far outside [-1, 1] and not to be scaled.
@@ -94,6 +95,8 @@ def build(
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)
+    if torch.get_default_device().type == "meta":
+        raise RequestError(NO_NUMBERS)
     generator = torch.Generator().manual_seed(seed)
     if not NOISE_FLOOR < noise_start < float("inf"):
         raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")

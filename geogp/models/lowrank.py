@@ -66,6 +66,12 @@ class Rows(NamedTuple):
         return Rows(x, mean.to(dtype), tests, Repeats(*(part.to(dtype) for part in repeats)))
 
 
+NO_NUMBERS = (
+    "expected a model whose parameters hold numbers, found one on the device meta, which keeps "
+    "their shapes alone. Build or load the model on cpu or cuda."
+)
+
+
 class LowRankGP(nn.Module):
     """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, so that k(x, x') = <phi(x), phi(x')>.
 
@@ -127,10 +133,7 @@ class LowRankGP(nn.Module):
             device ``meta``.
         """
         if self.device.type == "meta":
-            raise RequestError(
-                "expected a model whose parameters hold numbers, found one on the device meta, "
-                "which keeps their shapes alone. Build or load the model on cpu or cuda."
-            )
+            raise RequestError(NO_NUMBERS)
         expected = self.architecture.torch_dtype
         for name, value in self.named_parameters():
             if value.device != self.device or value.dtype != expected:

@@ -32,6 +32,9 @@ PATIENCE = dt.timedelta(days=7)
 
 _END: dict[str, Any] = {"end": True}
 
+_LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
+"""What errors of gloo say where another process has ended."""
+
 _Message = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and what JSON can hold."""
 
@@ -76,7 +79,7 @@ def team() -> Iterator[bool]:
     distributed.init_process_group(backend, timeout=PATIENCE)
     try:
         if distributed.get_rank():
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt), _ending_quietly():
                 _serve()
             yield False
             return
@@ -90,6 +93,17 @@ def team() -> Iterator[bool]:
         tell(current_team(), ({}, _END))
     finally:
         distributed.destroy_process_group()
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """End without a word where another process has ended, which says why."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _LEFT_ALONE):
+            raise
+        raise SystemExit(1) from error
 
 
 def tell(team: Team, message: _Message | None) -> _Message:

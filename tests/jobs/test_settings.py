@@ -2,7 +2,11 @@
 
 import pytest
 
+from geogp.areas import AreasRequest
+from geogp.batch.cluster import Execution
 from geogp.errors import RequestError
+from geogp.exceedance import ExceedanceRequest
+from geogp.next_tiles import NextRequest
 from geogp.presets import PRESETS
 from geogp.settings import MapRequest
 
@@ -97,3 +101,52 @@ def test_ways_of_checking_are_checked(changes, message):
 def test_a_repair_keeps_calibration_rows():
     assert not MapRequest("PR", "tiles", "borders").calibrated
     assert MapRequest("PR", "tiles", "borders", conformal="local").calibrated
+
+
+ODD = (float("nan"), float("inf"), -1, 0, 10**30)
+RANGES = {
+    "seed": (-1, 2**63, 10**30, 1.5, float("nan")),
+    "tests": (*ODD, 2.5),
+    "epochs": ODD,
+    "zoom": ODD,
+    "folds": ODD,
+    "far_km": ODD,
+    "buffer_km": ODD,
+    "budget": ODD,
+    "threshold": ODD,
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_numbers_out_of_range_are_refused_before_work(name):
+    others = {"buffer_km": {"split": "buffer"}, "budget": {"model": "nystrom-mixed"}}.get(name, {})
+    for wrong in RANGES[name]:
+        value = (wrong,) if name == "threshold" else wrong
+        with pytest.raises(RequestError, match=r"expected .*, found"):
+            MapRequest("PR", "tiles", "borders", **{name: value}, **others)
+    MapRequest("PR", "tiles", "borders", seed=2**63 - 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "wrong"),
+    [
+        (AreasRequest, "draws", 10**30),
+        (AreasRequest, "tests", 10**30),
+        (AreasRequest, "seed", 2**63),
+        (ExceedanceRequest, "draws", 10**30),
+        (ExceedanceRequest, "seed", 2**63),
+        (NextRequest, "tiles", 10**30),
+        (NextRequest, "candidates", 10**30),
+        (NextRequest, "tests", 10**30),
+        (NextRequest, "seed", 2**63),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_what_reads_runs(tmp_path, kind, field, wrong):
+    with pytest.raises(RequestError, match=rf"expected .*, found {wrong}\."):
+        kind(tmp_path, **{field: wrong})
+
+
+def test_numbers_out_of_range_are_refused_by_a_batch():
+    for field, wrong in (("workers", 10**30), ("retries", 10**30), ("memory_gb", 1e30)):
+        with pytest.raises(RequestError, match=r"expected .*, found 1"):
+            Execution(**{field: wrong})

@@ -324,3 +324,38 @@ def test_noise_must_start_above_its_floor(start, train):
 def test_noise_starts_where_it_is_told(name, train):
     model = build(name, SIZES, train.x, noise_start=0.4)
     assert model.noise().item() == pytest.approx(0.4, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"d": 2.5},
+        {"h": 1e9},
+        {"r": 8.0},
+        {"blocks": 1.5},
+        {"d": 10**9},
+        {"blocks": 10**9},
+        {"r": "8"},
+    ],
+)
+def test_sizes_that_are_no_sizes_are_refused(wrong):
+    (found,) = wrong.values()
+    with pytest.raises(RequestError, match=re.escape(f"{next(iter(wrong))} {found}")):
+        Architecture(**{"d": 2, **wrong})
+
+
+def test_a_model_beyond_the_memory_is_refused_with_the_number():
+    sizes = Architecture(d=2, h=10**9, r=10**9)
+    with pytest.raises(RequestError, match=r"rank 1,000,000,000 and .* 12,000,000,000\.0 GB"):
+        build("dbk-rbf", sizes, None)
+
+
+def test_a_model_without_numbers_is_refused():
+    model = build("dbk-rbf", SIZES, None).to("meta")
+    for ask in (model.predict, model.features):
+        with pytest.raises(
+            RequestError, match=r"on the device meta.*Build or load the model on cpu"
+        ):
+            ask(np.zeros((3, 2)))
+    with torch.device("meta"), pytest.raises(RequestError, match="device meta"):
+        build("dbk-rbf", SIZES, None)

@@ -5,7 +5,8 @@ import pytest
 import scoringrules
 from scipy import stats
 
-from geogp.errors import NumericalError
+from geogp.errors import NumericalError, RequestError
+from geogp.models.counts import predict_counts
 from geogp.models.prediction import Prediction
 
 
@@ -118,3 +119,13 @@ def test_refusals(mean, function, noise, message):
     parts = (np.asarray(values, np.float64) for values in (mean, function, noise))
     with pytest.raises(NumericalError, match=message):
         Prediction(*parts)
+
+
+@pytest.mark.parametrize("wrong", [1.5, 95, 0, 1, -0.5, float("nan"), float("inf"), "0.95", None])
+@pytest.mark.parametrize("law", ["normal", "counts"])
+def test_levels_and_probabilities_lie_between_0_and_1(prediction, law, wrong):
+    if law == "counts":
+        prediction = predict_counts(np.zeros(3), np.ones(3), np.ones(3))
+    for ask in (prediction.interval, prediction.interval_mass, prediction.quantile):
+        with pytest.raises(RequestError, match=rf"between 0 and 1, found {wrong}\. Give 95 %"):
+            ask(wrong)
