@@ -42,12 +42,10 @@ def whole_number(what: str, found: object, least: int, most: int) -> None:
     RequestError
         It is not.
     """
-    whole = isinstance(found, Integral)
-    if not whole or not least <= int(found) <= most:
-        told = "" if whole else ", a whole number"
-        raise RequestError(
-            f"expected {what} from {least:,} to {most:,}{told}, found {_shown(found)}."
-        )
+    if isinstance(found, Integral) and least <= int(found) <= most:
+        return
+    whole = "" if isinstance(found, Integral) else ", a whole number"
+    raise RequestError(f"expected {what} from {least:,} to {most:,}{whole}, found {_shown(found)}.")
 
 
 def above_zero(what: str, found: float, most: float, unit: str) -> None:
