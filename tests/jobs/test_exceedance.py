@@ -183,7 +183,7 @@ def test_without_a_threshold_those_of_the_map(copy):
 
 
 def test_refusals(copy, tmp_path):
-    with pytest.raises(RequestError, match="expected 200 draws or more, found 100"):
+    with pytest.raises(RequestError, match="expected draws from 200 to 100,000, found 100"):
         ExceedanceRequest(copy.path, draws=100)
     with pytest.raises(RequestError, match="--for tile-mean is not answered jointly"):
         ExceedanceRequest(copy.path, question="tile-mean")
