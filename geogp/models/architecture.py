@@ -88,7 +88,7 @@ class Architecture:
         least = {"d": 1, "r": 1, "h": 2, "blocks": 0}
         most = {"d": MOST_COLUMNS, "blocks": MOST_BLOCKS}
         if not all(
-            isinstance(size, Integral) and least[name] <= size <= most.get(name, size)
+            isinstance(size, Integral) and least[name] <= int(size) <= most.get(name, int(size))
             for name, size in sizes.items()
         ):
             found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())

@@ -187,7 +187,7 @@ def test_refusals(copy, tmp_path):
         ExceedanceRequest(copy.path, draws=100)
     with pytest.raises(RequestError, match="--for tile-mean is not answered jointly"):
         ExceedanceRequest(copy.path, question="tile-mean")
-    with pytest.raises(RequestError, match="a seed of 0 or more, found -1"):
+    with pytest.raises(RequestError, match=r"a seed from 0 to .*, found -1"):
         ExceedanceRequest(copy.path, seed=-1)
     with pytest.raises(RequestError, match=r"from 0\.001 to"):
         make_exceedance(ExceedanceRequest(copy.path, threshold=(0,)))

@@ -126,7 +126,7 @@ class TestRefusals:
             make_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
 
     def test_no_tests(self, small, tmp_path):
-        with pytest.raises(RequestError, match="expected 1 test or more, found 0"):
+        with pytest.raises(RequestError, match="expected tests from 1 to 1,000,000, found 0"):
             small.request(tmp_path / "run", tests=0)
 
     def test_an_unknown_question(self, small, tmp_path):
