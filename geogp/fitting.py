@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.files import read_json, write_text
-from geogp.job import Job
+from geogp.job import Job, timed
 from geogp.models.architecture import Architecture
 from geogp.models.budget import rank_for
 from geogp.models.catalogue import build
+from geogp.models.few_rows import are_few, count_places, widen
 from geogp.models.lowrank import LowRankGP
 from geogp.models.memory import check_memory
 from geogp.models.objectives import Weights
@@ -67,6 +68,15 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
     settings = _settings(job, weights, job.epochs)
     state = fit(model, rows, held, settings, checkpoint=checkpoint, progress=progress)
     job.seconds["fit"] += state.seconds
+    known = rows.joined(held)
+    if are_few(known) and not job.spec.counts:
+        job.watcher.stage(f"the width of intervals from folds ({name})")
+        with timed(job.seconds, "fit"):
+            factor = widen(model, lambda part: _build(job, part), known, settings)
+        job.warn(
+            f"{len(known.y)} rows at {count_places(known)} places are few: the width of the "
+            f"intervals ({name}) comes from folds, and is {factor:.2f} times the model's own."
+        )
     return Fitted(model, state)
 
 

@@ -27,7 +27,7 @@ from geogp.models.lowrank import Rows
 from geogp.models.objectives import BatchTerms
 from geogp.models.posteriors import VariationalPosterior, WeightedRows
 from geogp.models.prediction import Prediction
-from geogp.models.shape_laws import NO_LAW, fit_shape
+from geogp.models.shape_laws import NO_LAW, ShapeLaw, fit_shape
 from geogp.models.shapes import GAUSSIAN, Shape
 from geogp.models.vecchia import NO_ROW, Sites
 
@@ -123,6 +123,12 @@ class FieldGP(FieldProcess):
             residuals = (y - prediction.mean) / prediction.sd
             distance = self.distance_to_others(validation.x)
             self._set_shape(fit_shape(residuals, numpy_of(validation.tests), distance))
+
+    def widen(self, factor: float) -> None:
+        """Take a normal law, `factor` times as wide, in the place of one from validation rows."""
+        coefficients = NO_LAW.coefficients.copy()
+        coefficients[1, 0] = np.log(factor)
+        self._set_shape(ShapeLaw(coefficients, NO_LAW.ranges))
 
     def weighted_rows(
         self,

@@ -76,7 +76,8 @@ class LowRankGP(nn.Module):
     """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, so that k(x, x') = <phi(x), phi(x')>.
 
     Inputs and targets are scaled inside: `x_low` and `x_high` are mapped to -1 and 1, and
-    `y_mean` and `y_sd` are those of the training rows. `predict`, `features` and `kernel` take
+    `y_mean` and `y_sd` are those of the training rows; predictive standard deviations are
+    `widening` times what follows from the parts. `predict`, `features` and `kernel` take
     inputs as they were given for the fit and speak in the unit of the target.
 
     Parameters
@@ -93,6 +94,7 @@ class LowRankGP(nn.Module):
     x_high: Tensor
     y_mean: Tensor
     y_sd: Tensor
+    widening: Tensor
 
     def __init__(
         self,
@@ -117,6 +119,7 @@ class LowRankGP(nn.Module):
         self.register_buffer("x_high", torch.ones(used, dtype=torch.float64))
         self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
+        self.register_buffer("widening", torch.ones((), dtype=torch.float64))
 
     @property
     def device(self) -> torch.device:
@@ -201,6 +204,10 @@ class LowRankGP(nn.Module):
     def finish(self, validation: Rows) -> None:
         """Learn from the validation rows what no step learns; here nothing."""
 
+    def widen(self, factor: float) -> None:
+        """Make predictive standard deviations `factor` times what was learned otherwise."""
+        self.widening.fill_(factor)
+
     def settle(self, rows: Rows, validation: Rows) -> None:
         """Let the parts take what they need beside the gradient; see their `settle`.
 
@@ -270,7 +277,7 @@ class LowRankGP(nn.Module):
         NumericalError
             A predictive variance is not positive.
         """
-        return self.predict_scaled(self.scaled(x), level=level)
+        return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
 
     def predict_scaled(
         self,

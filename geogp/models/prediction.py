@@ -1,6 +1,6 @@
 """What every model returns for a set of points: one predictive distribution per point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -90,6 +90,18 @@ class Prediction:
             self.noise_variance[rows],
             self.tile_variance[rows],
             self.shape[rows],
+        )
+
+    def widened(self, factor: float) -> "Prediction":
+        """Return the prediction with its standard deviations times a factor."""
+        if factor == 1:
+            return self
+        square = factor**2
+        return replace(
+            self,
+            function_variance=square * self.function_variance,
+            noise_variance=square * self.noise_variance,
+            tile_variance=square * self.tile_variance,
         )
 
     def columns(self) -> dict[str, Floats]:

@@ -152,7 +152,8 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         architecture = Architecture(**described["architecture"])
         _check_sizes(architecture, tensors)
         model = build(described["model"], architecture, None)
-        model.load_state_dict(tensors)
+        # Models of version 0.1 were saved without a widening.
+        model.load_state_dict({"widening": model.widening, **tensors})
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         told = str(error)[:MOST_TOLD]  # torch names every tensor that is too many

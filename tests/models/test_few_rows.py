@@ -1,0 +1,117 @@
+"""Few rows: the width of intervals comes from folds over places."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from geogp.errors import DataError
+from geogp.models import few_rows
+from geogp.models.architecture import Architecture
+from geogp.models.catalogue import build
+from geogp.models.few_rows import FEW_PLACES, FEW_ROWS, are_few, fold_residuals, widen
+from geogp.models.schedule import FitSettings
+from geogp.models.shapes import GAUSSIAN
+from geogp.models.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.training import Data, fit
+
+SETTINGS = FitSettings(epochs=1, batch=32)
+
+
+def _data(rows: int, places: int, seed: int = 0) -> Data:
+    rng = np.random.default_rng(seed)
+    place = rng.uniform(-1, 1, (places, 2))
+    x = place[np.arange(rows) % places]
+    return Data(x, rng.standard_normal(rows), rng.integers(1, 9, rows).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("rows", "places", "few"),
+    [
+        (FEW_ROWS, FEW_PLACES, False),
+        (FEW_ROWS - 1, FEW_PLACES, True),
+        (FEW_ROWS, FEW_PLACES - 1, True),
+    ],
+)
+def test_few_rows_or_few_places_are_few(rows, places, few):
+    assert are_few(_data(rows, places)) is few
+
+
+@pytest.mark.parametrize("name", ["field", "dbk-rbf", "nngp"])
+def test_a_widened_model_is_normal_and_so_many_times_as_wide(name, monkeypatch, tmp_path):
+    data = _data(60, 20)
+    architecture = Architecture(d=2, h=4, r=5, blocks=1, units=(20.0, 10.0))
+    model = build(name, architecture, torch.from_numpy(data.x))
+    fit(model, data, data, replace(SETTINGS, optimiser="lbfgs" if name == "nngp" else "adamw"))
+    model.widen(1.0)
+    plain = model.predict(data.x, data.tests)
+    z = 2 * np.random.default_rng(1).standard_normal(60)
+    monkeypatch.setattr(few_rows, "fold_residuals", lambda *_: z)
+
+    factor = widen(model, lambda _: model, data, SETTINGS)
+
+    s = np.sqrt((10 + (z**2).sum()) / (10 + 60))
+    assert factor == pytest.approx(s * stats.t.ppf(0.975, 70) / stats.norm.ppf(0.975), rel=1e-12)
+    save_model(model, tmp_path / "model.safetensors")
+    wide = load_model(tmp_path / "model.safetensors")[0].predict(data.x, data.tests)
+    np.testing.assert_allclose(wide.sd, factor * plain.sd, rtol=1e-9)
+    np.testing.assert_allclose(wide.mean, plain.mean, rtol=1e-9)
+    if name == "field":
+        assert plain.shape is GAUSSIAN
+        assert wide.shape is GAUSSIAN
+    # A quantile of the normal law, from the moments alone.
+    lower, upper = wide.interval(0.95)
+    assert plain.shape is not GAUSSIAN or np.allclose(upper - lower, 2 * 1.959964 * wide.sd)
+
+
+def test_each_row_is_predicted_by_a_fit_without_its_place(monkeypatch):
+    data = _data(90, 30)
+    seen = []
+
+    def watch(_model, train, held, _settings):
+        seen.append((train, held))
+
+    class Mean:
+        def widen(self, factor):
+            assert factor == 1.0
+
+        def predict(self, x, tests):
+            train = seen[-1][0]
+            assert len(x) == len(tests)
+            return stats_of(train.y.mean(), 2.0, len(x))
+
+    def stats_of(mean, sd, n):
+        return type("P", (), {"mean": np.full(n, mean), "sd": np.full(n, sd)})
+
+    monkeypatch.setattr(few_rows, "fit", watch)
+    found = fold_residuals(lambda _: Mean(), data, SETTINGS)
+
+    assert len(seen) == few_rows.FOLDS
+    assert sum(len(held.y) for _, held in seen) == 90
+    for train, held in seen:
+        assert len(train.y) + len(held.y) == 90
+        assert not set(map(tuple, train.x)) & set(map(tuple, held.x))
+        rows = np.isin(data.y, held.y)
+        np.testing.assert_allclose(found[rows], (data.y[rows] - train.y.mean()) / 2.0)
+
+    order = np.random.default_rng(3).permutation(90)
+    shuffled = Data(data.x[order], data.y[order], data.tests[order])
+    again = fold_residuals(lambda _: Mean(), shuffled, SETTINGS)
+    np.testing.assert_allclose(again, found[order])
+
+
+def test_too_few_places_are_refused():
+    with pytest.raises(DataError, match=r"10 places or more, found 40 rows at 9"):
+        fold_residuals(lambda _: None, _data(40, 9), SETTINGS)
+
+
+def test_a_model_saved_without_a_widening_is_read(make_model, tmp_path):
+    model, path = make_model("dbk-rbf"), tmp_path / "model.safetensors"
+    save_model(model, path)
+    tensors, described = read_tensors(path)
+    del tensors["widening"]
+    write_tensors(path, tensors, described)
+    x = np.zeros((3, 2))
+    np.testing.assert_array_equal(load_model(path)[0].predict(x).sd, model.predict(x).sd)
