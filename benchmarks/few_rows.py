@@ -33,6 +33,20 @@ SIZES = (50, 100, 300)
 LAYOUTS = ("anywhere", "two clusters")
 QUARTERS = "2023Q3..2023Q4"
 FRESH = 1000
+HEADINGS = (
+    "model",
+    "rows",
+    "where",
+    "regions",
+    "refused",
+    "in the 50 %",
+    "80 %",
+    "95 % interval",
+    "least (95 %)",
+    "width",
+    "log score",
+    "mean alone",
+)
 ALL_ROWS = 6000
 """Rows of a simulation from which two clusters are cut."""
 
@@ -102,8 +116,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
         f"scored on {FRESH:,} fresh measurements drawn as the rows were; pooled over the regions.",
         "Least: of a single region. Last column: the log score of one normal law with mean and variance of the rows.",
         "",
-        "| model | rows | where | regions | refused | in the 50 % | 80 % | 95 % interval | least "
-        + "(95 %) | width | log score | mean alone |",
+        f"| {' | '.join(HEADINGS)} |",
         "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     data = pd.DataFrame(found)

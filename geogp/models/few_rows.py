@@ -14,7 +14,7 @@ from geogp.models.training import Data, fit
 
 Floats = NDArray[np.float64]
 
-FEW_ROWS, FEW_PLACES = 500, 60
+FEW_ROWS, FEW_PLACES = 1000, 60
 """Fewer rows, or fewer places, are few: a validation part of a tenth tells no width."""
 
 LEAST_PLACES = 10
