@@ -22,30 +22,35 @@ from geogp.geodata.sources import Web
 class Command:
     """The command in processes of its own; see fork_command.py."""
 
-    def __init__(self, cache: Path, log: Path) -> None:
-        self._environment = {"GEOGP_CACHE": str(cache)}
+    def __init__(self, cache: Path, log: Path, **environment: str) -> None:
+        self._environment = {"GEOGP_CACHE": str(cache), **environment}
         self._log = log
         script = Path(__file__).parent / "fork_command.py"
         self._process = subprocess.Popen(
             [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def start(self, *arguments: str) -> int:
-        """Start it, and return its process id."""
-        asked = {
-            "arguments": arguments,
-            "environment": self._environment,
-            "log": str(self._log),
-        }
+    def start(self, *arguments: str, **asked: object) -> int:
+        """Start it, and return its process id; `asked` is what `fork_command.start` knows."""
+        self._last = self._ask(
+            {
+                "arguments": arguments,
+                "environment": self._environment,
+                "log": str(self._log),
+                **asked,
+            }
+        )
+        return self._last
+
+    def end(self, process: int | None = None) -> int:
+        """Wait for the end of one, or of the last, and return its exit code; below 0: a signal."""
+        return self._ask({"end": process or self._last})
+
+    def _ask(self, asked: dict[str, object]) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def end(self) -> int:
-        """Wait for its end, and return the exit code; below 0 for a signal."""
-        assert self._process.stdout is not None
         return int(self._process.stdout.readline())
 
     def close(self) -> None:

@@ -1,44 +1,244 @@
 """Runs the command `geogp` in copies of one process, which has loaded everything already.
 
-Reads lines of JSON (arguments, environment, log), and prints the process id of each copy and, when
-it has ended, its exit code. Starting Python anew would take most of the time of a hundred runs.
+Reads lines of JSON. One with `arguments` starts a copy, whose process id is printed; one with
+`end`, a process id, waits for it, and its exit code is printed (below 0 for a signal). Starting
+Python anew would take most of the time of a hundred runs.
+
+A copy can count what it changes in a folder, and kill or stop itself right before one of these
+changes; see `Changes`.
 """
 
+import importlib
 import json
 import os
+import pkgutil
+import resource
+import signal
 import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import geogp.fetching  # noqa: F401 - what the command loads when it is called
+from matplotlib.figure import Figure
+
+import geogp
+import geogp_cli
 from geogp_cli.main import run
 
+MOST_BYTES = 12 << 30
+"""Address space of a copy: a command that wants all memory must not take the machine with it."""
 
-def _become_the_command(asked: dict[str, object]) -> int:
-    with Path(str(asked["log"])).open("wb") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-        os.environ.update(dict(asked["environment"]))  # type: ignore[call-overload]
-        sys.argv = ["geogp", *map(str, list(asked["arguments"]))]  # type: ignore[call-overload]
+MOST_SECONDS = 90
+"""Time of a processor that a copy may take; then ``SIGXCPU`` ends it."""
+
+_LOADED_LATE = ("torch._dynamo", "matplotlib.pyplot", "h5netcdf", "distributed", "pyogrio.raw")
+
+_PATHS = {
+    "os.rename": ((0, 2), (1, 3)),
+    "os.link": ((1, 3),),
+    "os.symlink": ((1, 2),),
+    "os.remove": ((0, 1),),
+    "os.rmdir": ((0, 1),),
+    "os.mkdir": ((0, 2),),
+    "os.chmod": ((0, 2),),
+    "os.utime": ((0, 3),),
+    "os.truncate": ((0, None),),
+}
+"""Events of Python that change a folder: where their paths are, and the folders these are in."""
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+class Changes:
+    """Counts the system calls that change a folder, and acts right before one of them.
+
+    Python tells of the calls itself (``sys.addaudithook``), but not of written bytes: they count
+    when they are forced to disk, twice, once with the second half of the file not yet written.
+    What a C library writes by itself is not seen; `seen` tells which files were.
+
+    Parameters
+    ----------
+    folder
+        The folder; what is in it, however deep, counts.
+    at
+        Before which change to act, from 1; 0 for none.
+    act
+        ``kill`` or ``stop``.
+    """
+
+    def __init__(self, folder: Path, at: int = 0, act: str = "kill") -> None:
+        self.seen: list[tuple[str, str]] = []
+        self._root = os.path.realpath(folder)
+        self._at, self._act = at, act
+        self._busy = False
+
+    def watch(self) -> None:
+        """Begin, for as long as the process lives."""
+        forced: Callable[[int], None] = os.fsync
+
+        def fsync(file: Any) -> None:
+            handle = file if isinstance(file, int) else file.fileno()
+            self._written(handle)
+            forced(handle)
+
+        os.fsync = fsync
+        sys.addaudithook(self._heard)
+
+    def _heard(self, event: str, details: tuple[Any, ...]) -> None:
+        if self._busy or (event != "open" and event not in _PATHS):
+            return
+        self._busy = True  # to look where a path leads is an event of its own
         try:
-            run()
-        except SystemExit as stop:
-            return int(stop.code or 0)
-        return 0
+            if event == "open":
+                place, _, flags = details
+                anew = not isinstance(place, int) and isinstance(flags, int)
+                paths = [self._inside(place, None)] if anew and flags & _WRITES else []
+            else:
+                paths = [
+                    self._inside(details[at], None if beside is None else details[beside])
+                    for at, beside in _PATHS[event]
+                ]
+            found = [path for path in paths if path is not None]
+            if found:
+                self._count(event.removeprefix("os."), found[-1])
+        finally:
+            self._busy = False
+
+    def _written(self, handle: int) -> None:
+        path = self._inside(handle, None)
+        if path is None:
+            return
+        self._busy = True
+        try:
+            self._count("write", path, lambda: os.ftruncate(handle, os.fstat(handle).st_size // 2))
+            self._count("fsync", path)
+        finally:
+            self._busy = False
+
+    def _inside(self, place: Any, beside: Any) -> str | None:
+        """Return where a path leads if that is in the folder or is the folder."""
+        if isinstance(place, int):
+            with suppress(OSError):
+                place = Path(f"/proc/self/fd/{place}").readlink()
+        if isinstance(place, int) or place is None:
+            return None
+        text = os.fsdecode(place)
+        if isinstance(beside, int) and beside >= 0:
+            text = str(Path(f"/proc/self/fd/{beside}").readlink() / text)
+        parent, name = os.path.split(os.path.abspath(text))  # noqa: PTH100
+        whole = os.path.join(os.path.realpath(parent), name)  # noqa: PTH118
+        return whole if whole == self._root or whole.startswith(self._root + os.sep) else None
+
+    def _count(self, what: str, path: str, before: Callable[[], None] | None = None) -> None:
+        self.seen.append((what, path))
+        if len(self.seen) != self._at:
+            return
+        if before is not None and self._act == "kill":
+            before()
+        os.kill(os.getpid(), signal.SIGKILL if self._act == "kill" else signal.SIGSTOP)
+
+
+def load_all() -> None:
+    """Import what the command may load when it is called."""
+    for package in (geogp, geogp_cli):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                with suppress(ImportError):
+                    importlib.import_module(module.name)
+    for name in _LOADED_LATE:
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+
+def start(asked: dict[str, Any]) -> int:
+    """Start the command in a copy of this process, and return the copy's process id.
+
+    Parameters
+    ----------
+    asked
+        ``arguments``; and, where wanted, ``environment``; ``log`` or, apart, ``output`` and
+        ``errors``: where it writes; ``folder``: where it works; ``changes``: the parameters of
+        `Changes`, and ``record``: where it writes what it saw; ``pictures``: false for figures
+        that take no time.
+    """
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        code = _become_the_command(asked)
+    except BaseException:  # noqa: BLE001 - as Python itself ends
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def end(process: int) -> int:
+    """Wait for a copy, and return its exit code; below 0 for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def _become_the_command(asked: dict[str, Any]) -> int:
+    for name, stream in (("output", 1), ("errors", 2)):
+        handle = os.open(asked.get(name) or asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(handle, stream)
+        os.close(handle)
+    sys.stdout, sys.stderr = (open(stream, "w", closefd=False) for stream in (1, 2))  # noqa: SIM115
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.update(asked.get("environment", {}))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not asked.get("pictures", True):
+        leave_out_pictures()
+    if "folder" in asked:
+        os.chdir(asked["folder"])
+    changes = None
+    if "changes" in asked:
+        changes = Changes(**asked["changes"])
+        changes.watch()
+    sys.argv = ["geogp", *map(str, asked["arguments"])]
+    try:
+        run()
+    except SystemExit as stop:
+        return _code_of(stop)
+    finally:
+        if changes is not None and "record" in asked:
+            Path(asked["record"]).write_text(json.dumps(changes.seen), "utf-8")
+    return 0
+
+
+def _code_of(stop: SystemExit) -> int:
+    """Return the exit code, as Python does where it is no number."""
+    if stop.code is None or isinstance(stop.code, int):
+        return stop.code or 0
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def leave_out_pictures(put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Let Matplotlib write figures at once: their pixels take most of the time of a small run."""
+
+    def savefig(_: Figure, file: Any, **__: Any) -> None:
+        if hasattr(file, "write"):
+            file.write(b"no picture")
+        else:
+            Path(file).write_bytes(b"no picture")
+
+    put(Figure, "savefig", savefig)
 
 
 def main() -> None:
     """Serve until standard input ends."""
+    load_all()
     for line in sys.stdin:
-        process = os.fork()
-        if not process:
-            code = 70
-            try:
-                code = _become_the_command(json.loads(line))
-            finally:
-                sys.stdout.flush()
-                os._exit(code)
-        print(process, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+        asked = json.loads(line)
+        print(end(asked["end"]) if "end" in asked else start(asked), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,233 @@
+"""Damaged files of finished runs, and what may be left in a folder: what is made of it."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from faults_folders import (
+    COMPLETE,
+    RUN,
+    Tally,
+    Told,
+    World,
+    done_well,
+    forget,
+    named_files,
+)
+
+
+def _truncate(file: Path, _: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def _change(file: Path, _: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def _replace(file: Path, other: Path) -> None:
+    file.write_bytes(other.read_bytes())
+
+
+DAMAGES: dict[str, Callable[[Path, Path], None]] = {
+    "deleted": lambda file, _: file.unlink(),
+    "truncated": _truncate,
+    "one bit changed": _change,
+    "replaced by that of another run": _replace,
+}
+
+
+def damaged_files(world: World, tally: Tally) -> None:
+    """Damage each file of a finished run: the same command must make it again, and say so."""
+    plain, other = world.whole["plain"] / RUN, world.whole["other"] / RUN
+    cases = [(name, how) for how in DAMAGES for name in named_files(plain)]
+    for name, how in tally.chosen(cases, " ".join):
+        if (
+            how.startswith("replaced")
+            and (plain / name).read_bytes() == (other / name).read_bytes()
+        ):
+            continue
+        place = world.place(world.whole["plain"])
+        DAMAGES[how](place / RUN / name, other / name)
+        told = world.call(*world.map(place))
+        faults = done_well(told, place, world.wanted["plain"], "the same command")
+        if told.code == 0 and COMPLETE.search(told.output):
+            faults.append("it was called complete already")
+        elif told.code == 0 and name not in told.text:
+            faults.append("what was made again was not said")
+        tally.note(f"file {how}", f"{name} {how}", faults)
+        if not faults:
+            forget(place)
+
+
+def _states(world: World) -> dict[str, Callable[[Path], None]]:
+    """Return what may have been left in a run folder, or next to nothing in it."""
+    half = (world.whole["plain"] / RUN / "run.json").read_text()
+    half = half[: len(half) // 2]
+    finished = {"finished/": world.whole["plain"]}
+
+    def written(name: str, content: str, start: Path | None = None) -> Callable[[Path], None]:
+        def make(place: Path) -> None:
+            if start is not None:
+                shutil.copytree(start, place, dirs_exist_ok=True)
+            file = place / RUN / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+            if name.endswith("/"):
+                file.mkdir(parents=True)
+            else:
+                file.write_text(content)
+
+        return make
+
+    made = {
+        ".unfinished/.identity.json.a alone": written(".unfinished/.identity.json.abcdefgh", ""),
+        "an empty folder .unfinished": written(".unfinished/", ""),
+        "an empty folder of staged files": written(".unfinished/files/", ""),
+    }
+    for where, start in {"": None, **finished}.items():
+        for name in (
+            "run.json",
+            ".unfinished/identity.json",
+            ".unfinished/stale.json",
+            ".unfinished/files/run.json",
+            ".unfinished/files/grid.nc",
+            ".unfinished/random.safetensors",
+        ):
+            texts = {"empty": "", "half": half, "null": "null", "a list": "[]", "other": '{"a": 1}'}
+            for how, text in texts.items():
+                made[f"{where}{name} {how}"] = written(name, text, start)
+    return made
+
+
+def debris(world: World, tally: Tally) -> None:
+    """Leave things in the folder: the command ends well, or refuses with a cure that works."""
+    cases: list[tuple[str, Callable[[Path], None]]] = list(_states(world).items())
+    if tally.may("killed"):
+        cases += _parts_of_killed(world)
+    for name, make in tally.chosen(cases, lambda case: case[0]):
+        place = world.place()
+        make(place)
+        faults = _debris_faults(world, place)
+        tally.note("debris", name, faults)
+        if not faults:
+            forget(place)
+    _foreign(world, tally)
+
+
+def _parts_of_killed(world: World) -> list[tuple[str, Callable[[Path], None]]]:
+    """Return states that a kill and one lost file leave, and single files of them."""
+    cases: list[tuple[str, Callable[[Path], None]]] = []
+    start = world.place()
+    number = len(world.changes(start, *world.map(start)))
+    for share in (0.3, 0.6, 0.75, 0.9):
+        stopped = world.place()
+        at = {"folder": str(stopped), "at": max(1, int(share * number))}
+        world.call(*world.map(stopped), changes=at)
+        inside = [path for path in sorted(stopped.rglob("*")) if path.is_file()]
+        hidden = [path for path in inside if ".unfinished" in path.parts or path.name[0] == "."]
+        for path in hidden[:: max(1, len(hidden) // 6)]:
+            name = re.sub(r"\.[a-z0-9_]{8}$", ".*", str(path.relative_to(stopped / RUN)))
+            cases.append((f"killed, {share:.0%}, {name} alone", _only(stopped, path)))
+            cases.append((f"killed, {share:.0%}, without {name}", _without(stopped, path)))
+    return cases
+
+
+def _only(stopped: Path, path: Path) -> Callable[[Path], None]:
+    def make(place: Path) -> None:
+        file = place / path.relative_to(stopped)
+        file.parent.mkdir(parents=True)
+        shutil.copy(path, file)
+
+    return make
+
+
+def _without(stopped: Path, path: Path) -> Callable[[Path], None]:
+    def make(place: Path) -> None:
+        shutil.copytree(stopped, place, dirs_exist_ok=True)
+        (place / path.relative_to(stopped)).unlink()
+
+    return make
+
+
+def _debris_faults(world: World, place: Path) -> list[str]:
+    """Return what is wrong with the same command, and with --fresh in a copy."""
+    beside, wanted = world.place(place), world.wanted["plain"]
+    told = world.call(*world.map(place))
+    if told.code in {2, 3} and told.errors.strip():
+        faults = _cure_faults(world, place, told)
+    else:
+        faults = done_well(told, place, wanted, "the same command")
+    fresh = world.call(*world.map(beside, "--fresh"))
+    return faults + done_well(fresh, beside, wanted, "--fresh")
+
+
+def _cure_faults(world: World, place: Path, told: Told) -> list[str]:
+    """Do what a refusal says, and return what is wrong then."""
+    said = " ".join(told.errors.split())
+    if "Traceback" in said:
+        return [f"the same command ended with a traceback: {told.last}"]
+    if "--fresh" in said:
+        done, cure = world.call(*world.map(place, "--fresh")), "the cure --fresh"
+    else:
+        named = [Path(text) for text in re.findall(r"/[^\s,;:()']+", said)]
+        inside = [path for path in named if place / RUN in path.parents and path.exists()]
+        if not re.search(r"\b[Dd]elete\b", said) or not inside:
+            return [f"the same command was refused without a cure for this folder: {told.last}"]
+        for path in inside:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        done, cure = world.call(*world.map(place)), "the cure to delete"
+    return done_well(done, place, world.wanted["plain"], cure)
+
+
+def _foreign(world: World, tally: Tally) -> None:
+    """Leave a user's own file in or beside the folder: whatever happens, it stays as it is."""
+
+    def alone(place: Path) -> Path:
+        (place / RUN).mkdir()
+        return place / RUN / "notes.txt"
+
+    def finished(place: Path) -> Path:
+        shutil.copytree(world.whole["plain"], place, dirs_exist_ok=True)
+        return place / RUN / "notes.txt"
+
+    def linked(place: Path) -> Path:
+        (place / "mine").mkdir()
+        (place / RUN).mkdir()
+        (place / RUN / ".unfinished").symlink_to(place / "mine")
+        return place / "mine" / "notes.txt"
+
+    def linked_within(place: Path) -> Path:
+        (place / "mine").mkdir()
+        (place / RUN / ".unfinished").mkdir(parents=True)
+        (place / RUN / ".unfinished" / "files").symlink_to(place / "mine")
+        return place / "mine" / "notes.txt"
+
+    def listed(place: Path) -> Path:
+        staged = place / RUN / ".unfinished" / "files"
+        shutil.copytree(world.whole["plain"] / RUN, staged)
+        (staged.parent / "stale.json").write_text('["../notes.txt"]')
+        return place / "notes.txt"
+
+    made = {
+        "a foreign file alone": alone,
+        "a foreign file in a finished run": finished,
+        ".unfinished is a link": linked,
+        "the folder of staged files is a link": linked_within,
+        "stale.json names a file outside": listed,
+    }
+    cases = [(name, more) for name in made for more in ((), ("--fresh",))]
+    for name, more in tally.chosen(cases, lambda case: " ".join((case[0], *case[1]))):
+        place = world.place()
+        notes = made[name](place)
+        notes.write_text("mine")
+        told = world.call(*world.map(place, *more))
+        faults = []
+        if told.code not in {0, 2, 3} or "Traceback" in told.text:
+            faults.append(f"ended with {told.code}: {told.last}")
+        if not notes.is_file() or notes.read_text() != "mine":
+            faults.append("the foreign file is lost")
+        tally.note("foreign files", " ".join((name, *more)), faults)

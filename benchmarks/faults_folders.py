@@ -1,0 +1,397 @@
+"""What runs are tried on, what a whole run folder holds, and faults within one folder."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xarray as xr
+from faults_kills import Command
+
+from geogp.geodata.quarters import parse_quarters
+from geogp.geodata.simulate import simple_region, simulate
+from geogp.geodata.simulation_files import write_simulation
+
+LIMIT_S = 600
+"""A command that takes longer hangs; so does one that takes `fork_command.MOST_SECONDS` of work."""
+
+NOWHERE = "http://127.0.0.1:9"
+"""A proxy that is not there: no trial leaves this machine."""
+
+RUN = "run"
+"""Name of the run folder in each place; what is left beside it counts too."""
+
+COMPLETE = re.compile(r"complete already")
+
+_MASKS = (
+    (re.compile(rb"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"), b"id"),  # folium's
+    (re.compile(rb'("(?:read|fit|predict|write)":\s*)[\d.e+-]+'), rb"\1 0"),
+    (re.compile(rb"(seconds to \w+\W[^0-9]{0,40})[\d.]+"), rb"\1 0"),
+    (re.compile(rb"\b(read|fit|predict|write) \d[\d.]*"), rb"\1 0"),
+)
+"""What differs from run to run: seconds, and names of elements."""
+
+
+@dataclass
+class Tally:
+    """What was tried, how often, and what was wrong.
+
+    Attributes
+    ----------
+    most
+        Cases of one kind to try at most; they are taken evenly from all.
+    only
+        Try the cases alone whose name holds this text.
+    rows
+        For each kind of case how many were tried, and each fault with how to repeat it.
+    """
+
+    most: int = 10**6
+    only: str = ""
+    rows: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+
+    def chosen(self, cases: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
+        """Return the cases that are to be tried."""
+        wanted = [case for case in cases if self.only in name(case)]
+        if len(wanted) <= self.most:
+            return wanted
+        at = np.unique(np.linspace(0, len(wanted) - 1, self.most).round().astype(int))
+        return [wanted[k] for k in at]
+
+    def may(self, kind: str) -> bool:
+        """Tell whether names that begin with a text may be wanted; a comma ends such a text."""
+        return ", " not in self.only or kind in self.only
+
+    def note(self, kind: str, name: str, faults: Sequence[str]) -> None:
+        """Count a case that was tried."""
+        times, held = self.rows.setdefault(kind, (0, []))
+        held += [f"{name}: {fault}" for fault in faults]
+        self.rows[kind] = (times + 1, held)
+
+    @property
+    def faults(self) -> int:
+        """Number of faults found."""
+        return sum(len(held) for _, held in self.rows.values())
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a command ended: its exit code (None where it hung), and what it wrote."""
+
+    code: int | None
+    output: str
+    errors: str
+
+    @property
+    def text(self) -> str:
+        """All that it wrote."""
+        return self.output + self.errors
+
+    @property
+    def last(self) -> str:
+        """Its last words."""
+        lines = [line for line in self.errors.splitlines() if line.strip()]
+        return lines[-1][:300] if lines else "(no word)"
+
+
+class World:
+    """A small source, the command in processes of its own, and runs that nothing disturbed.
+
+    Attributes
+    ----------
+    whole
+        The places of undisturbed runs: ``plain``, ``other`` with another seed, and ``redrawn``,
+        the plain one with another map.
+    wanted
+        What is in them; see `contents`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.source = folder / "source"
+        region = simple_region()
+        quarters = parse_quarters("2023Q3..2023Q4").all
+        made = simulate(region, rows=300, quarters=quarters, seed=1)
+        write_simulation(made, region, self.source)
+        self.cache = folder / "cache"
+        self._number = count()
+        upper = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
+        lower = {name.lower(): value for name, value in upper.items()}
+        self._command = Command(self.cache, folder / "log", **upper, **lower)
+        self.whole: dict[str, Path] = {}
+        self.wanted: dict[str, dict[str, str]] = {}
+
+    def close(self) -> None:
+        """End the process that the commands are copies of."""
+        self._command.close()
+
+    def make_whole(self) -> list[str]:
+        """Make the undisturbed runs; return what two of them differ in, which must be nothing."""
+        for name, more in (
+            ("plain", []),
+            ("other", ["--seed", "1"]),
+            ("redrawn", ["--tests", "7"]),
+        ):
+            place = self.place(self.whole["plain"] if name == "redrawn" else None)
+            told = self.call(*self.map(place, *more))
+            if told.code != 0:
+                raise RuntimeError(f"{name}, undisturbed, ended with {told.code}: {told.errors}")
+            self.whole[name], self.wanted[name] = place, contents(place)
+        again = self.place()
+        self.call(*self.map(again))
+        return self._blind() + differences(again, self.wanted["plain"])
+
+    def _blind(self) -> list[str]:
+        """Return what would not tell one run from another."""
+        plain = self.wanted["plain"]
+        return [
+            f"{name} is the same in the runs plain and {other}"
+            for other, names in (
+                ("other", ("grid.nc", "test_predictions.parquet", "model.safetensors")),
+                ("redrawn", ("grid.nc", "map.html")),
+            )
+            for name in names
+            if self.wanted[other][f"{RUN}/{name}"] == plain[f"{RUN}/{name}"]
+        ]
+
+    def place(self, start: Path | None = None) -> Path:
+        """Return a new place for a run; with all that is in another where one is given."""
+        place = self.folder / "places" / f"{next(self._number):05}"
+        if start is None:
+            place.mkdir(parents=True)
+        else:
+            shutil.copytree(start, place, symlinks=True)
+        return place
+
+    def map(self, place: Path, *more: str) -> list[str]:
+        """Return the arguments of the map of a place."""
+        return [
+            *("map", "DEMO", "--source", str(self.source)),
+            *("--boundaries", str(self.source / "boundaries")),
+            *("--preset", "quick", "--epochs", "1", "--zoom", "12", "--out", str(place / RUN)),
+            *more,
+        ]
+
+    def start(self, *arguments: str, **asked: Any) -> "Started":
+        """Start a command."""
+        logs = self.folder / "logs" / f"{next(self._number):05}"
+        logs.mkdir(parents=True)
+        streams = {"output": str(logs / "output"), "errors": str(logs / "errors")}
+        process = self._command.start(*arguments, pictures=False, **streams, **asked)
+        return Started(process, logs, self._command, {**streams, **asked})
+
+    def call(self, *arguments: str, **asked: Any) -> Told:
+        """Run a command to its end."""
+        return self.start(*arguments, **asked).end()
+
+    def changes(self, place: Path, *arguments: str) -> list[tuple[str, str]]:
+        """Run a command to its end, and return what it changed in a place, call by call."""
+        record = self.folder / "record.json"
+        record.unlink(missing_ok=True)
+        told = self.call(*arguments, changes={"folder": str(place)}, record=str(record))
+        if told.code != 0:
+            raise RuntimeError(f"{arguments[0]}, undisturbed, ended with {told.code}: {told.last}")
+        seen = [(what, path) for what, path in json.loads(record.read_text())]
+        return [(what, str(Path(path).relative_to(place.resolve()))) for what, path in seen]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command that runs."""
+
+    process: int
+    logs: Path
+    command: Command
+    asked: dict[str, Any]
+
+    def stands(self, limit_s: float = LIMIT_S) -> bool:
+        """Wait until it has stopped itself, and tell whether it did so before it ended."""
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            with suppress(OSError):
+                state = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()[0]
+                if state in {"T", "Z"}:
+                    return state == "T"
+            time.sleep(0.005)
+        return False
+
+    def end(self, limit_s: float = LIMIT_S) -> Told:
+        """Wait for its end; what takes too long is killed."""
+        hung = threading.Event()
+
+        def stop() -> None:
+            hung.set()
+            with suppress(ProcessLookupError):
+                os.kill(self.process, signal.SIGKILL)
+
+        timer = threading.Timer(limit_s, stop)
+        timer.start()
+        try:
+            code = self.command.end(self.process)
+        finally:
+            timer.cancel()
+        output, errors = (
+            path.read_text("utf-8", "replace") if path.is_file() else ""
+            for path in (Path(self.asked["output"]), Path(self.asked["errors"]))
+        )
+        over = hung.is_set() or code == -signal.SIGXCPU
+        return Told(None if over else code, output, errors)
+
+
+def contents(place: Path) -> dict[str, str]:
+    """Return a digest of each file below a folder, by its path; folders have their name alone.
+
+    Files with one digest hold the same: of grids, tables and models the values, to the last bit;
+    of texts all but seconds and names of elements; of the rest the bytes.
+    """
+    found = {}
+    for path in sorted(place.rglob("*")):
+        name = str(path.relative_to(place))
+        if path.is_symlink():
+            found[name] = f"link to {path.readlink()}"
+        elif path.is_dir():
+            found[f"{name}/"] = "folder"
+        else:
+            found[name] = _digest(path)
+    return found
+
+
+def _digest(path: Path) -> str:
+    whole = path.read_bytes()
+    try:
+        if path.suffix == ".nc":
+            parts = _grid_parts(path)
+        elif path.suffix == ".parquet":
+            parts = _table_parts(path)
+        elif path.suffix == ".safetensors":
+            size = int.from_bytes(whole[:8], "little")
+            head = json.loads(whole[8 : 8 + size])
+            parts = [json.dumps(head, sort_keys=True).encode(), whole[8 + size :]]
+        else:
+            parts = [_masked(whole, path.name)]
+    except Exception as error:  # noqa: BLE001 - whatever a library raises: a damaged file
+        return f"damaged: {type(error).__name__} {hashlib.sha256(whole).hexdigest()}"
+    joined = hashlib.sha256()
+    for part in parts:
+        joined.update(hashlib.sha256(part).digest())
+    return joined.hexdigest()
+
+
+def _grid_parts(path: Path) -> list[bytes]:
+    with xr.open_dataset(path, engine="h5netcdf", decode_cf=False, cache=False) as grid:
+        return [
+            part
+            for name in sorted(map(str, grid.variables))
+            for part in (
+                f"{name} {grid[name].dtype} {grid[name].dims} {grid[name].shape}".encode(),
+                np.ascontiguousarray(grid[name].to_numpy()).tobytes(),
+            )
+        ]
+
+
+def _table_parts(path: Path) -> list[bytes]:
+    table = pq.read_table(path, page_checksum_verification=True).combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema.remove_metadata()) as stream:
+        stream.write_table(table.replace_schema_metadata(None))
+    return [sink.getvalue().to_pybytes()]
+
+
+def _masked(content: bytes, name: str) -> bytes:
+    if name == "run.json":
+        run = json.loads(content)
+        run["files"] = _names(run.get("files", []))  # sizes and hashes: see `record_faults`
+        content = json.dumps(run, sort_keys=True).encode()
+    for pattern, put in _MASKS:
+        content = pattern.sub(put, content)
+    return content
+
+
+def _entries(files: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return names and records of the files of run.json, whichever form they have."""
+    if isinstance(files, dict):
+        return [(name, held if isinstance(held, dict) else {}) for name, held in files.items()]
+    return [
+        (str(each.get("name")), each) if isinstance(each, dict) else (str(each), {})
+        for each in files
+    ]
+
+
+def _names(files: Any) -> list[str]:
+    return sorted(name for name, _ in _entries(files))
+
+
+def named_files(run: Path) -> list[str]:
+    """Return the names of the files that run.json lists."""
+    return _names(json.loads((run / "run.json").read_text("utf-8"))["files"])
+
+
+def record_faults(run: Path) -> list[str]:
+    """Return in what a run folder is not as its run.json says."""
+    try:
+        entries = _entries(json.loads((run / "run.json").read_text("utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [f"run.json cannot be read ({type(error).__name__})"]
+    found = []
+    for name, held in entries:
+        path = run / name
+        if not path.exists():
+            found.append(f"{name}, named in run.json, is not there")
+            continue
+        if not path.is_file():
+            continue
+        content = path.read_bytes()
+        sizes = [held[key] for key in ("bytes", "size") if key in held]
+        if any(size != len(content) for size in sizes):
+            found.append(f"{name} has another size than run.json says")
+        if held.get("sha256", hashlib.sha256(content).hexdigest()) != (
+            hashlib.sha256(content).hexdigest()
+        ):
+            found.append(f"{name} has another hash than run.json says")
+    return found
+
+
+def differences(place: Path, wanted: dict[str, str], spare: Sequence[str] = ()) -> list[str]:
+    """Return in what a place differs from an undisturbed one; `spare` may be there besides."""
+    found = contents(place)
+    lacking = [f"{name} is missing" for name in sorted(set(wanted) - set(found))]
+    others = [f"{name} is left over" for name in sorted(set(found) - set(wanted) - set(spare))]
+    changed = [
+        f"{name} holds something else" + (" (damaged)" * found[name].startswith("damaged"))
+        for name in sorted(set(found) & set(wanted))
+        if found[name] != wanted[name]
+    ]
+    return [*lacking, *others, *changed, *record_faults(place / RUN)]
+
+
+def brief(faults: Sequence[str], most: int = 4) -> list[str]:
+    """Return one text of several faults of one case; none where there are none."""
+    more = f"; and {len(faults) - most} more" if len(faults) > most else ""
+    return ["; ".join(faults[:most]) + more] if faults else []
+
+
+def done_well(told: Told, place: Path, wanted: dict[str, str], of: str) -> list[str]:
+    """Return what is wrong after a call that must make a place whole."""
+    if told.code != 0:
+        ended = "hung" if told.code is None else f"ended with {told.code}"
+        return [f"{of} {ended}: {told.last}"]
+    return [f"after {of}, {fault}" for fault in brief(differences(place, wanted))]
+
+
+def forget(*places: Path) -> None:
+    """Delete places in which no fault was found."""
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,336 @@
+"""Attacks on run folders and inputs of the command: kills, pairs, damage, odd requests.
+
+Everything runs on this machine, on a made-up region; a server on the loopback address counts what
+asks it. What a disturbed folder holds in the end is compared with an undisturbed run, to the last
+bit. Run from the folder of the project:
+
+    python benchmarks/faults_runs.py --parts ABCDEFG --most 30
+
+A fault is told with the name of its case; the same command with `--only NAME` repeats it.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from faults_arguments import odd_arguments
+from faults_boundaries import boundary_files
+from faults_debris import damaged_files, debris
+from faults_folders import (
+    COMPLETE,
+    RUN,
+    Tally,
+    Told,
+    World,
+    brief,
+    contents,
+    differences,
+    done_well,
+    forget,
+)
+from faults_requests import tampered_runs
+
+from geogp.files import write_text
+
+OFFSETS = 10
+"""Moments at which the second of two commands begins."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A command that is killed, and the one that must set things right.
+
+    Attributes
+    ----------
+    start
+        The undisturbed run that stands there before; empty for none.
+    killed, again
+        Options of the map; or the name of another command, which needs the run folder alone.
+    wanted
+        The undisturbed run that must be there in the end.
+    """
+
+    name: str
+    start: str
+    killed: tuple[str, ...]
+    again: tuple[str, ...]
+    wanted: str
+
+    def arguments(self, world: World, place: Path, more: tuple[str, ...]) -> list[str]:
+        """Return the arguments of a command."""
+        if more == ("report",):
+            return ["report", str(place / RUN)]
+        return world.map(place, *more)
+
+    @property
+    def fresh(self) -> tuple[str, ...]:
+        """The options of a map that starts over."""
+        options = () if self.again == ("report",) else self.again
+        return (*options, "--fresh")
+
+
+SCENARIOS = (
+    Scenario("new map", "", (), (), "plain"),
+    Scenario("map --fresh over a finished run", "plain", ("--fresh",), (), "plain"),
+    Scenario(
+        "another map of a finished run", "plain", ("--tests", "7"), ("--tests", "7"), "redrawn"
+    ),
+    Scenario("report", "plain", ("report",), ("report",), "plain"),
+)
+
+
+def kills(world: World, tally: Tally) -> None:
+    """Kill at each call that changes the folder; then go on, and start over in a copy."""
+    for scenario in filter(lambda each: tally.may(each.name), SCENARIOS):
+        start = world.whole.get(scenario.start)
+        place = world.place(start)
+        seen = world.changes(place, *scenario.arguments(world, place, scenario.killed))
+        touched = {path for _, path in seen}
+        blind = [
+            f"{name} was written by no call that is watched"
+            for name, digest in contents(place).items()
+            if start is None and digest != "folder" and name not in touched
+        ]
+        tally.note(f"kill: {scenario.name}", f"{scenario.name}, not killed", brief(blind))
+        cases = [(number, *call) for number, call in enumerate(seen, 1)]
+        for case in tally.chosen(cases, lambda case, of=scenario: _killed_name(of, case)):
+            faults = _kill(world, scenario, case[0])
+            tally.note(f"kill: {scenario.name}", _killed_name(scenario, case), faults)
+
+
+def _killed_name(scenario: Scenario, case: tuple[int, str, str]) -> str:
+    number, what, path = case
+    steady = re.sub(r"(\.\w+)\.[a-z0-9_]{8}$", r"\1.*", path)  # names of temporary files are random
+    return f"{scenario.name}, killed at change {number} ({what} {steady})"
+
+
+def _kill(world: World, scenario: Scenario, at: int) -> list[str]:
+    place = world.place(world.whole.get(scenario.start))
+    changes = {"folder": str(place), "at": at}
+    told = world.call(*scenario.arguments(world, place, scenario.killed), changes=changes)
+    if told.code != -signal.SIGKILL:
+        return [f"was not killed but ended with {told.code}: {told.last}"]
+    beside, wanted = world.place(place), world.wanted[scenario.wanted]
+    again = world.call(*scenario.arguments(world, place, scenario.again))
+    faults = done_well(again, place, wanted, "the same command")
+    fresh = world.call(*world.map(beside, *scenario.fresh))
+    faults += done_well(fresh, beside, wanted, "--fresh")
+    if not faults:
+        forget(place, beside)
+    return faults
+
+
+PAIRS = {
+    "two of one map": ("", (), ()),
+    "maps of two seeds": ("", (), ("--seed", "1")),
+    "another map and a report": ("plain", ("--tests", "7"), ("report",)),
+    "a map and --fresh": ("", (), ("--fresh",)),
+}
+"""What stands there before, and the options of the first and of the second."""
+
+
+def pairs(world: World, tally: Tally) -> None:
+    """Begin a second command while the first works: some time after it, and while it stands.
+
+    The first stands still at one of its changes until the second has ended, or it works on.
+    """
+    for kind, (start, first, second) in PAIRS.items():
+        if not tally.may(kind):
+            continue
+        place = world.place(world.whole.get(start))
+        began = time.monotonic()
+        seen = world.changes(place, *world.map(place, *first))
+        seconds = time.monotonic() - began
+        later = [("tenth", number) for number in range(OFFSETS + 1)]
+        stands = [("change", int(at)) for at in np.linspace(1, len(seen), OFFSETS)]
+        for moment in tally.chosen([*later, *stands], lambda case, of=kind: _pair_name(of, case)):
+            faults = _pair(world, (start, first, second), moment, seconds)
+            tally.note(f"pair: {kind}", _pair_name(kind, moment), faults)
+
+
+def _pair_name(kind: str, moment: tuple[str, int]) -> str:
+    unit, at = moment
+    told = f"after {at} tenths of the first" if unit == "tenth" else f"the first at change {at}"
+    return f"{kind}, {told}"
+
+
+def _pair(
+    world: World,
+    pair: tuple[str, tuple[str, ...], tuple[str, ...]],
+    moment: tuple[str, int],
+    seconds: float,
+) -> list[str]:
+    start, first, second = pair
+    place = world.place(world.whole.get(start))
+    commands = [
+        ["report", str(place / RUN)] if more == ("report",) else world.map(place, *more)
+        for more in (first, second)
+    ]
+    unit, at = moment
+    if unit == "change":
+        changes = {"folder": str(place), "at": at, "act": "stop"}
+        one = world.start(*commands[0], changes=changes)
+        stood = one.stands()
+        other = world.start(*commands[1])
+        ends = [other.end()]
+        with suppress(ProcessLookupError):
+            os.kill(one.process, signal.SIGCONT)
+        ends.insert(0, one.end())
+    else:
+        one, stood = world.start(*commands[0]), True
+        time.sleep(at / OFFSETS * seconds)
+        other = world.start(*commands[1])
+        ends = [one.end(), other.end()]
+    faults = [] if stood else ["the first never stood at its change"]
+    faults += _pair_faults(world, place, (one.process, other.process), ends, (first, second))
+    if not faults:
+        forget(place)
+    return faults
+
+
+def _pair_faults(
+    world: World,
+    place: Path,
+    processes: tuple[int, int],
+    ends: list[Told],
+    options: tuple[tuple[str, ...], tuple[str, ...]],
+) -> list[str]:
+    """Return what is wrong with how two commands ended, and with what they left."""
+    faults = []
+    for told, holder, which in zip(ends, processes[::-1], ("first", "second"), strict=True):
+        if told.code not in {0, 2}:
+            faults.append(f"the {which} ended with {told.code}: {told.last}")
+        elif told.code == 2:
+            other_seed = "--seed" in options[1] and "other seed" in told.errors
+            if not other_seed and not re.search(rf"\b{holder}\b", told.errors):
+                faults.append(f"the {which} was refused without the holder's number: {told.last}")
+    done = [more for told, more in zip(ends, options, strict=True) if told.code == 0]
+    worked = [told for told in ends if told.code == 0 and not COMPLETE.search(told.output)]
+    if not done:
+        return [*faults, "none of the two ended well"]
+    if len(worked) == 2 and options[0] == options[1]:
+        faults.append("both did the whole work")
+    winner = next((more for more in done if more != ("report",)), None)
+    if winner is None:
+        return [*faults, "the map was refused"]
+    wanted = "other" if "--seed" in winner else "redrawn" if "--tests" in winner else "plain"
+    if "--seed" in options[1] and len(done) == 2:
+        faults.append("runs of two seeds both ended well in one folder")
+    faults += [f"then {fault}" for fault in brief(differences(place, world.wanted[wanted]))]
+    third = world.call(*world.map(place, *(more for more in winner if more != "--fresh")))
+    if third.code != 0 or not COMPLETE.search(third.output):
+        faults.append(f"a third call ended with {third.code}, not complete already: {third.last}")
+    else:
+        left = brief(differences(place, world.wanted[wanted]))
+        faults += [f"a third call said complete already, but {fault}" for fault in left]
+    return faults
+
+
+PARTS: dict[str, tuple[str, Callable[[World, Tally], None]]] = {
+    "A": ("Kills at each change of the folder", kills),
+    "B": ("Two commands in one folder", pairs),
+    "C": ("Files of a finished run deleted or changed", damaged_files),
+    "D": ("What was left in a folder", debris),
+    "E": ("Tampered runs", tampered_runs),
+    "F": ("Odd arguments", odd_arguments),
+    "G": ("Files of boundaries", boundary_files),
+}
+
+
+def markdown(found: dict[str, Tally], seconds: float) -> str:
+    """Return the table."""
+    lines = [
+        "# Faults of run folders and of requests",
+        "",
+        "`benchmarks/faults_runs.py`, on one machine. What a disturbed folder holds in the end is",
+        "compared with an undisturbed run, to the last bit: names of files, grids, tables, models,",
+        f"pages. A server on the loopback address counts what asks it. {seconds:.0f} seconds.",
+        "",
+        "| part | what | times | faults |",
+        "| --- | --- | ---: | ---: |",
+    ]
+    for part, tally in found.items():
+        for what, (times, faults) in tally.rows.items():
+            lines.append(f"| {part} | {_cell(what)} | {times} | {len(faults)} |")
+    times = sum(row[0] for tally in found.values() for row in tally.rows.values())
+    faults = [
+        fault for tally in found.values() for _, held in tally.rows.values() for fault in held
+    ]
+    lines += ["", f"{times} cases, {len(faults)} faults."]
+    if faults:
+        lines += ["", "Each with its case; `--only CASE` repeats it."]
+        lines += ["", *(f"- {_cell(fault)}" for fault in faults)]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Return a text on one line that is no markup."""
+    plain = "".join(mark if mark.isprintable() else " " for mark in text)
+    return plain.replace("|", "\\|").replace("<", "&lt;")
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run it; the exit status is 1 where faults were found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", default="".join(PARTS), help="some of " + "".join(PARTS))
+    parser.add_argument("--most", type=int, default=40, help="cases of one kind at most")
+    parser.add_argument("--only", default="", help="the cases alone whose name holds this")
+    results = Path(__file__).parent / "results" / "faults-runs"
+    parser.add_argument("--out", type=Path, default=results)
+    options = parser.parse_args(given)
+    unknown = set(options.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"expected some of {''.join(PARTS)}, found {''.join(sorted(unknown))}")
+    began, found = time.monotonic(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        try:
+            unlike = world.make_whole()
+            for part in options.parts:
+                tally = found[part] = Tally(options.most, options.only)
+                PARTS[part][1](world, tally)
+                told = sum(times for times, _ in tally.rows.values())
+                seconds = time.monotonic() - began
+                print(
+                    f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        finally:
+            world.close()
+    first = found.setdefault("", Tally())
+    first.note("two undisturbed runs", "two undisturbed runs", unlike)
+    return _write(options.out, found, time.monotonic() - began)
+
+
+def _write(out: Path, found: dict[str, Tally], seconds: float) -> int:
+    faults = sum(tally.faults for tally in found.values())
+    results = {
+        "seconds": round(seconds, 1),
+        "faults": faults,
+        "parts": {
+            part: {
+                what: {"times": times, "faults": held} for what, (times, held) in tally.rows.items()
+            }
+            for part, tally in found.items()
+        },
+    }
+    write_text(out / "results.json", json.dumps(results, indent=1) + "\n")
+    write_text(out / "table.md", markdown(found, seconds))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
