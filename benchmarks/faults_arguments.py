@@ -133,7 +133,8 @@ def odd_arguments(world: World, tally: Tally) -> None:
     cases += [
         ("map --split buffer --buffer-km nan", ["MAP", "--split", "buffer", "--buffer-km", "nan"])
     ]
-    for name, arguments in tally.chosen(cases + list(OTHERS.items()), lambda case: case[0]):
+    others = tally.chosen(OTHERS.items(), lambda case: case[0])
+    for name, arguments in [*tally.chosen(cases, lambda case: case[0]), *others]:
         kind = f"odd arguments: {name.split()[0]}"
         tally.note(kind, name, _odd(world, arguments))
     for name in tally.chosen(STREAMS, str):

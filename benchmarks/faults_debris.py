@@ -40,16 +40,23 @@ DAMAGES: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
+def _alike(how: str, file: Path, other: Path) -> bool:
+    """Tell whether a damage would leave a file as it is."""
+    return how.startswith("replaced") and file.read_bytes() == other.read_bytes()
+
+
 def damaged_files(world: World, tally: Tally) -> None:
     """Damage each file of a finished run: the same command must make it again, and say so."""
     plain, other = world.whole["plain"] / RUN, world.whole["other"] / RUN
-    cases = [(name, how) for how in DAMAGES for name in named_files(plain)]
-    for name, how in tally.chosen(cases, " ".join):
-        if (
-            how.startswith("replaced")
-            and (plain / name).read_bytes() == (other / name).read_bytes()
-        ):
-            continue
+    cases = {
+        how: [name for name in named_files(plain) if not _alike(how, plain / name, other / name)]
+        for how in DAMAGES
+    }
+    for name, how in (
+        (name, how)
+        for how, names in cases.items()
+        for name in tally.chosen(names, lambda name, how=how: f"{name} {how}")
+    ):
         place = world.place(world.whole["plain"])
         DAMAGES[how](place / RUN / name, other / name)
         told = world.call(*world.map(place))

@@ -15,10 +15,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xarray as xr
 from faults_kills import Command
 
 from geogp.geodata.quarters import parse_quarters
@@ -291,15 +291,16 @@ def _digest(path: Path) -> str:
 
 
 def _grid_parts(path: Path) -> list[bytes]:
-    with xr.open_dataset(path, engine="h5netcdf", decode_cf=False, cache=False) as grid:
-        return [
-            part
-            for name in sorted(map(str, grid.variables))
-            for part in (
-                f"{name} {grid[name].dtype} {grid[name].dims} {grid[name].shape}".encode(),
-                np.ascontiguousarray(grid[name].to_numpy()).tobytes(),
-            )
-        ]
+    found: list[bytes] = []
+
+    def keep(name: str, part: Any) -> None:
+        if isinstance(part, h5py.Dataset):
+            values = np.ascontiguousarray(part[()])
+            found.extend((f"{name} {values.dtype} {values.shape}".encode(), values.tobytes()))
+
+    with h5py.File(path) as grid:
+        grid.visititems(keep)
+    return found
 
 
 def _table_parts(path: Path) -> list[bytes]:
