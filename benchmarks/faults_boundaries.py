@@ -98,7 +98,7 @@ def _service_files(url: str) -> dict[str, str]:
         "api.geojson": json.dumps(api),
         "tiles.json": json.dumps({"tilejson": "2.2.0", "tiles": [f"{url}/{{z}}/{{x}}/{{y}}.pbf"]}),
         "wms.xml": wms,
-        "plain.csv": 'a,WKT\n1,"POLYGON((-90.2 31.8,-66 31.8,-66 32.2,-90.2 31.8))"\n',
+        "plain.csv": 'a,WKT\n1,"POLYGON((-90.2 31.8,-89.8 31.8,-89.8 32.2,-90.2 31.8))"\n',
         "half.tab": "!table\n!version 300\n",
         "half.mif": 'Version 300\nCharset "Neutral"\nColumns 1\n  a Integer\nData\nRegion 1\n 4\n',
     }
@@ -211,11 +211,17 @@ def boundary_files(world: World, tally: Tally) -> None:
                 faults = faults_of(told, GOOD, asked=server.asked)
                 if text.endswith("/whole.geojson") and told.code != 0:
                     faults.append(f"a sound file was refused: {told.last}")
-                tally.note(f"boundaries: {use}", _name(use, text, folder, server), faults)
+                tally.note(
+                    f"boundaries: {use.removeprefix('--')}",
+                    _name(use, text, folder, server),
+                    faults,
+                )
                 if not faults:
                     forget(place)
 
 
 def _name(use: str, text: str, folder: Path, server: Counter) -> str:
     """Return the name of a case, which is the same in each run."""
-    return f"{use} {text.replace(f'{folder}/', '')}".replace(str(server.server_address[1]), "PORT")
+    return f"{use.removeprefix('--')} {text.replace(f'{folder}/', '')}".replace(
+        str(server.server_address[1]), "PORT"
+    )
