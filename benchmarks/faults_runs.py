@@ -238,14 +238,14 @@ def _pair_faults(
     return faults
 
 
-PARTS: dict[str, tuple[str, Callable[[World, Tally], None]]] = {
-    "A": ("Kills at each change of the folder", kills),
-    "B": ("Two commands in one folder", pairs),
-    "C": ("Files of a finished run deleted or changed", damaged_files),
-    "D": ("What was left in a folder", debris),
-    "E": ("Tampered runs", tampered_runs),
-    "F": ("Odd arguments", odd_arguments),
-    "G": ("Files of boundaries", boundary_files),
+PARTS: dict[str, Callable[[World, Tally], None]] = {
+    "A": kills,
+    "B": pairs,
+    "C": damaged_files,
+    "D": debris,
+    "E": tampered_runs,
+    "F": odd_arguments,
+    "G": boundary_files,
 }
 
 
@@ -293,29 +293,29 @@ def main(given: list[str] | None = None) -> int:
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"expected some of {''.join(PARTS)}, found {''.join(sorted(unknown))}")
-    began, found = time.monotonic(), {}
+    began, found = time.monotonic(), {"": Tally()}
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         try:
             unlike = world.make_whole()
+            found[""].note("two undisturbed runs", "two undisturbed runs", unlike)
             for part in options.parts:
                 tally = found[part] = Tally(options.most, options.only)
-                PARTS[part][1](world, tally)
+                PARTS[part](world, tally)
                 told = sum(times for times, _ in tally.rows.values())
-                seconds = time.monotonic() - began
                 print(
-                    f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s",
+                    f"{part}: {told} cases, {tally.faults} faults, "
+                    f"{time.monotonic() - began:.0f} s",
                     file=sys.stderr,
                     flush=True,
                 )
-        finally:
+        finally:  # also of what was stopped: as far as it came
+            _write(options.out, found, time.monotonic() - began)
             world.close()
-    first = found.setdefault("", Tally())
-    first.note("two undisturbed runs", "two undisturbed runs", unlike)
-    return _write(options.out, found, time.monotonic() - began)
+    return 1 if any(tally.faults for tally in found.values()) else 0
 
 
-def _write(out: Path, found: dict[str, Tally], seconds: float) -> int:
+def _write(out: Path, found: dict[str, Tally], seconds: float) -> None:
     faults = sum(tally.faults for tally in found.values())
     results = {
         "seconds": round(seconds, 1),
@@ -329,7 +329,6 @@ def _write(out: Path, found: dict[str, Tally], seconds: float) -> int:
     }
     write_text(out / "results.json", json.dumps(results, indent=1) + "\n")
     write_text(out / "table.md", markdown(found, seconds))
-    return 1 if faults else 0
 
 
 if __name__ == "__main__":

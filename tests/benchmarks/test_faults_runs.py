@@ -257,6 +257,37 @@ def test_a_product_that_loses_files_is_found_out(tools, tmp_path, flaw, told):
     assert told in " ".join(faults)
 
 
+@pytest.fixture(scope="module")
+def sound(tools, tmp_path_factory) -> Any:
+    """A world whose made-up product has no flaw."""
+    return _fake(tools, tmp_path_factory.mktemp("sound"), "")
+
+
+@pytest.mark.parametrize(
+    ("ends", "fault"),
+    [
+        (((0, "made", ""), (2, "", "error: process 71 works here")), ""),
+        (((0, "made", ""), (0, "complete already", "")), ""),
+        (((0, "made", ""), (0, "made", "")), "both did the whole work"),
+        (((0, "made", ""), (2, "", "error: this is no run")), "without the holder's number"),
+        (((1, "", "KeyError"), (0, "made", "")), "the first ended with 1"),
+        (((2, "", "process 72"), (2, "", "process 71")), "none of the two ended well"),
+    ],
+)
+def test_two_in_one_folder_are_judged(tools, sound, ends, fault):
+    world = sound
+    told = [tools.folders.Told(*end) for end in ends]
+    judge, plain = tools.runs._pair_faults, world.whole["plain"]
+    found = judge(world, world.place(plain), (71, 72), told, ((), ()))
+    assert bool(found) == bool(fault)
+    assert fault in " ".join(found)
+    place = world.place(plain)
+    (place / "run" / "grid.nc").unlink()
+    assert "run/grid.nc is missing" in " ".join(judge(world, place, (71, 72), told, ((), ()))) or (
+        fault == "none of the two ended well"
+    )
+
+
 def test_a_tampered_run_is_opened_in_a_copy(tools, tmp_path):
     """The command itself: it refuses what is no run of its own, in words."""
     _write_run(tmp_path / "run")
