@@ -130,7 +130,7 @@ class World:
         self._number = count()
         upper = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
         lower = {name.lower(): value for name, value in upper.items()}
-        self._command = Command(self.cache, folder / "log", **upper, **lower)
+        self._command = Command(self.cache, folder / "log", loads="all", **upper, **lower)
         self.whole: dict[str, Path] = {}
         self.wanted: dict[str, dict[str, str]] = {}
 

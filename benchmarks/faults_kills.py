@@ -22,12 +22,15 @@ from geogp.geodata.sources import Web
 class Command:
     """The command in processes of its own; see fork_command.py."""
 
-    def __init__(self, cache: Path, log: Path, **environment: str) -> None:
+    def __init__(self, cache: Path, log: Path, *, loads: str = "fetch", **environment: str) -> None:
         self._environment = {"GEOGP_CACHE": str(cache), **environment}
         self._log = log
         script = Path(__file__).parent / "fork_command.py"
         self._process = subprocess.Popen(
-            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(script), loads],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def start(self, *arguments: str, **asked: object) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-import geogp
+import geogp.fetching  # what `geogp fetch` loads when it is called
 import geogp_cli
 from geogp_cli.main import run
 
@@ -234,8 +234,9 @@ def leave_out_pictures(put: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 def main() -> None:
-    """Serve until standard input ends."""
-    load_all()
+    """Serve until standard input ends; with an argument ``all``, load all beforehand."""
+    if sys.argv[1:] == ["all"]:
+        load_all()
     for line in sys.stdin:
         asked = json.loads(line)
         print(end(asked["end"]) if "end" in asked else start(asked), flush=True)
