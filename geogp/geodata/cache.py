@@ -67,6 +67,12 @@ def children(folder: Path) -> list[Path]:
         return []
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return the files in a folder and in those below it; what vanishes meanwhile is left out."""
+    found = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if path.is_file())
+
+
 def our_folders(folder: Path) -> list[Path]:
     """Return the folders in one of the cache that bear names as `readable_folder` gives them."""
     return [one for one in children(folder) if _FOLDER.fullmatch(one.name) and one.is_dir()]

@@ -17,6 +17,7 @@ from geogp.geodata.cache import (
     agrees,
     children,
     downloads_folder,
+    files_below,
     lock_of,
     our_folders,
     read_note,
@@ -185,7 +186,7 @@ def _tile_files() -> list[Path]:
             if lock_of(place) is None:
                 continue
             if place.is_dir():
-                found += sorted(path for path in place.rglob("*") if path.is_file())
+                found += files_below(place)
             elif place.suffix != ".json" or not place.with_suffix(".parquet").is_file():
                 found.append(place)
     return found

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 import time
 
@@ -94,6 +95,31 @@ def test_what_vanishes_while_it_is_listed_is_left_out(
 
     monkeypatch.setattr(cache_contents, name, racing)
     assert {item.path for item in cache_items(check=check)} == {left, tiles, border} - {gone}
+
+
+@pytest.mark.parametrize("call", [cache_items, clear_cache])
+def test_a_folder_of_parts_that_vanishes_while_it_is_walked_is_left_out(
+    source, testland, monkeypatch, call
+):
+    """A fetch that ends takes its parts away, between the list of a folder and the walk into it."""
+    tiles, border = filled(source, testland)
+    parts = tiles.with_suffix(".parts")
+    parts.mkdir()
+    (parts / "0-9").write_text("half")
+    look = os.scandir
+
+    def racing(folder):
+        if str(folder) == str(parts) and parts.exists():
+            shutil.rmtree(parts)
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", racing)
+    found = call()
+    assert not parts.exists()
+    if call is cache_items:
+        assert [item.path for item in found] == [tiles, border]
+    else:
+        assert (found.files, found.busy) == (2, 0)
 
 
 def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
