@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from geogp.choices import MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
+from geogp.csv_tables import write_csv
 from geogp.drawing import tests_on
 from geogp.errors import RequestError
 from geogp.files import write_bytes
@@ -263,7 +264,7 @@ def _write(
     quantity = quantity_of(job.request.target)
     table = table.assign(quarter=job.question.described()["at"], tests_per_tile=job.question.tests)
     paths = tuple(request.run / f"areas_{tag}.{end}" for end in ("csv", "parquet", "png"))
-    write_bytes(paths[0], table.to_csv(index=False).encode())
+    write_csv(paths[0], table)
     stream = io.BytesIO()
     gpd.GeoDataFrame(table, geometry=shapes, crs=4326).to_parquet(stream, index=False)
     write_bytes(paths[1], stream.getvalue())

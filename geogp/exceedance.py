@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from geogp.choices import MOST_DRAWS, MOST_SEED, whole_number
+from geogp.csv_tables import write_csv
 from geogp.errors import RequestError
-from geogp.files import write_bytes, write_text
+from geogp.files import write_text
 from geogp.geodata.quadkeys import tile_areas_km2
 from geogp.geodata.thresholds import Threshold, thresholds_of
 from geogp.maps.excursions import write_excursions
@@ -335,7 +336,7 @@ def _write(run: Reopened, folder: Path, found: Excursion, described: dict[str, A
     for name, table in found.shares.groupby("layer", sort=False):
         end = "" if name == WHOLE else f"_{name}"
         paths.append(folder / f"exceedance_{tag}{end}.csv")
-        write_bytes(paths[-1], table.drop(columns="layer").to_csv(index=False).encode())
+        write_csv(paths[-1], table.drop(columns="layer"))
     job = run.job
     return paths + write_excursions(
         folder,

@@ -175,7 +175,7 @@ class TestCommand:
 def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
     path = tmp_path / "halves.parquet"
     table = gpd.read_parquet(halves)
-    table.assign(kind=["dry", "wet", "wet"], **{"kind/5 %": ["a", "a", "b"]}).to_parquet(path)
+    table.assign(kind=["dry", "wet", "wet"], **{"kind/5 %": ["=1+1", "=1+1", "b"]}).to_parquet(path)
     made = [
         make_areas(AreasRequest(copy.path, by=f"{path}:{column}", draws=200))
         for column in ("side", "kind", "kind/5 %")
@@ -186,7 +186,8 @@ def test_two_columns_of_a_file_make_two_sets_of_files(copy, halves, tmp_path):
         "areas_halves_kind%2F5%20%25.csv",
     ]
     labels = [list(pd.read_csv(result.files[0])["area"]) for result in made]
-    assert labels == [["east", "west"], ["dry", "wet"], ["a"]]
+    assert labels == [["east", "west"], ["dry", "wet"], ["'=1+1"]]  # a spreadsheet would add
+    assert list(gpd.read_parquet(made[2].files[1])["area"]) == ["=1+1"]
 
 
 @pytest.mark.parametrize(
