@@ -23,6 +23,7 @@ from geogp.maps.choropleth import choropleth
 from geogp.maps.grid import Quantity, quantity_of
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import BY_COUNTY, reopen, tag_of
+from geogp.run_places import AS_TOLD, ReadFrom
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -59,6 +60,8 @@ class AreasRequest:
         Of the draws.
     device
         ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where the run's tiles and boundaries are, where not as its run.json says.
 
     Raises
     ------
@@ -74,6 +77,7 @@ class AreasRequest:
     draws: int = 400
     seed: int = 0
     device: str = "auto"
+    read_from: ReadFrom = AS_TOLD
 
     def __post_init__(self) -> None:
         if self.question not in AREA_QUESTIONS:
@@ -127,7 +131,14 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
     """
     watcher = watcher or Watcher()
     started = monotonic()
-    opened = reopen(request.run, watcher, device=request.device, tests=request.tests, at=request.at)
+    opened = reopen(
+        request.run,
+        watcher,
+        device=request.device,
+        tests=request.tests,
+        at=request.at,
+        read_from=request.read_from,
+    )
     job, tiles = opened.job, opened.tiles
     layer = opened.layer(request.by)
     longitude, latitude = tiles.centres

@@ -21,6 +21,7 @@ from geogp.maps.excursions import write_excursions
 from geogp.models.excursions import LEAST_DRAWS, FirstMisses, JointRegion
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import WHOLE, Reopened, reopen, tag_of
+from geogp.run_places import AS_TOLD, ReadFrom
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -65,6 +66,8 @@ class ExceedanceRequest:
         Of the draws.
     device
         ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where the run's tiles and boundaries are, where not as its run.json says.
 
     Raises
     ------
@@ -80,6 +83,7 @@ class ExceedanceRequest:
     draws: int = 500
     seed: int = 0
     device: str = "auto"
+    read_from: ReadFrom = AS_TOLD
 
     def __post_init__(self) -> None:
         if self.question != QUESTION:
@@ -155,7 +159,9 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     """
     watcher = watcher or Watcher()
     started = monotonic()
-    run = reopen(request.run, watcher, device=request.device, at=request.at)
+    run = reopen(
+        request.run, watcher, device=request.device, at=request.at, read_from=request.read_from
+    )
     given = request.threshold or (run.run.get("drawing") or {}).get("thresholds")
     thresholds = thresholds_of(run.job.request.target, given)
     areas, weights = area_weights(run, request.by)

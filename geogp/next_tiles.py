@@ -60,6 +60,8 @@ class NextRequest:
         Of the order of the tiles and of estimates.
     device
         ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where the run's tiles and boundaries are, where not as its run.json says.
 
     Raises
     ------
@@ -77,6 +79,7 @@ class NextRequest:
     candidates: int = CANDIDATES
     seed: int = 0
     device: str = "auto"
+    read_from: ReadFrom = AS_TOLD
 
     def __post_init__(self) -> None:
         whole_number("tiles", self.tiles, 1, MOST_TILES)
@@ -137,7 +140,14 @@ def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> NextRe
     """
     watcher = watcher or Watcher()
     started = monotonic()
-    opened = reopen(request.run, watcher, device=request.device, tests=request.tests, at=request.at)
+    opened = reopen(
+        request.run,
+        watcher,
+        device=request.device,
+        tests=request.tests,
+        at=request.at,
+        read_from=request.read_from,
+    )
     counted = _counted(opened, request)
     watcher.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=request.seed)

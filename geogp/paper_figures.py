@@ -25,6 +25,7 @@ from geogp.models.catalogue import find_spec
 from geogp.models.joint import Components, leading_components
 from geogp.reference_slices import reference_slices
 from geogp.reopen import Reopened, reopen
+from geogp.run_places import AS_TOLD, ReadFrom
 from geogp.runs import check_apart, read_run, run_names
 from geogp.watcher import Watcher
 
@@ -62,12 +63,15 @@ class FiguresRequest:
         Where the figures go; None takes the folder ``figures`` of the run.
     device
         ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where the run's tiles and boundaries are, where not as its run.json says.
     """
 
     run: Path
     beside: tuple[Path, ...] = ()
     out: Path | None = None
     device: str = "auto"
+    read_from: ReadFrom = AS_TOLD
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,9 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
             "--beside out."
         )
     spread = None if counts else _spread(request, run, predictions, split)
-    opened = reopen(request.run, watcher, device=request.device, counts=True)
+    opened = reopen(
+        request.run, watcher, device=request.device, counts=True, read_from=request.read_from
+    )
     watcher.stage("the kernel and its components over the region")
     slices, components = _kernel(opened)
     watcher.stage("drawing")

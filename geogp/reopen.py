@@ -1,7 +1,7 @@
 """A finished run opened again: its model, its region and what it was made from."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +10,7 @@ import numpy as np
 
 from geogp.calibration.dealing import CALIBRATION, TRAIN, VALIDATION
 from geogp.calibration.splits import random_split
+from geogp.calibration.stored_figures import rows_in
 from geogp.errors import DataError, RequestError
 from geogp.geodata.census import AUTO
 from geogp.geodata.layers import PolygonLayer, read_layer
@@ -22,8 +23,9 @@ from geogp.models.lowrank import LowRankGP
 from geogp.models.storage import load_model
 from geogp.models.training import Data
 from geogp.run_form import check_again
+from geogp.run_places import AS_TOLD, ReadFrom
 from geogp.runs import MODEL_FILE, RUN_FILE, read_run, same_input
-from geogp.settings import MapRequest
+from geogp.settings import MOST_TILES, MapRequest
 from geogp.watcher import Watcher
 
 BY_COUNTY, BY_URBAN = "county", "urban"
@@ -177,6 +179,7 @@ def reopen(
     path: Path,
     watcher: Watcher,
     *,
+    read_from: ReadFrom = AS_TOLD,
     device: str = "auto",
     tests: int | None = None,
     at: str | None = None,
@@ -190,6 +193,8 @@ def reopen(
         The run folder.
     watcher
         Hears of stages and warnings.
+    read_from
+        Where its tiles and boundaries are.
     device
         ``auto``, ``cpu`` or ``cuda``.
     tests
@@ -202,9 +207,10 @@ def reopen(
     Raises
     ------
     RequestError
-        The folder is no finished run, or its model counts tests where averages are asked for.
+        The folder is no finished run, its model counts tests where averages are asked for, or it
+        names an address that the user has not named.
     DataError
-        A file is damaged, or differs from that which the run was made from.
+        A file is damaged, contradicts another, or differs from that which the run was made from.
     """
     run, _ = read_run(path)
     if find_spec(run["model"]).counts and not counts:
@@ -218,31 +224,42 @@ def reopen(
         raise DataError(
             f"{path} was made by another version: {error} Make the run again with --fresh."
         ) from error
+    source, boundaries = read_from.places(path / RUN_FILE, run["settings"])
+    model, context = load_model(path / MODEL_FILE)
+    asked = _request_of(run, source, boundaries)
+    job = prepare(
+        replace(asked, device=device, tests=tests, at=at or run["map"]["at"], out=path), watcher
+    )
+    _check_model(path, run, job, model.name, context)
+    _check_inputs(path, run, job)
+    return Reopened(path, run, job, model.to(job.device), _tiles(path, run, job))
+
+
+def _request_of(run: dict[str, Any], source: str, boundaries: str | None) -> MapRequest:
+    """Return the request that a run answers, as far as what is read and predicted depends on it."""
     settings = run["settings"]
-    model, _ = load_model(path / MODEL_FILE)
-    asked = MapRequest(
+    return MapRequest(
         region=None if "region_file" in settings else run["region"],
         region_file=settings.get("region_file"),
         region_name=settings.get("region_name"),
         urban_vintage=_vintage_of(settings),
         strata=settings.get("strata_file"),
-        source=settings["source"],
-        boundaries=settings["boundaries"],
+        source=source,
+        boundaries=boundaries,
         service=run["service"],
         target=run["target"],
         quarters=",".join(run["quarters"]),
         model=run["model"],
         preset=run["preset"],
         inputs=settings["inputs"],
-        device=device,
         seed=run["seed"],
         noise=settings["noise"],
         conformal=settings["conformal"],
-        tests=tests,
-        at=at or run["map"]["at"],
-        out=path,
     )
-    job = prepare(asked, watcher)
+
+
+def _check_inputs(path: Path, run: dict[str, Any], job: Job) -> None:
+    """Refuse other files and rows than those that a run was made from."""
     # All are looked at, as a layer of the user's may be called like a file of the boundaries.
     changed = [
         file.name
@@ -254,5 +271,37 @@ def reopen(
             f"{', '.join(changed)} changed since {path} was made, or is new. Make the run again "
             "with --fresh, or bring the files back."
         )
-    tiles = job.region.tiles(int(run["map"]["zoom"]))
-    return Reopened(path, run, job, model.to(job.device), tiles)
+    found = len(job.observations)
+    told = {rows_in(parts) for parts in run.get("n", {}).values()}
+    if told - {found}:
+        raise DataError(
+            f"expected the {max(told):,} rows of n in {path / RUN_FILE}, found {found:,} in its "
+            "quarters. Was it edited? Make the run again with --fresh."
+        )
+
+
+def _check_model(
+    path: Path, run: dict[str, Any], job: Job, name: str, context: dict[str, Any]
+) -> None:
+    """Refuse a run.json that says of the model's file what it is not."""
+    told = {"model": job.spec.name, **{key: run[key] for key in ("region", "target", "service")}}
+    held = {**told, **context, "model": name}
+    wrong = [f"{key} {told[key]}" for key in told if held[key] != told[key]]
+    if wrong:
+        raise DataError(
+            f"{path / RUN_FILE} says {', '.join(wrong)}, which {MODEL_FILE} is not of. Was it "
+            "edited? Make the run again with --fresh."
+        )
+
+
+def _tiles(path: Path, run: dict[str, Any], job: Job) -> Tiles:
+    """Return the tiles of the map; refuse a zoom at which it was not made."""
+    zoom, told = run["map"]["zoom"], run["map"].get("tiles")
+    if zoom == job.region.zoom_within(zoom, MOST_TILES):
+        tiles = job.region.tiles(zoom)
+        if len(tiles) == (told or len(tiles)) > 0:
+            return tiles
+    raise DataError(
+        f"{path / RUN_FILE} says that the map has {told} tiles of zoom {zoom}, which "
+        f"{job.region.name} has not. Was it edited? Make the run again with --fresh."
+    )

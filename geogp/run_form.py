@@ -1,24 +1,49 @@
-"""What run.json must look like where it is read, key by key; other keys may be there."""
+"""What run.json must hold where it is read, key by key; other keys may be there.
+
+What geogp never writes is refused: another form, a name that it does not know, a value out of the
+range that `geogp map` allows, and figures that contradict each other.
+"""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from geogp.calibration.conformal import METHODS
+from geogp.calibration.dealing import CALIBRATION, LEFT_OUT, PARTS
+from geogp.calibration.metrics import STORED_LEVELS
+from geogp.calibration.split_names import SPLITS
+from geogp.calibration.splits import MOST_FOLDS
+from geogp.calibration.stored_figures import check_figures
+from geogp.choices import MOST_SEED
 from geogp.errors import DataError
+from geogp.geodata.census import URBAN_VINTAGES
+from geogp.geodata.observations import SERVICES, TARGETS
+from geogp.geodata.quadkeys import ZOOM
+from geogp.geodata.thresholds import LEAST, MOST
+from geogp.models.catalogue import CATALOGUE
+from geogp.models.noise import NOISES
+from geogp.presets import PRESETS
+from geogp.question import COUNT
+from geogp.settings import INPUT_CHOICES, QUESTIONS
 
 Check = Callable[[Any, str], None]
 """Refuses a value, whose place is given in words."""
 
 
 def check_form(run: dict[str, Any]) -> None:
-    """Refuse a run whose keys are of another form than geogp writes.
+    """Refuse a run that geogp cannot have written.
 
     Raises
     ------
     DataError
-        A key is missing, or holds something else; the message names its place.
+        A key is missing, holds something else or is out of range, or figures contradict each
+        other; the message names the place.
     """
     _run(run, "")
+    if TARGETS[run["target"]].counted != CATALOGUE[run["model"]].counts:
+        raise DataError(f"the model {run['model']} does not predict the target {run['target']}.")
+    check_figures(run)
 
 
 def check_again(run: dict[str, Any]) -> None:
@@ -40,21 +65,53 @@ def _kind(told: str, right: Callable[[Any], bool]) -> Check:
     return check
 
 
-def _is_number(value: Any) -> bool:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    return real and -_MOST <= value <= _MOST and math.isfinite(value)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-
-
-_MOST = 10**300
+_BEYOND = 10**300
 
 _LONGEST_NAME = 255
 """Bytes of a name in a path; systems raise at longer ones."""
 
+
+def _is_number(value: Any) -> bool:
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return real and -_BEYOND <= value <= _BEYOND and math.isfinite(value)
+
+
+def _real(least: float = -_BEYOND, most: float = _BEYOND) -> Check:
+    """Check a number, both ends included."""
+    return _kind(
+        f"a number{_range(least, most)}", lambda value: _is_number(value) and least <= value <= most
+    )
+
+
+def _whole(least: int = 0, most: int = _BEYOND) -> Check:
+    """Check a whole number, both ends included."""
+    return _kind(
+        f"a whole number{_range(least, most)}",
+        lambda value: _is_number(value) and isinstance(value, int) and least <= value <= most,
+    )
+
+
+def _range(least: float, most: float) -> str:
+    if most < _BEYOND:
+        return f" from {least:g} to {most:g}"
+    return "" if least <= -_BEYOND else f" of {least:g} or more"
+
+
+def _one_of(names: Iterable[str | int]) -> Check:
+    allowed = list(names)
+    told = f"one of {', '.join(map(str, allowed))}"
+    return _kind(told, lambda value: not isinstance(value, float | bool) and value in allowed)
+
+
+def _matches(told: str, pattern: str) -> Check:
+    whole = re.compile(pattern)
+    return _kind(told, lambda value: isinstance(value, str) and whole.fullmatch(value) is not None)
+
+
 _text = _kind("text", lambda value: isinstance(value, str) and "\0" not in value)
+_name = _kind(
+    "a name", lambda value: isinstance(value, str) and "\0" not in value and bool(value.strip())
+)
 _place = _kind(
     "a path or an address",
     lambda value: (
@@ -64,10 +121,15 @@ _place = _kind(
     ),
 )
 _flag = _kind("true or false", lambda value: isinstance(value, bool))
-_number = _kind("a number", _is_number)
-_count = _kind("a whole number of 0 or more", _is_count)
-_figure = _kind("a number or null", lambda value: value is None or _is_number(value))
 _anything = _kind("anything", lambda _: True)
+_above_0 = _kind("a number above 0", lambda value: _is_number(value) and value > 0)
+_quarter = _matches("a quarter like 2019Q1", "[0-9]{4}Q[1-4]")
+_hash = _matches("a SHA-256 of 64 digits", "[0-9a-f]{64}")
+_model = _kind(
+    "a model that `geogp models` lists",
+    lambda value: isinstance(value, str) and value in CATALOGUE,
+)
+_count, _some, _size, _share = _whole(), _whole(1), _real(0), _real(0, 1)
 
 
 def _maybe(check: Check) -> Check:
@@ -78,21 +140,24 @@ def _maybe(check: Check) -> Check:
     return checked
 
 
-def _list(check: Check) -> Check:
+def _list(check: Check, least: int = 0, most: float = math.inf) -> Check:
+    size = "" if not least else f" of {least}" if least == most else f" of {least} or more"
+
     def checked(value: Any, place: str) -> None:
-        if not isinstance(value, list):
-            raise DataError(f"expected a list under {place}, found {str(value)[:60]!r}.")
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise DataError(f"expected a list{size} under {place}, found {str(value)[:60]!r}.")
         for number, one in enumerate(value):
             check(one, f"{place}[{number}]")
 
     return checked
 
 
-def _each(check: Check) -> Check:
-    """Check every value of an object, whatever its keys."""
+def _each(check: Check, keys: Check = _anything) -> Check:
+    """Check every key and value of an object."""
 
     def checked(value: Any, place: str) -> None:
         for key, one in _object(value, place).items():
+            keys(key, place)
             check(one, f"{place}.{key}")
 
     return checked
@@ -120,69 +185,112 @@ def _object(value: Any, place: str) -> dict[str, Any]:
     return value
 
 
-def _pair_of_texts(value: Any, place: str) -> None:
-    _list(_text)(value, place)
-    if len(value) != 2:
-        raise DataError(f"expected two texts under {place}, found {len(value)}.")
+def _by_split(check: Check) -> Check:
+    return _each(check, _one_of(SPLITS))
 
 
-_FILE = {"name": _text, "sha256": _text, "rows": _count}
+_scores = _keys(
+    {
+        "n": _count,
+        "nll": _maybe(_real()),
+        **dict.fromkeys(("mae", "rmse", "crps", "width_95"), _maybe(_size)),
+        **{f"coverage_{level}": _maybe(_share) for level in STORED_LEVELS},
+    }
+)
+"""The fields of `geogp.calibration.metrics.Scores`."""
 
-_figures = _each(_maybe(_each(_figure)))
-"""Figures by stratum and name."""
+_strata = _each(_scores)
+
+_parts = _keys(dict.fromkeys(PARTS, _count), **dict.fromkeys((CALIBRATION, LEFT_OUT), _count))
+
+_question = {"for": _one_of((*QUESTIONS, COUNT)), "at": _quarter}
+
+_zoom = _whole(1, ZOOM)
 
 _settings = _keys(
     source=_place,
     boundaries=_maybe(_place),
-    inputs=_text,
-    noise=_text,
+    inputs=_one_of(INPUT_CHOICES[1:]),
+    noise=_one_of(NOISES),
     refit=_flag,
-    splits=_list(_text),
-    folds=_count,
+    tune_weights=_flag,
+    splits=_list(_one_of(SPLITS), 1),
+    folds=_whole(1, MOST_FOLDS),
+    h=_some,
+    epochs=_some,
+    batch=_some,
+    learning_rate=_above_0,
+    budget=_above_0,
     layers=_list(_place),
-    conformal=_text,
-    buffer_km=_number,
+    conformal=_one_of(METHODS),
+    buffer_km=_above_0,
     region_file=_maybe(_place),
-    region_name=_maybe(_text),
-    urban_vintage=_maybe(_count),
-    strata=_maybe(_pair_of_texts),
+    region_name=_maybe(_name),
+    urban_vintage=_maybe(_one_of(URBAN_VINTAGES.values())),
+    strata=_maybe(_list(_name, 2, 2)),
     strata_file=_maybe(_place),
 )
 
 _map = _keys(
-    {"zoom": _count, "at": _text},
-    quarter=_maybe(_text),
-    tests=_maybe(_count),
-    grid_sha256=_text,
-    **{"for": _text},
+    {},
+    **_question,
+    zoom=_zoom,
+    quarter=_quarter,
+    tests=_maybe(_some),
+    tiles=_some,
+    grid_sha256=_hash,
 )
+
+_cell = _keys(
+    {
+        "cell": _text,
+        **dict.fromkeys(("calibration", "test"), _count),
+        **dict.fromkeys(("level", "observed", "before"), _share),
+        "band": _list(_share, 2, 2),
+        "inside": _flag,
+    }
+)
+
+_repaired = _keys({"statement": _text, "folds": _list(_keys({"n": _count, "cells": _list(_cell)}))})
 
 _run = _keys(
     {
-        "region": _text,
-        "service": _text,
-        "target": _text,
-        "model": _text,
-        "preset": _text,
-        "metrics": _maybe(_each(_figures)),
+        "region": _name,
+        "service": _one_of(SERVICES),
+        "target": _one_of(TARGETS),
+        "model": _model,
+        "preset": _one_of(PRESETS),
+        "metrics": _by_split(_strata),
     },
-    region_name=_maybe(_text),
+    region_name=_maybe(_name),
     geogp=_text,
+    versions=_each(_text),
     device=_text,
     attribution=_text,
-    seed=_count,
-    quarters=_list(_text),
-    quarters_missing=_list(_text),
-    quarters_unreached=_list(_text),
-    baseline=_maybe(_each(_figures)),
-    n=_each(_each(_count)),
-    seconds=_each(_number),
+    seed=_whole(0, MOST_SEED),
+    quarters=_list(_quarter, 1),
+    quarters_missing=_list(_quarter),
+    quarters_unreached=_list(_quarter),
+    baseline=_by_split(_strata),
+    n=_by_split(_parts),
+    seconds=_each(_size),
     warnings=_list(_text),
+    fit_warnings=_list(_text),
     settings=_settings,
-    map=_maybe(_keys(grid_sha256=_text)),
-    drawing=_keys(thresholds=_list(_number), zoom=_count, far_km=_number),
-    inputs=_list(_keys(_FILE)),
-    folds=_each(_list(_keys(n=_each(_count), metrics=_figures, baseline=_maybe(_figures)))),
+    rank=_keys(r=_some),
+    map=_map,
+    drawing=_keys(
+        {},
+        **_question,
+        thresholds=_list(_real(LEAST, MOST)),
+        zoom=_zoom,
+        far_km=_above_0,
+        tests=_maybe(_some),
+        quarters_beyond_data=_count,
+    ),
+    inputs=_list(_keys({"name": _text, "sha256": _hash, "rows": _count}, rows_used=_count)),
+    folds=_by_split(_list(_keys({"n": _parts, "metrics": _strata, "baseline": _strata}), 1)),
+    calibration=_keys(statements=_list(_text), splits=_by_split(_repaired)),
     files=_list(_text),
 )
 
@@ -191,9 +299,8 @@ _REOPENED_BY = ("source", "boundaries", "inputs", "noise", "refit", "splits", "c
 _again = _keys(
     {
         "settings": _keys(dict.fromkeys(_REOPENED_BY, _anything)),
-        "seed": _count,
-        "quarters": _list(_text),
-        "inputs": _list(_keys({"name": _text, "sha256": _text})),
-        "map": _map,
+        "map": _keys(dict.fromkeys(("zoom", "for", "at"), _anything)),
+        "inputs": _list(_keys(dict.fromkeys(("name", "sha256"), _anything))),
+        **dict.fromkeys(("seed", "quarters"), _anything),
     }
 )

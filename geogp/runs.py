@@ -53,7 +53,8 @@ FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 """Keys of an input file that tell what it holds."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""The same of an entry of the cache: what else it holds depends on what was fetched before."""
+"""The same of tiles, whose region's rows alone count: not what else the file or its entry in the
+cache holds."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from geogp_cli import console
+from geogp_cli import console, place
 
 if TYPE_CHECKING:
     from geogp.areas import AreasResult
@@ -35,6 +35,8 @@ def areas(
     ] = 400,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[int, typer.Option(help="Fixes the draws.")] = 0,
+    source: place.RunSource = None,
+    boundaries: place.RunBoundaries = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
@@ -42,9 +44,18 @@ def areas(
 ) -> None:
     """Mean and median level of counties, urban areas or any polygons, with joint intervals."""
     from geogp.areas import AreasRequest, described_table, make_areas
+    from geogp.run_places import ReadFrom
 
     request = AreasRequest(
-        run=run, by=by, question=question, tests=tests, at=at, draws=draws, device=device, seed=seed
+        run=run,
+        by=by,
+        question=question,
+        tests=tests,
+        at=at,
+        draws=draws,
+        device=device,
+        seed=seed,
+        read_from=ReadFrom(source, boundaries),
     )
     with console.working() as watcher:
         result = make_areas(request, watcher)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from geogp_cli import console
+from geogp_cli import console, place
 
 if TYPE_CHECKING:
     from geogp.exceedance import ExceedanceResult
@@ -32,6 +32,8 @@ def exceedance(
     draws: Annotated[int, typer.Option(help="Posterior draws, 200 or more.")] = 500,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[int, typer.Option(help="Fixes the draws.")] = 0,
+    source: place.RunSource = None,
+    boundaries: place.RunBoundaries = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
@@ -39,6 +41,7 @@ def exceedance(
 ) -> None:
     """Share of area below thresholds with its interval, and where the level meets them for sure."""
     from geogp.exceedance import ExceedanceRequest, make_exceedance
+    from geogp.run_places import ReadFrom
 
     request = ExceedanceRequest(
         run=run,
@@ -49,6 +52,7 @@ def exceedance(
         draws=draws,
         seed=seed,
         device=device,
+        read_from=ReadFrom(source, boundaries),
     )
     with console.working() as watcher:
         result = make_exceedance(request, watcher)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from geogp_cli import console
+from geogp_cli import console, place
 
 
 def figures(
@@ -23,6 +23,8 @@ def figures(
         Path | None, typer.Option(help="Folder of the figures. Default: figures in the run folder.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    source: place.RunSource = None,
+    boundaries: place.RunBoundaries = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
@@ -31,8 +33,11 @@ def figures(
     """Figures for papers, as PNG and PDF: kernel, basis, widths, spread, reliability."""
     from geogp.paper_figures import FiguresRequest, make_figures
     from geogp.reopen import find_run
+    from geogp.run_places import ReadFrom
 
-    request = FiguresRequest(find_run(run), tuple(beside or ()), out, device)
+    request = FiguresRequest(
+        find_run(run), tuple(beside or ()), out, device, ReadFrom(source, boundaries)
+    )
     with console.working() as watcher:
         result = make_figures(request, watcher)
     if as_json:

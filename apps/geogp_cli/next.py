@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from geogp_cli import console
+from geogp_cli import console, place
 
 if TYPE_CHECKING:
     from geogp.next_tiles import NextResult
@@ -39,6 +39,8 @@ def next_command(
     candidates: Annotated[int, typer.Option(help="Tiles whose gain is worked out exactly.")] = 2000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[int, typer.Option(help="Fixes the estimates that choose candidates.")] = 0,
+    source: place.RunSource = None,
+    boundaries: place.RunBoundaries = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
@@ -47,6 +49,7 @@ def next_command(
     """Where to measure next: tiles that take most variance from the map, one after the other."""
     from geogp.next_tiles import NextRequest, choose_tiles, described_tiles
     from geogp.reopen import find_run
+    from geogp.run_places import ReadFrom
 
     request = NextRequest(
         run=find_run(run),
@@ -59,6 +62,7 @@ def next_command(
         candidates=candidates,
         seed=seed,
         device=device,
+        read_from=ReadFrom(source, boundaries),
     )
     with console.working() as watcher:
         result = choose_tiles(request, watcher)

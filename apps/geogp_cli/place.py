@@ -1,4 +1,4 @@
-"""The options that name a region, shared by several commands."""
+"""The options that name a region, or where a run's files are, shared by several commands."""
 
 from typing import Annotated
 
@@ -23,4 +23,18 @@ Strata = Annotated[
 ]
 UrbanVintage = Annotated[
     str, typer.Option(help="Census of the urban areas: auto (the newest), 2020, 2010 or 2000.")
+]
+RunSource = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="Where the run's tiles are: a folder or address. Default: as run.json says.",
+    ),
+]
+RunBoundaries = Annotated[
+    str | None,
+    typer.Option(
+        "--boundaries",
+        help="Where the run's boundaries are: a folder or address. Default: as run.json says.",
+    ),
 ]

@@ -57,7 +57,7 @@ class InputFile:
     rows, rows_used
         Rows of the file, and how many of them the region uses.
     rows_sha256
-        Of an entry of the cache: hash of the region's rows, whatever else the entry holds.
+        Of tiles: hash of the region's rows, whatever else the file or its entry in the cache holds.
     source, etag
         Of an entry of the cache: address and ETag of the file it was made from.
     bytes_read, bytes_stored
@@ -233,7 +233,7 @@ def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held
 def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
     note = held.note
     if note is None:
-        return InputFile(name, rows.file_sha256, rows.in_file, len(rows.quadkey))
+        return InputFile(name, rows.file_sha256, rows.in_file, len(rows.quadkey), rows.sha256)
     return InputFile(
         name,
         rows.file_sha256,

@@ -1,6 +1,7 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -303,6 +304,14 @@ def relative_name(name: str) -> str:
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
         raise DataError(f"expected the name of a file below the source, found {name!r}.")
     return name
+
+
+def is_address(where: str) -> bool:
+    """Tell whether a place that geogp wrote is on another machine: an address, or a UNC path.
+
+    Folders and files are written as absolute paths, which begin with one separator or a drive.
+    """
+    return re.match(r"[^/\\]*[/\\]{2}", where) is not None
 
 
 def absolute_place(where: str) -> str:

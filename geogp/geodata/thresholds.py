@@ -22,7 +22,8 @@ for 5G. Latency: 100 ms, which the 5G Fund asks of mobile service (47 CFR 54.101
 it.
 """
 
-_LEAST, _MOST = 1e-3, 1e6
+LEAST, MOST = 1e-3, 1e6
+"""The range of a threshold, the largest left out."""
 
 
 class Distributions(Protocol):
@@ -127,9 +128,9 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
         )
     unit = find_target(target).unit
     for threshold in found:
-        if not _LEAST <= threshold.value < _MOST:
+        if not LEAST <= threshold.value < MOST:
             raise RequestError(
-                f"expected a threshold from {_LEAST:g} to {_MOST:g} {unit}, found "
+                f"expected a threshold from {LEAST:g} to {MOST:g} {unit}, found "
                 f"{threshold.value:g}."
             )
     tags = [threshold.tag for threshold in found]
