@@ -53,8 +53,7 @@ FILE_KEYS = ("name", "sha256", "rows", "rows_used")
 """Keys of an input file that tell what it holds."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""The same of tiles, whose region's rows alone count: not what else the file or its entry in the
-cache holds."""
+"""The same of an entry of the cache: what else it holds depends on what was fetched before."""
 
 
 @dataclass(frozen=True)
@@ -345,10 +344,16 @@ def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def same_input(one: Any, other: Any) -> bool:
-    """Tell whether two input files of run.json hold the same rows; how they came does not count."""
+    """Tell whether two input files of run.json hold the same rows; how they came does not count.
+
+    Of an entry of the cache, which has the address of its source, the region's rows are compared,
+    of two files read in place all of them.
+    """
     if not isinstance(one, dict) or not isinstance(other, dict):
         return bool(one == other)
-    keys = ROWS_KEYS if "rows_sha256" in one and "rows_sha256" in other else FILE_KEYS
+    known = "rows_sha256" in one and "rows_sha256" in other
+    cached = "source" in one or "source" in other
+    keys = ROWS_KEYS if known and cached else FILE_KEYS
     return all(one.get(key) == other.get(key) for key in keys)
 
 

@@ -57,7 +57,7 @@ class InputFile:
     rows, rows_used
         Rows of the file, and how many of them the region uses.
     rows_sha256
-        Of tiles: hash of the region's rows, whatever else the file or its entry in the cache holds.
+        Of tiles: hash of the region's rows, whatever else the file or entry holds.
     source, etag
         Of an entry of the cache: address and ETag of the file it was made from.
     bytes_read, bytes_stored

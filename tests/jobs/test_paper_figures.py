@@ -162,9 +162,12 @@ class TestRefusals:
             make_figures(FiguresRequest(copy.path, beside=(folder,)))
 
     def test_runs_without_the_split(self, copy, tmp_path):
-        folder = edited_copy(
-            copy.path, tmp_path / "blocks", lambda run: run["metrics"].pop("random")
-        )
+        def without_random(run):
+            run["settings"]["splits"].remove("random")
+            for key in ("metrics", "baseline", "n", "folds"):
+                del run[key]["random"]
+
+        folder = edited_copy(copy.path, tmp_path / "blocks", without_random)
         rows = pd.read_parquet(folder / PREDICTIONS_FILE)
         rows[rows["split"] == "blocks"].to_parquet(folder / PREDICTIONS_FILE)
         with pytest.raises(RequestError, match="has no test rows of the split random"):

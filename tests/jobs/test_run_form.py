@@ -34,31 +34,35 @@ def _changed(run, place, value):
     ("place", "value", "told"),
     [
         (["region"], ..., "the run lacks region"),
-        (["region"], 5, "expected text under region, found '5'"),
-        (["service"], "a\0b", "expected text under service"),
+        (["region"], 5, "expected a name under region, found '5'"),
+        (["service"], "a\0b", "one of mobile, fixed under service"),
         (["metrics"], [], "expected an object under metrics"),
         (
             ["metrics", "random", "all", "nll"],
             "x",
-            r"number or null under metrics\.random\.all\.nll",
+            r"expected a number under metrics\.random\.all\.nll",
         ),
         (["metrics", "random", "all", "nll"], True, r"metrics\.random\.all\.nll"),
         (["metrics", "random", "all", "nll"], 10**400, r"metrics\.random\.all\.nll"),
         (["baseline", "random"], 1, r"expected an object under baseline\.random"),
-        (["folds", "random"], {}, r"expected a list under folds\.random"),
+        (["folds", "random"], {}, r"a list of 1 or more under folds\.random"),
         (["folds", "random", 0, "n"], 1, r"expected an object under folds\.random\[0\]\.n"),
         (["n", "random", "train"], -1, r"whole number of 0 or more under n\.random\.train"),
         (["n", "random", "train"], 1.5, r"whole number of 0 or more under n\.random\.train"),
-        (["quarters"], "2023Q4", "expected a list under quarters"),
-        (["quarters", 0], None, r"expected text under quarters\[0\]"),
-        (["seed"], "0", "whole number of 0 or more under seed"),
+        (["quarters"], "2023Q4", "expected a list of 1 or more under quarters"),
+        (["quarters", 0], None, r"a quarter like 2019Q1 under quarters\[0\]"),
+        (["seed"], "0", "a whole number from 0 to .* under seed"),
         (["settings", "source"], None, r"expected a path or an address under settings\.source"),
         (["settings", "refit"], 1, r"expected true or false under settings\.refit"),
         (["settings", "source"], "a/" + 300 * "9", r"a path or an address under settings\.source"),
-        (["settings", "strata"], ["a"], r"expected two texts under settings\.strata, found 1"),
-        (["settings", "strata"], ["a", 2], r"expected text under settings\.strata\[1\]"),
+        (["settings", "strata"], ["a"], r"expected a list of 2 under settings\.strata"),
+        (["settings", "strata"], ["a", 2], r"expected a name under settings\.strata\[1\]"),
         (["settings", "layers"], [1], r"expected a path or an address under settings\.layers\[0\]"),
-        (["drawing", "thresholds"], ["Q"], r"expected a number under drawing\.thresholds\[0\]"),
+        (
+            ["drawing", "thresholds"],
+            ["Q"],
+            r"a number from 0.001 to .* under drawing\.thresholds\[0\]",
+        ),
         (["inputs", 0, "sha256"], ..., r"inputs\[0\] lacks sha256"),
         (["files"], [".."], None),
     ],
@@ -97,6 +101,6 @@ def test_the_file_is_named(finished, tmp_path):
     (tmp_path / "test_predictions.parquet").touch()
     (tmp_path / "run.json").write_text(json.dumps({**finished.run, "target": None}))
     with pytest.raises(
-        DataError, match=r"run\.json is damaged: expected text under target.*--fresh"
+        DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
     ):
         read_run_file(tmp_path)
