@@ -65,7 +65,8 @@ def _kind(told: str, right: Callable[[Any], bool]) -> Check:
     return check
 
 
-_BEYOND = 10**300
+_BEYOND = 10**100
+"""No figure is so large: the square of one and sums of such are still numbers."""
 
 _LONGEST_NAME = 255
 """Bytes of a name in a path; systems raise at longer ones."""

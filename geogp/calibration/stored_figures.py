@@ -39,6 +39,8 @@ def check_figures(run: Mapping[str, Any]) -> None:
     """
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
+    if not metrics:
+        raise DataError("expected figures of one split or more under metrics, found none.")
     _expect("metrics", metrics, metrics if splits is None else splits)
     for key in {"baseline", "n", "folds"} & set(run):
         _expect(key, run[key], metrics)
