@@ -23,6 +23,7 @@ from geogp.maps.numbered import numbered_figure
 from geogp.models.design import CANDIDATES, Chosen, choose, covariance_of, widest
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import BY_COUNTY, Reopened, reopen
+from geogp.run_places import AS_TOLD, ReadFrom
 from geogp.settings import MOST_TILES
 from geogp.watcher import Watcher
 
