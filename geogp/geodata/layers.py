@@ -173,7 +173,7 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 def read_layer(text: str) -> PolygonLayer:
     """Read a layer that a user names as ``FILE`` or ``FILE:COLUMN``.
 
-    Its name is that of the file. Any format that GeoPandas reads.
+    Its name is that of the file; its formats are those of `read_polygons`.
 
     Raises
     ------

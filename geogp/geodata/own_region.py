@@ -98,7 +98,7 @@ class OwnFile:
 
 
 def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
-    """Read a region from a file of polygons in any format that GeoPandas reads, in any CRS.
+    """Read a region from a file of polygons, in any format of `read_polygons` and any CRS.
 
     Parameters
     ----------

@@ -1,13 +1,19 @@
-"""Polygons in files: any format of GeoPandas, brought to longitude and latitude."""
+"""Polygons in files, brought to longitude and latitude."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import geopandas as gpd
 import numpy as np
 import pyarrow as pa
-import pyogrio
 import shapely
+from pyproj.network import (  # type: ignore[attr-defined]
+    is_network_enabled,
+    set_network_enabled,
+)
 from shapely.geometry import MultiPolygon
 
 from geogp.errors import DataError
@@ -15,12 +21,15 @@ from geogp.geodata.antimeridian import within_one_turn
 from geogp.geodata.parquet_limits import check_parquet
 from geogp.geodata.region import polygonal_parts
 from geogp.geodata.untrusted import check_file
+from geogp.geodata.vector_files import read_vector
 
 MOST_POLYGONS = 1 << 20
 """Polygons of a file."""
 
 MOST_VERTICES = 1 << 26
 """Corners of all polygons of a file, 16 bytes each; counted once they are read."""
+
+_SWITCH = threading.Lock()
 
 _DAMAGE = (
     ValueError,
@@ -38,6 +47,7 @@ _DAMAGE = (
 def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     """Read polygons and bring them to longitude and latitude on WGS 84, from -180 to 180.
 
+    The formats are GeoParquet and those of `read_vector`.
     What crosses the antimeridian is cut there; see `within_one_turn`.
     Those that are not valid (a ring that crosses itself) are made valid.
 
@@ -47,7 +57,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         The file is damaged, has several layers, or holds other things than polygons with a CRS,
         or a polygon without area.
     """
-    if path.is_dir() and path.suffix.lower() != ".gdb":
+    if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write its parts into one.")
     try:
         check_file(path)
@@ -55,9 +65,8 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             check_parquet(path, MOST_POLYGONS)
             table = gpd.read_parquet(path)
         else:
-            layer = _only_layer(path)
             # One more than there may be: to count them first would parse the file twice.
-            table = gpd.read_file(path, layer=layer, rows=MOST_POLYGONS + 1)
+            table = read_vector(path, MOST_POLYGONS + 1)
             _check_count(path, len(table))
     except DataError:
         raise
@@ -68,14 +77,16 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             ) from error
         raise DataError(
             f"{path} cannot be read as boundaries ({_line(error)}). Expected a whole file of "
-            "polygons: GeoParquet, GeoPackage, GeoJSON or zipped shapefile; fetch or make it anew."
+            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; fetch or "
+            "make it anew."
         ) from error
     table = _checked(path, table)
     if table.active_geometry_name != "geometry":
         table = table.rename_geometry("geometry")
     try:
         table = _valid(table)
-        degrees = table.to_crs(4326)
+        with _without_network():
+            degrees = table.to_crs(4326)
         turned = within_one_turn(table.geometry, degrees.geometry)
         return _valid(degrees.set_geometry(turned))
     except DataError as error:
@@ -88,6 +99,21 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
+
+
+@contextmanager
+def _without_network() -> Iterator[None]:
+    """Keep PROJ from servers for a while: a CRS of a file can name an address as its grid.
+
+    The switch is that of the process, and is put back; one thread has it at a time.
+    """
+    with _SWITCH:
+        before = is_network_enabled()
+        set_network_enabled(active=False)
+        try:
+            yield
+        finally:
+            set_network_enabled(active=before)
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
@@ -117,21 +143,6 @@ def _check_count(path: Path, found: int) -> None:
             f"{path} holds {found:,} polygons or more; expected at most {MOST_POLYGONS:,}. Take "
             "those of the region."
         )
-
-
-def _only_layer(path: Path) -> str:
-    """Return the name of the layer of a file with shapes; there must be one."""
-    layers = pyogrio.list_layers(path)
-    # A table without shapes has no type of geometry.
-    names = [str(name) for name, kind in layers if kind is not None]
-    if not names:
-        raise DataError(f"{path} holds no geometry. Expected polygons.")
-    if len(names) > 1:
-        raise DataError(
-            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the one "
-            "that is meant to a file of its own."
-        )
-    return names[0]
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:

@@ -1,4 +1,4 @@
-"""What a file of polygons must not be before a reader opens it: too large, or a list of others."""
+"""What a file of polygons must not be before a reader opens it: too large, or a harmful archive."""
 
 import stat
 import zipfile
@@ -32,33 +32,17 @@ _DAMAGE = (
     ValueError,
 )
 
-_HEAD = 1 << 16
-
-_POINTERS = (
-    b"<OGRVRTDataSource",
-    b"<OGRWFSDataSource",
-    b"<GDAL_WMS",
-    b"<VRTDataset",
-    b"gdal_streamed_alg",
-    b"<Product_Observational",
-)
-"""What files begin with that GDAL reads other files or addresses for."""
-
-_ARCHIVES = (".zip", ".shz", ".kmz")
-
-_REQUESTS = (".moaw",)
-"""Endings of files that GDAL sends to a server."""
+_ARCHIVES = (".zip", ".shz")
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that names other files or addresses, and an archive that is not harmless.
+    """Refuse a file that is too large, and an archive that is not harmless.
 
     Raises
     ------
     DataError
-        The file, or a member of it, is of a form that GDAL takes for a list of sources; a member
-        leads out of its archive, is a link, or is encrypted; the members are too many or too large;
-        or what is called an archive is none.
+        The file is too large; a member leads out of its archive, is a link, or is encrypted; the
+        members are too many or too large; or what is called an archive is none.
     """
     if not path.is_file():
         return
@@ -67,10 +51,6 @@ def check_file(path: Path) -> None:
             f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most "
             f"{MOST_BYTES:,}."
         )
-    with path.open("rb") as stream:
-        _check_head(path, stream.read(_HEAD))
-    if path.suffix.lower() in _REQUESTS:
-        raise DataError(f"{path} is a request to a server, not a file of polygons.")
     if not zipfile.is_zipfile(path):
         if path.suffix.lower() in _ARCHIVES:
             raise DataError(
@@ -84,7 +64,7 @@ def check_file(path: Path) -> None:
             _check_members(path, members)
             for member in members:
                 with archive.open(member) as stream:
-                    _check_head(path, stream.read(_HEAD))
+                    stream.read(1)
     except DataError:
         raise
     except _DAMAGE as error:
@@ -113,12 +93,3 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
             raise DataError(f"{path} holds {member.filename!r}, which leads out of the archive.")
         if stat.S_ISLNK(member.external_attr >> 16):
             raise DataError(f"{path} holds {member.filename!r}, which is a link.")
-
-
-def _check_head(path: Path, head: bytes) -> None:
-    found = next((sign for sign in _POINTERS if sign in head), None)
-    if found is not None:
-        raise DataError(
-            f"{path} is a list of other sources ({found.decode()}), not a file of polygons. Write "
-            "the polygons themselves into one."
-        )

@@ -1,0 +1,262 @@
+"""Files of polygons that would make GDAL ask a server, and those that are not what they are called.
+
+A socket listens on the loopback address and never answers: a request shows as a waiting connection.
+"""
+
+import json
+import re
+import select
+import socket
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import geopandas as gpd
+import pyogrio
+import pyproj.network
+import pytest
+import shapely
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.layers import read_layer
+from geogp.geodata.polygons import read_polygons
+
+TABLE = gpd.GeoDataFrame({"NAME": ["a"]}, geometry=[shapely.box(0, 0, 1, 1)], crs=4326)
+
+BY_LINK = '"type": "link", "properties": {"href": "URL", "type": "esriwkt"}'
+BY_URL = '"type": "url", "properties": {"url": "URL"}'
+
+WFS = """<?xml version="1.0"?><wfs:WFS_Capabilities version="1.1.0"
+ xmlns:wfs="http://www.opengis.net/wfs" xmlns:ows="http://www.opengis.net/ows"
+ xmlns:xlink="http://www.w3.org/1999/xlink"><ows:OperationsMetadata>
+ <ows:Operation name="GetCapabilities"><ows:DCP><ows:HTTP><ows:Get xlink:href="URL?"/></ows:HTTP>
+ </ows:DCP></ows:Operation><ows:Operation name="GetFeature"><ows:DCP><ows:HTTP>
+ <ows:Get xlink:href="URL?"/></ows:HTTP></ows:DCP></ows:Operation></ows:OperationsMetadata>
+ <wfs:FeatureTypeList><wfs:FeatureType><wfs:Name>a</wfs:Name>
+ <wfs:DefaultSRS>urn:ogc:def:crs:EPSG::4326</wfs:DefaultSRS></wfs:FeatureType>
+ </wfs:FeatureTypeList></wfs:WFS_Capabilities>"""
+
+GML = """<?xml version="1.0"?><a:FeatureCollection xmlns:a="URL/ns"
+ xmlns:gml="http://www.opengis.net/gml" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:schemaLocation="URL/ns URL/a.xsd"><gml:featureMember><a:x fid="1"><a:NAME>q</a:NAME><a:g>
+ <gml:Polygon srsName="URL/srs"><gml:outerBoundaryIs><gml:LinearRing><gml:coordinates>0,0 0,1 1,1
+ 0,0</gml:coordinates></gml:LinearRing></gml:outerBoundaryIs></gml:Polygon></a:g></a:x>
+ </gml:featureMember></a:FeatureCollection>"""
+
+VRT = """<OGRVRTDataSource><OGRVRTLayer name="q"><SrcDataSource>/vsicurl/URL/v.geojson
+</SrcDataSource></OGRVRTLayer></OGRVRTDataSource>"""
+
+
+@pytest.fixture
+def server(monkeypatch) -> Iterator[SimpleNamespace]:
+    """A server that is never to be asked: its address, and whether it was."""
+    monkeypatch.setenv("GDAL_HTTP_TIMEOUT", "1")  # a request ends, so that the test can fail
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield SimpleNamespace(
+            listening=listening,
+            url=f"http://127.0.0.1:{listening.getsockname()[1]}",
+            asked=lambda: bool(select.select([listening], [], [], 0)[0]),
+        )
+
+
+def _geojson(crs: str, at: str = "top") -> str:
+    """Return GeoJSON of one polygon with a CRS somewhere."""
+    whole = json.loads(TABLE.to_json(drop_id=True))
+    feature = whole["features"][0]
+    {"top": whole, "feature": feature, "geometry": feature["geometry"]}[at]["crs"] = "HERE"
+    return json.dumps(whole).replace('"HERE"', crs)
+
+
+def _gpkg(path: Path, url: str) -> None:
+    """Write a GeoPackage whose CRS is an address."""
+    TABLE.to_file(path)
+    with sqlite3.connect(path) as base:
+        base.execute(f"UPDATE gpkg_spatial_ref_sys SET organization='X', definition='{url}'")
+    base.close()
+
+
+def _view(path: Path, url: str) -> None:
+    """Write a GeoPackage whose layer is made by a function that opens an address."""
+    TABLE.to_file(path)
+    with sqlite3.connect(path) as base:
+        call = f"gdal_get_pixel_value('/vsicurl/{url}/x.tif', 1, 'pixel', 0, 0)"
+        base.execute(f"CREATE VIEW w AS SELECT fid, geom, {call} AS NAME FROM a")
+        base.execute("UPDATE gpkg_contents SET table_name='w'")
+        base.execute("UPDATE gpkg_geometry_columns SET table_name='w'")
+    base.close()
+
+
+def _shapefile(path: Path, url: str) -> None:
+    """Write a shapefile whose CRS is an address."""
+    TABLE.to_file(path)
+    path.with_suffix(".prj").write_text(url)
+
+
+TEXTS = {
+    "link.geojson": _geojson(f"{{{BY_LINK}}}"),
+    "link.json": _geojson(f"{{{BY_LINK}}}"),
+    "url.geojson": _geojson(f"{{{BY_URL}}}"),
+    "escaped.geojson": _geojson(f"{{{BY_LINK}}}").replace('"crs"', '"\\u0063rs"'),
+    "capital.geojson": _geojson(f"{{{BY_LINK.replace('link', 'LINK')}}}").replace("crs", "CRS"),
+    "second.geojson": _geojson(f'{{"type": "name", {BY_LINK}}}'),
+    "feature.geojson": _geojson(f"{{{BY_LINK}}}", "feature"),
+    "geometry.geojson": _geojson(f"{{{BY_LINK}}}", "geometry"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_crs_at_an_address_is_refused_and_not_fetched(tmp_path, server, name):
+    (tmp_path / name).write_text(TEXTS[name].replace("URL", server.url))
+    with pytest.raises(DataError, match=r"expected a CRS of type 'name' in .*(?i:'link'|'url')"):
+        read_layer(str(tmp_path / name))
+    assert not server.asked()
+
+
+OTHERS = {
+    "wfs.xml": WFS,
+    "wfs.gml": WFS,
+    "wfs.geojson": WFS,
+    "schema.gml": GML,
+    "schema.xml": GML,
+    "a.vrt": VRT,
+    "late.vrt": " " * (1 << 17) + VRT,
+    "wfs.shp": WFS,
+    "wfs.gpkg": WFS,
+    "wfs.fgb": WFS,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_formats_are_refused_and_ask_nobody(tmp_path, server, name):
+    (tmp_path / name).write_text(OTHERS[name].replace("URL", server.url))
+    told = r"format that is not read: expected|cannot be read as GeoJSON|does not begin as such"
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / name))
+    assert not server.asked()
+
+
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # of GDAL, of a CRS that it does not know
+@pytest.mark.parametrize(
+    ("name", "write", "told"),
+    [
+        ("a.gpkg", _gpkg, "has no CRS"),
+        ("a.gpkg", _view, "cannot be read as boundaries"),
+        ("a.shp", _shapefile, "has no CRS"),
+    ],
+)
+def test_no_address_in_a_file_of_ours_is_asked(tmp_path, server, name, write, told):
+    write(tmp_path / name, server.url)
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / name))
+    assert not server.asked()
+
+
+def test_gdal_would_ask(tmp_path, server):
+    """Otherwise the tests above would hold nothing."""
+    (tmp_path / "a.geojson").write_text(TEXTS["link.geojson"].replace("URL", server.url))
+    asked = threading.Event()
+
+    def answer() -> None:
+        server.listening.accept()[0].close()
+        asked.set()
+
+    threading.Thread(target=answer, daemon=True).start()
+    with suppress(pyogrio.errors.DataSourceError):
+        pyogrio.list_layers(tmp_path / "a.geojson")
+    assert asked.wait(10)
+
+
+@pytest.mark.parametrize("start", ["/vsicurl/", "", "/vsizip//vsicurl/"])
+def test_addresses_are_no_names_of_files(server, start):
+    name = f"{start}{server.url}/a.geojson"
+    with pytest.raises(RequestError, match="no file"):
+        read_layer(name)
+    with pytest.raises(DataError, match=r"a\.geojson"):
+        read_polygons(Path(name), name)
+    assert not server.asked()
+
+
+def test_a_file_whose_name_reads_as_an_address_is_refused(tmp_path, monkeypatch, server):
+    folder = tmp_path / f"x.zip!{server.url.replace('//', '')}"
+    folder.mkdir()
+    (folder / "a.gpkg").write_bytes(b"")
+    with pytest.raises(DataError, match=r"a name that GDAL takes for an address\. Rename"):
+        read_layer(str(folder / "a.gpkg"))
+    # A folder that is called as the beginning of an address.
+    monkeypatch.chdir(tmp_path)
+    place = Path(server.url.replace("//", "/"))
+    place.mkdir(parents=True)
+    TABLE.to_file(tmp_path / "a.gpkg")
+    (tmp_path / "a.gpkg").rename(place / "a.gpkg")
+    assert read_layer(str(place / "a.gpkg")).labels == ("a",)
+    assert not server.asked()
+
+
+def test_a_grid_at_an_address_is_not_fetched_and_the_switch_is_put_back(tmp_path, server):
+    """With PROJ's network on, a CRS in a file could lead it to any server."""
+    crs = f"+proj=longlat +a=6378137 +rf=298 +nadgrids={server.url}/g.tif +type=crs"
+    TABLE.set_crs(crs, allow_override=True).to_parquet(tmp_path / "a.parquet")
+    before = pyproj.network.is_network_enabled()
+    pyproj.network.set_network_enabled(active=True)
+    try:
+        with pytest.raises(DataError, match="has a CRS that cannot be turned into longitude"):
+            read_layer(str(tmp_path / "a.parquet"))
+        assert pyproj.network.is_network_enabled()
+    finally:
+        pyproj.network.set_network_enabled(active=before)
+    assert not server.asked()
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n \n"])
+def test_names_of_a_crs_are_read(tmp_path, start):
+    text = _geojson('{"type": "name", "properties": {"name": "EPSG:3857"}}').replace(
+        '"NAME": "a"', '"NAME": "a", "CRS": "link"'
+    )
+    (tmp_path / "a.geojson").write_text(start + text, "utf-8")
+    layer = read_layer(str(tmp_path / "a.geojson"))
+    assert layer.shapes[0].bounds[2] == pytest.approx(1 / 111_319.49, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "driver"),
+    [
+        ("a.fgb", "FlatGeobuf"),
+        ("A.GPKG", "GPKG"),
+        ("a.json", "GeoJSON"),
+        ("a;b{c}!.geojson", "GeoJSON"),
+    ],
+)
+def test_files_of_the_formats_are_read(tmp_path, name, driver):
+    plain = (tmp_path / name).with_name(f"x{(tmp_path / name).suffix.lower()}")
+    TABLE.to_file(plain, driver=driver)
+    plain.rename(tmp_path / name)
+    assert read_layer(str(tmp_path / name)).labels == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{'type': 'FeatureCollection'}", "cannot be read as GeoJSON"),
+        ('{"type": "Topology"}', r"found type 'Topology'\."),
+        ('{"type": ["FeatureCollection"]}', r"found type \['FeatureCollection'\]"),
+        ("[]", "found type none"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"type": "FeatureCollection"}\n{"type": "FeatureCollection"}', "Extra data"),
+    ],
+)
+def test_json_that_is_not_geojson(tmp_path, text, told):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / "a.json"))
+
+
+def test_all_of_the_package_opens_files_through_one_function():
+    """What asks GDAL for shapes stands in one module."""
+    root = Path(__file__).parents[2] / "geogp"
+    calls = re.compile(r"pyogrio\.|\.read_file\(|fiona")
+    found = {path.name for path in root.rglob("*.py") if calls.search(path.read_text("utf-8"))}
+    assert found == {"vector_files.py"}
