@@ -272,6 +272,7 @@ _run = _keys(
     quarters=_list(_quarter, 1),
     quarters_missing=_list(_quarter),
     quarters_unreached=_list(_quarter),
+    rows_left_out=_list(_keys({"file": _text, "quarter": _quarter, "rows": _count})),
     baseline=_by_split(_strata),
     n=_by_split(_parts),
     seconds=_each(_size),

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from geogp.calibration.baseline import Baseline, count_baseline, quarter_baseline
 from geogp.calibration.conformal import check_rows
-from geogp.calibration.dealing import CALIBRATION, LEFT_OUT, PARTS, TEST, TRAIN, VALIDATION
+from geogp.calibration.dealing import (
+    CALIBRATION,
+    LEFT_OUT,
+    PARTS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    without_empty,
+)
 from geogp.calibration.metrics import Scores, pooled, score_by_stratum
 from geogp.calibration.split_names import COUNTY, LATEST, RANDOM
 from geogp.calibration.splits import SplitRows, split_parts
@@ -100,8 +108,8 @@ def map_calibration_rows(job: Job) -> Rows:
 
 
 def _known(job: Job) -> SplitRows:
-    """Return what the splits asked for may know of the rows."""
-    seen, counties = job.observations, job.boundaries.counties
+    """Return what the splits asked for may know of the source's rows."""
+    seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:
         county = counties.label(seen.longitude, seen.latitude)
@@ -118,6 +126,10 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
         calibrated=request.calibrated,
         buffer_km=request.buffer_km,
     )
+    kept = job.ingested.source_rows.kept
+    if not kept.all():
+        what = f"the {name} split of {len(kept)} rows, {int((~kept).sum())} of which are left out"
+        parts = without_empty(parts[kept], what, calibrated=request.calibrated)
     codes = np.zeros(len(parts), np.uint8)
     for code, part in enumerate(_ALL_PARTS):
         codes[parts == part] = code

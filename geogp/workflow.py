@@ -195,6 +195,7 @@ def _complete(
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
         "quarters_unreached": [quarter_label(q) for q in job.ingested.unreached],
+        "rows_left_out": [one.described() for one in job.ingested.left_out],
         **scores,
         "calibration": scores["calibration"] | repair.described(),
         "seconds": job.seconds,

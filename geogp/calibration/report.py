@@ -44,6 +44,8 @@ class Report:
         logarithm (``Mbps``).
     quarters, quarters_missing, quarters_unreached
         Labels such as ``2019Q1``.
+    rows_left_out
+        How many rows of the source hold values that cannot be; the warnings name them.
     settings, inputs, seconds, warnings
         As in run.json; each input has `name`, `sha256` and `rows`.
     attribution
@@ -77,6 +79,7 @@ class Report:
     quarters: list[str]
     quarters_missing: list[str]
     quarters_unreached: list[str]
+    rows_left_out: int
     settings: dict[str, Any]
     inputs: list[dict[str, Any]]
     seconds: dict[str, Any]
@@ -136,6 +139,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
         quarters=_quarter_labels(run.get("quarters")),
         quarters_missing=_quarter_labels(run.get("quarters_missing")),
         quarters_unreached=_quarter_labels(run.get("quarters_unreached")),
+        rows_left_out=sum(int(one["rows"]) for one in run.get("rows_left_out") or []),
         settings=dict(run.get("settings") or {}),
         inputs=_inputs(run.get("inputs")),
         # The report is written while the clock for writing still runs.

@@ -1,6 +1,6 @@
 """Observations: what the models learn from, one row a tile and quarter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,3 +106,38 @@ class Observations:
     def quarters(self) -> tuple[int, ...]:
         """Quarter indices that occur, in order."""
         return tuple(np.unique(self.quarter).tolist())
+
+    def taken(self, rows: NDArray[np.bool_]) -> "Observations":
+        """Return some of the rows, (n,)."""
+        return replace(
+            self,
+            quadkey=self.quadkey[rows],
+            quarter=self.quarter[rows],
+            longitude=self.longitude[rows],
+            latitude=self.latitude[rows],
+            y=self.y[rows],
+            tests=self.tests[rows],
+            devices=self.devices[rows],
+            stratum=self.stratum[rows],
+        )
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Where and when the rows of the source are, those left out for a target among them.
+
+    Splits are made of these, so that they do not depend on the values of a target.
+
+    Attributes
+    ----------
+    quadkey, quarter, longitude, latitude
+        As `Observations` has them, each (n,).
+    kept
+        Which of them are observations, (n,).
+    """
+
+    quadkey: NDArray[np.uint64]
+    quarter: NDArray[np.int64]
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+    kept: NDArray[np.bool_]

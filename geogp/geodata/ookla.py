@@ -12,12 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata import quadkeys
 from geogp.geodata.counts import complete_counts
 from geogp.geodata.holding import Progress, hold_quarters
-from geogp.geodata.observations import Observations, TargetColumn, find_target
+from geogp.geodata.observations import Observations, SourceRows, TargetColumn, find_target
+from geogp.geodata.plausible import LeftOut, exchanged_columns
 from geogp.geodata.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.sources import Held, Source
@@ -86,7 +88,11 @@ class Ingested:
     Attributes
     ----------
     observations
-        All rows of the region.
+        All rows of the region, but for those left out.
+    source_rows
+        Where and when all rows are: what splits are made of.
+    left_out
+        Rows with values that cannot be, by file.
     files
         The files read.
     missing
@@ -100,6 +106,8 @@ class Ingested:
     """
 
     observations: Observations
+    source_rows: SourceRows
+    left_out: tuple[LeftOut, ...]
     files: tuple[InputFile, ...]
     missing: tuple[int, ...]
     unreached: tuple[int, ...]
@@ -141,7 +149,7 @@ def read_observations(
     ------
     DataError
         A quarter named singly is missing, a range holds none, or a file is damaged: all faults
-        among the region's rows are listed together.
+        among the region's rows are listed together; or many values of it cannot be.
     NetworkError
         The source could not be read.
     RequestError
@@ -180,13 +188,27 @@ def read_observations(
     # Without a request, quarters before the first and after the last are not missed.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
     counts = [len(rows.quadkey) for rows in parts.values()]
+    left_out = _left_out(parts, service)
     warnings = [
         *replace(held, files=taken).warnings(source.where),
         *_quarter_warnings(found, counts, gaps, region.name),
+        *(one.warning(service, target) for one in left_out),
+        *exchanged_columns(column.column, _medians(parts, column, service)),
     ]
     observations = _observations(parts, region, target, service)
+    if column.counted:
+        observations = complete_counts(observations, region)
+    kept = _kept(observations, parts)
     return Ingested(
-        complete_counts(observations, region) if column.counted else observations,
+        observations if kept.all() else observations.taken(kept),
+        SourceRows(
+            observations.quadkey,
+            observations.quarter,
+            observations.longitude,
+            observations.latitude,
+            kept,
+        ),
+        left_out,
         tuple(files),
         tuple(gaps),
         tuple(sorted(held.unreached)),
@@ -216,7 +238,7 @@ def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held
     source, label = place.source, quarter_label(place.quarter)
     for _ in range(HOLDS):
         try:
-            return held, read_rows(held, place.region, column)
+            return held, read_rows(held, place.region, column, place.service)
         except OtherFileError:
             again = hold_quarters(source, place.region, place.service, [place.quarter])
             if place.quarter not in again.files:
@@ -231,14 +253,14 @@ def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held
 
 
 def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
-    note = held.note
+    note, used = held.note, int((~rows.left_out).sum())
     if note is None:
-        return InputFile(name, rows.file_sha256, rows.in_file, len(rows.quadkey), rows.sha256)
+        return InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
     return InputFile(
         name,
         rows.file_sha256,
         note.rows_in_source,
-        len(rows.quadkey),
+        used,
         rows.sha256,
         note.source,
         note.etag,
@@ -264,6 +286,38 @@ def _quarter_warnings(
                 "median of the other quarters; the file may be incomplete."
             )
     return warnings
+
+
+def _left_out(parts: Mapping[int, TileRows], service: str) -> tuple[LeftOut, ...]:
+    """Return the rows that are left out of each file that has such."""
+    return tuple(
+        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
+        for quarter, rows in parts.items()
+        if rows.left_out.any()
+    )
+
+
+def _medians(
+    parts: Mapping[int, TileRows], column: TargetColumn, service: str
+) -> dict[str, tuple[float, float]]:
+    """Return the medians of the target's column and of tests in each file."""
+    return {
+        tile_file(service, quarter): (
+            float(np.median(rows.value[~rows.left_out])) * column.divisor,
+            float(np.median(rows.tests[~rows.left_out])),
+        )
+        for quarter, rows in parts.items()
+    }
+
+
+def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
+    """Tell which rows are not left out, (n,); a tile without a test is not."""
+    kept = np.ones(len(observations), np.bool_)
+    for quarter, rows in parts.items():
+        if rows.left_out.any():
+            gone = np.isin(observations.quadkey, rows.quadkey[rows.left_out])
+            kept &= ~(gone & (observations.quarter == quarter))
+    return kept
 
 
 def _observations(

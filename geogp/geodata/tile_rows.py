@@ -17,6 +17,7 @@ from geogp.geodata.cache import overlap
 from geogp.geodata.observations import TargetColumn
 from geogp.geodata.parquet_footer import check_types
 from geogp.geodata.parquet_limits import GroupReader, check_footer
+from geogp.geodata.plausible import Implausible, beyond_limits
 from geogp.geodata.region import Region
 from geogp.geodata.sources import Held
 from geogp.geodata.tile_files import (
@@ -43,7 +44,11 @@ class TileRows:
     in_file
         Rows of that file.
     quadkey, value, tests, devices
-        Each of shape (n,); the value in the target's unit.
+        Each of shape (n,); the value in the target's unit. NaN and 0 in rows that are left out.
+    left_out
+        Rows with a value that cannot be, (n,).
+    implausible
+        The first such values.
     """
 
     file_sha256: str
@@ -52,6 +57,8 @@ class TileRows:
     value: NDArray[np.float64]
     tests: NDArray[np.int64]
     devices: NDArray[np.int64]
+    left_out: NDArray[np.bool_]
+    implausible: tuple[Implausible, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -66,7 +73,7 @@ class OtherFileError(Exception):
     """A file is no longer the one that was held."""
 
 
-def read_rows(held: Held, region: Region, column: TargetColumn) -> TileRows:
+def read_rows(held: Held, region: Region, column: TargetColumn, service: str) -> TileRows:
     """Read the region's rows of one file, from the very bytes whose hash is taken.
 
     Raises
@@ -74,7 +81,8 @@ def read_rows(held: Held, region: Region, column: TargetColumn) -> TileRows:
     OtherFileError
         Another file stands in its place, or none.
     DataError
-        The file is damaged: all faults among the region's rows are listed together.
+        The file is damaged: all faults among the region's rows are listed together; or too many of
+        them hold values beyond `geogp.geodata.plausible.LIMITS`.
     """
     with _opened(held) as (stream, digest):
         table, codes, in_file = _read_table(stream, held, region, column)
@@ -93,13 +101,21 @@ def read_rows(held: Held, region: Region, column: TargetColumn) -> TileRows:
         )
     if faults:
         raise _faulty(held, faults)
+    columns = {name: table[name].to_numpy() for name in (column.column, "tests", "devices")}
+    try:
+        left_out, implausible = beyond_limits(service, columns, codes)
+    except DataError as error:
+        raise _faulty(held, [str(error)]) from error
+    value = columns[column.column].astype(np.float64) / column.divisor
     return TileRows(
         digest,
         in_file,
         codes,
-        table[column.column].to_numpy().astype(np.float64) / column.divisor,
-        table["tests"].to_numpy().astype(np.int64),
-        table["devices"].to_numpy().astype(np.int64),
+        np.where(left_out, np.nan, value),
+        np.where(left_out, 0, columns["tests"]).astype(np.int64),
+        np.where(left_out, 0, columns["devices"]).astype(np.int64),
+        left_out,
+        implausible,
     )
 
 

@@ -212,6 +212,16 @@ def test_quarters_that_were_not_reached_are_told_where_there_are_some(both, run_
         assert ("| quarters not reached | 2019Q4" in report_markdown(report)) == bool(unreached)
 
 
+def test_rows_left_out_are_counted_where_there_are_some(both, run_of):
+    told = {"file": "a_tiles.parquet", "quarter": "2020Q1", "rows": 2, "first": []}
+    for left_out in ([], [told, told | {"rows": 3}]):
+        report = build_report(run_of(both) | {"rows_left_out": left_out}, both)
+        assert report.rows_left_out == (5 if left_out else 0)
+        words = "ows left out, with values that cannot be"
+        assert (words in Page(report_html(report, both)).text) == bool(left_out)
+        assert (f"{words} | 5 |" in report_markdown(report)) == bool(left_out)
+
+
 def test_sparse_run_files_are_read(both, run_of):
     """Only what the report cannot do without is needed; other forms of some keys are read."""
     run = run_of(both)

@@ -32,6 +32,7 @@ KEYS = {
     *("versions", "files", "folds"),
     *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),
     "quarters_unreached",
+    "rows_left_out",
     *("seed", "settings", "inputs", "n", "seconds", "device", "warnings", "metrics", "baseline"),
 }
 SCORES = [
