@@ -20,6 +20,7 @@ from geogp.geodata import quadkeys
 from geogp.geodata.made_up_towns import wavy_ellipse
 from geogp.geodata.observations import SERVICES
 from geogp.geodata.oracles import column_of
+from geogp.geodata.plausible import LIMITS
 from geogp.geodata.quarters import quarter_label
 from geogp.geodata.region import Region
 from geogp.geodata.truth import (
@@ -90,7 +91,8 @@ def simulate(
     country is dormant; the level of the rates and the number of dormant tiles are such that
     `rows` rows, and `SINGLE_SHARE` of them single tests, are expected. Rows too many are
     dropped at random; rows too few are made single tests at random places.
-    Recorded values are rounded to kbps and ms, and are at least 1.
+    Recorded values are rounded to kbps and ms, and are at least 1 and at most the limits of
+    `geogp.geodata.plausible` for mobile networks, which are the lower ones.
 
     Parameters
     ----------
@@ -290,7 +292,8 @@ def _measure(
     smooth = field(law, here, rows.quarters[rows.when])
     sd = np.sqrt(measurement_variance(law, here, rows.tests))
     value = smooth + tile + sd * rng.standard_normal(len(tile))
-    recorded = np.maximum(np.rint(10**value * _UNIT[law.target]), 1).astype(np.int64)
+    most = LIMITS["mobile"][_RECORDED[law.target]].most
+    recorded = np.clip(np.rint(10**value * _UNIT[law.target]), 1, most).astype(np.int64)
     columns = {
         "y": np.log10(recorded / _UNIT[law.target]),
         "field_true": smooth,

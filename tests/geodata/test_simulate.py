@@ -14,6 +14,7 @@ import shapely
 
 from geogp.errors import OutputError, RequestError
 from geogp.geodata import quadkeys
+from geogp.geodata.plausible import LIMITS, Limit
 from geogp.geodata.quarters import parse_quarters, quarter_index
 from geogp.geodata.region import URBAN, Region
 from geogp.geodata.simulate import Simulation, simple_region, simulate
@@ -119,6 +120,13 @@ def test_same_seed_same_data_and_another_seed_other_data(region):
     assert first.laws == again.laws
     assert set(first.truth["quadkey"]) != set(other.truth["quadkey"])
     assert first.laws["download"].field_seed != other.laws["download"].field_seed
+
+
+def test_recorded_values_keep_to_the_limits_of_the_reader(region, monkeypatch):
+    plain = _small(region).tiles["avg_d_kbps"]
+    monkeypatch.setitem(LIMITS["mobile"], "avg_d_kbps", Limit(50_000, "kbps", ""))
+    assert plain.max() > 50_000
+    np.testing.assert_array_equal(_small(region).tiles["avg_d_kbps"], plain.clip(upper=50_000))
 
 
 def test_region_without_urban_areas_is_simulated(region):
