@@ -202,6 +202,7 @@ def main() -> int:
         simulate_rows(given.boundaries, given.state, given.rows, given.npz)
         return 0
     tune_process()
+    torch.set_flush_denormal(True)
     parts = parts_of(given.npz, given.share)
     epochs = {"ours": given.epochs, "plain": given.plain_epochs}
     found: dict[str, Any] = {

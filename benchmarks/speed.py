@@ -433,6 +433,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
     given = parser.parse_args()
     tune_process()
+    torch.set_flush_denormal(True)
     rows = None
     if given.npz is not None:
         with np.load(given.npz) as file:

@@ -216,6 +216,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "time-to-score")
     given = parser.parse_args()
     tune_process()
+    torch.set_flush_denormal(True)
     import_all()
     try:
         peers = [mean_over_seeds(given, name, None) for name in (*BOOSTED, *SPARSE)]

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
+from geogp.arithmetic import arithmetic
 from geogp.choices import MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
 from geogp.csv_tables import write_csv
 from geogp.drawing import tests_on
@@ -24,6 +25,7 @@ from geogp.maps.grid import Quantity, quantity_of
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import BY_COUNTY, reopen, tag_of
 from geogp.run_places import AS_TOLD, ReadFrom
+from geogp.runs import held_run
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -123,13 +125,17 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> AreasRe
     ------
     RequestError
         The folder is no finished run, its boundaries have no such layer, no tile lies in an area,
-        the model counts tests, or there is not enough memory.
+        the model counts tests, there is not enough memory, or another process holds the run.
     DataError
         A file is damaged, or differs from that which the run was made from.
     OutputError
         The files cannot be written.
     """
-    watcher = watcher or Watcher()
+    with held_run(request.run), arithmetic():
+        return _areas(request, watcher or Watcher())
+
+
+def _areas(request: AreasRequest, watcher: Watcher) -> AreasResult:
     started = monotonic()
     opened = reopen(
         request.run,

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, special
 
+from geogp.arithmetic import arithmetic
 from geogp.choices import MOST_DRAWS, MOST_SEED, whole_number
 from geogp.csv_tables import write_csv
 from geogp.errors import RequestError
@@ -22,6 +23,7 @@ from geogp.models.excursions import LEAST_DRAWS, FirstMisses, JointRegion
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import WHOLE, Reopened, reopen, tag_of
 from geogp.run_places import AS_TOLD, ReadFrom
+from geogp.runs import held_run
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -151,13 +153,17 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     ------
     RequestError
         The folder is no finished run, its model counts tests, a threshold is out of range, there
-        is no such layer, or not enough memory.
+        is no such layer, not enough memory, or another process holds the run.
     DataError
         A file is damaged, or differs from that which the run was made from.
     OutputError
         A file cannot be written.
     """
-    watcher = watcher or Watcher()
+    with held_run(request.run), arithmetic():
+        return _exceedance(request, watcher or Watcher())
+
+
+def _exceedance(request: ExceedanceRequest, watcher: Watcher) -> ExceedanceResult:
     started = monotonic()
     run = reopen(
         request.run, watcher, device=request.device, at=request.at, read_from=request.read_from

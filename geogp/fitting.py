@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 from geogp.files import read_json, write_text
 from geogp.job import Job, timed
+from geogp.machine import cores_here
 from geogp.models.architecture import Architecture
 from geogp.models.budget import rank_for
 from geogp.models.catalogue import build
@@ -27,6 +28,9 @@ Rows = NDArray[np.bool_]
 
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
+
+THREADS = "threads"
+"""Key of run.json: how many threads the fits were begun with. It tells no run from another."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,26 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
             f"intervals ({name}) comes from folds, and is {factor:.2f} times the model's own."
         )
     return Fitted(model, state)
+
+
+def threads_for(job: Job, note: dict[str, Any]) -> int:
+    """Return how many threads to compute with: so many as the run began with, if there are cores.
+
+    Sums depend on it in their last digits.
+    """
+    now = torch.get_num_threads()
+    began = note.get(THREADS, now)
+    if began == now:
+        return now
+    if type(began) is int and 0 < began <= cores_here():
+        job.watcher.stage(f"going on with {began} threads, as the run began, instead of {now}")
+        return began
+    job.warn(
+        f"the run began with {began} threads and goes on with {now}, as this process may use "
+        f"{cores_here()} cores: its numbers may differ in the last digits from those of a run "
+        "without a break."
+    )
+    return now
 
 
 def take_rank(job: Job, train: Rows) -> dict[str, Any]:

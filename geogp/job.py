@@ -24,7 +24,6 @@ from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import UNKNOWN, Region
 from geogp.geodata.sources import open_source
 from geogp.inputs import InputScale, input_scale
-from geogp.machine import tune_process
 from geogp.maps.page_assets import Library, read_library
 from geogp.models.catalogue import ModelSpec, find_spec, with_noise
 from geogp.models.noise import NOISES
@@ -147,7 +146,6 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     RequestError, DataError, NetworkError
         As `geogp.workflow.make_map` says.
     """
-    tune_process()
     device = pick_device(request.device)
     if request.out is not None:
         RunFolder(request.out).check()

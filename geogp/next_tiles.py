@@ -12,6 +12,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
+from geogp.arithmetic import arithmetic
 from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
 from geogp.drawing import tests_on
 from geogp.errors import RequestError
@@ -24,6 +25,7 @@ from geogp.models.design import CANDIDATES, Chosen, choose, covariance_of, wides
 from geogp.models.joint_level import JointLevel
 from geogp.reopen import BY_COUNTY, Reopened, reopen
 from geogp.run_places import AS_TOLD, ReadFrom
+from geogp.runs import held_run
 from geogp.settings import MOST_TILES
 from geogp.watcher import Watcher
 
@@ -133,13 +135,17 @@ def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> NextRe
     ------
     RequestError
         The folder is no finished run; no tile counts; more tiles than there are; the model counts
-        tests; or it does not fit into memory.
+        tests; it does not fit into memory; or another process holds the run.
     DataError
         A file is damaged, or differs from that which the run was made from.
     OutputError
         The files cannot be written.
     """
-    watcher = watcher or Watcher()
+    with held_run(request.run), arithmetic():
+        return _choose(request, watcher or Watcher())
+
+
+def _choose(request: NextRequest, watcher: Watcher) -> NextResult:
     started = monotonic()
     opened = reopen(
         request.run,

@@ -1,6 +1,7 @@
 """Figures of a finished run for papers: kernel, basis, widths, spread and reliability."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.arithmetic import arithmetic
 from geogp.calibration.assessment import split_rows, widths_by_group
 from geogp.calibration.groups import group_reports
 from geogp.calibration.split_names import RANDOM, SPLITS
@@ -26,7 +28,7 @@ from geogp.models.joint import Components, leading_components
 from geogp.reference_slices import reference_slices
 from geogp.reopen import Reopened, reopen
 from geogp.run_places import AS_TOLD, ReadFrom
-from geogp.runs import check_apart, read_run, run_names
+from geogp.runs import check_apart, held_run, read_run, run_names
 from geogp.watcher import Watcher
 
 Floats = NDArray[np.float64]
@@ -105,18 +107,23 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     ------
     RequestError
         A folder is no finished run; a run to set beside is of another region, service, target or
-        split; one is named beside a run that maps numbers of tests; or the figures would go into a
-        run folder, other than the run's own.
+        split; one is named beside a run that maps numbers of tests; the figures would go into a
+        run folder, other than the run's own; or another process holds this one.
     DataError
         A file is damaged, or differs from that which the run was made from; or no cell has enough
         test rows.
     OutputError
         A file cannot be written.
     """
-    watcher = watcher or Watcher()
     own, out = request.run / FOLDER, request.out or request.run / FOLDER
-    if out.resolve() != own.resolve():
+    apart = out.resolve() != own.resolve()
+    if apart:
         check_apart(out, [request.run, *request.beside], "a set of figures")
+    with nullcontext() if apart else held_run(request.run), arithmetic():
+        return _figures(request, out, watcher or Watcher())
+
+
+def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresResult:
     run, predictions = read_run(request.run)
     counts, split = find_spec(run["model"]).counts, _split_of(run)
     if counts and request.beside:

@@ -23,8 +23,9 @@ from geogp.models.lowrank import LowRankGP
 from geogp.models.storage import load_model
 from geogp.models.training import Data
 from geogp.run_form import check_again
+from geogp.run_identity import same_input
 from geogp.run_places import AS_TOLD, ReadFrom
-from geogp.runs import MODEL_FILE, RUN_FILE, read_run, same_input
+from geogp.runs import MODEL_FILE, RUN_FILE, read_run
 from geogp.settings import MOST_TILES, MapRequest
 from geogp.watcher import Watcher
 

@@ -294,6 +294,8 @@ _run = _keys(
     folds=_by_split(_list(_keys({"n": _parts, "metrics": _strata, "baseline": _strata}), 1)),
     calibration=_keys(statements=_list(_text), splits=_by_split(_repaired)),
     files=_list(_text),
+    file_records=_each(_keys({"bytes": _count, "sha256": _text}, modified_ns=_count)),
+    threads=_maybe(_count),
 )
 
 _REOPENED_BY = ("source", "boundaries", "inputs", "noise", "refit", "splits", "conformal")

@@ -1,9 +1,11 @@
 """The run folder: begun, continued, completed, and read again."""
 
 import json
-import shutil
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,21 @@ import pandas as pd
 import pyarrow as pa
 
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.files import check_path, plain_names, read_json, remove, write_text
-from geogp.geodata.layers import absolute_layer
+from geogp.files import (
+    ELSEWHERE,
+    check_path,
+    output_error,
+    plain_names,
+    read_json,
+    remove,
+    write_text,
+)
 from geogp.geodata.parquet_limits import check_parquet
-from geogp.geodata.sources import absolute_place
 from geogp.geodata.stratum_column import with_strata
+from geogp.locks import LOCK_FILES, hold, is_vacant
 from geogp.run_form import check_form
+from geogp.run_identity import IDENTITY_KEYS, differences
+from geogp.run_records import RECORDS, records_of, run_text
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
@@ -31,29 +42,12 @@ LATER_FILES = (
     "next_tiles.*",
     "figures",
 )
-"""What commands write into a finished run; another map or fit makes it out of date."""
+"""What commands write into a finished run, which is whole without; another map or fit outdates it."""
 
-IDENTITY_KEYS = (
-    "geogp",
-    "versions",
-    "device",
-    "region",
-    "service",
-    "target",
-    "quarters",
-    "model",
-    "preset",
-    "seed",
-    "settings",
-    "inputs",
-)
-"""Keys of run.json that decide the fits: runs that agree in them agree in every score."""
+_HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
+"""A file beside its place, as `geogp.files.writing` calls it; a call that was killed leaves it."""
 
-FILE_KEYS = ("name", "sha256", "rows", "rows_used")
-"""Keys of an input file that tell what it holds."""
-
-ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""The same of an entry of the cache: what else it holds depends on what was fetched before."""
+_DELETE, _FRESH = "Delete it", "Start over with --fresh"
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,13 @@ class RunFolder:
     """A folder in which a run is made.
 
     While the run is unfinished, its checkpoints and staged files stand in a hidden folder
-    inside; the files move into place together at the end, ``run.json`` last.
+    inside; the files move into place together at the end, ``run.json`` last. Whoever writes
+    holds the folder (`geogp.locks.hold`), but for `check`, which writes nothing.
+
+    A call may be stopped anywhere. Two files say how far it came: ``files/run.json`` in the hidden
+    folder, that all files are staged and only their moves are left; ``identity.json``, that the
+    checkpoints are those of its run. They are the first to go when the hidden folder is removed,
+    so that what is left of it without them is nobody's; see `settle`.
     """
 
     path: Path
@@ -74,14 +74,14 @@ class RunFolder:
     def check(self) -> None:
         """Refuse a path that cannot become a run folder, or that holds something else.
 
-        Files that an interrupted call had begun to move into place are moved.
-
         Raises
         ------
         RequestError
             The path, or a folder above it, is a file, or the folder holds files of no run.
         DataError
             A file of the run is damaged.
+        OutputError
+            The folder cannot be read.
         """
         check_path(self.path)
         for place in (self.path, *self.path.parents):
@@ -89,23 +89,56 @@ class RunFolder:
                 break
             if place.exists():
                 raise RequestError(f"{place} is a file; --out needs a folder.")
-        if (self._staged / RUN_FILE).is_file():
-            self._move()
-        held = self._held()
-        if not self.path.is_dir() or self._begun.is_file() or not any(self.path.iterdir()):
-            return
-        if not set(IDENTITY_KEYS) <= set(held):
-            names = ", ".join(sorted(path.name for path in self.path.iterdir())[:3])
+        try:
+            if is_vacant(self.path) or self.unfinished.is_dir():
+                return
+        except OSError as error:
+            raise output_error(self.path, error, ELSEWHERE) from error
+        if not set(IDENTITY_KEYS) <= set(self._held()):
+            found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
             raise RequestError(
-                f"{self.path} holds something other than a run ({names}); choose another folder "
-                "with --out."
+                f"{self.path} holds something other than a run ({', '.join(found[:3])}); choose "
+                "another folder with --out."
             )
+
+    def settle(self, *, fresh: bool = False) -> None:
+        """End, or clear away, what a call that was stopped left.
+
+        Staged files whose moves had begun are moved, checkpoints without the note of their run are
+        removed, and so are files beside their places that were not written to the end. What is
+        left is a finished run, a run that can be continued, both, or nothing.
+
+        Parameters
+        ----------
+        fresh
+            Forget an unfinished run, too, and do not mind a damaged list of old files.
+
+        Raises
+        ------
+        DataError
+            A file that says what is left to do is damaged.
+        OutputError
+            The folder cannot be written.
+        """
+        if (self._staged / RUN_FILE).is_file():
+            self._move(any_list=fresh)
+        if fresh or not self._begun.is_file():
+            self.clear()
+        own = {RUN_FILE, *self._held().get("files", [])}
+        try:
+            for path in [] if not self.path.is_dir() else list(self.path.iterdir()):
+                half = _HALF_WRITTEN.fullmatch(path.name)
+                if half and (half[1] in own or any(fnmatchcase(half[1], n) for n in LATER_FILES)):
+                    remove(path)
+        except OSError as error:
+            raise output_error(self.path, error, ELSEWHERE) from error
 
     def finished(self, identity: dict[str, Any]) -> dict[str, Any] | None:
         """Return the content of run.json where the fits of this run are already complete.
 
-        What its map shows may differ: that is its key `drawing`. A run that was begun here
-        counts before one that was finished before.
+        What its map shows may differ: that is its key `drawing`. Whether its files are still there
+        tells `geogp.run_records.spoilt`. A run that was begun here counts before one that was
+        finished before.
 
         Raises
         ------
@@ -113,7 +146,7 @@ class RunFolder:
             The folder holds another run, finished or not.
         """
         begun = self._begun.is_file()
-        held = _read_json(self._begun) if begun else self._held()
+        held = _read_json(self._begun, _FRESH) if begun else self._held()
         if not held:
             return None
         different = differences(held, identity)
@@ -140,35 +173,61 @@ class RunFolder:
         """Return the content of run.json, empty where there is none."""
         path = self.path / RUN_FILE
         held = _read_json(path) if path.is_file() else {}
-        _names(path, held.get("files", []))
+        try:
+            plain_names(held.get("files", []))  # they are deleted with the run
+        except DataError as error:
+            raise DataError(
+                f"{path} is damaged: {error} {_DELETE}, or choose another --out."
+            ) from error
         return held
 
-    def begin(self, identity: dict[str, Any]) -> None:
-        """Note which run is being made here, so that it can be continued.
+    def begin(self, identity: dict[str, Any]) -> dict[str, Any]:
+        """Note which run is being made here, so that it can be continued; return the note.
+
+        That of a run that is continued is the one with which it began.
 
         Raises
         ------
         OutputError
             The folder cannot be written.
         """
+        if self._begun.is_file():
+            return _read_json(self._begun, _FRESH)
         write_text(self._begun, json.dumps(identity))
+        return identity
 
     def clear(self) -> None:
-        """Forget an unfinished run."""
-        shutil.rmtree(self.unfinished, ignore_errors=True)
+        """Forget an unfinished run.
 
-    def complete(self, write: Callable[[Path], None], run: dict[str, Any]) -> None:
+        Raises
+        ------
+        OutputError
+            Its files cannot be removed.
+        """
+        try:
+            self._unstage()
+            self._begun.unlink(missing_ok=True)
+            remove(self.unfinished)
+        except OSError as error:
+            raise output_error(self.unfinished, error, ELSEWHERE) from error
+
+    def complete(
+        self, write: Callable[[Path], None], run: dict[str, Any], *, keep_later: bool = False
+    ) -> None:
         """Write all files beside, then move them into place, ``run.json`` last.
 
         From the moment that the first file moves, the staged ones are all that the run has left:
-        if the moves are interrupted, the next call of `check` ends them.
+        if the moves are interrupted, the next call of `settle` ends them.
 
         Parameters
         ----------
         write
             Writes every file of the run but run.json into the folder it is given.
         run
-            The content of run.json; the names of all files are added as `files`.
+            The content of run.json; the names of all files are added as `files`, their sizes and
+            hashes as `file_records`.
+        keep_later
+            Whether what commands wrote into the finished run (`LATER_FILES`) still holds.
 
         Raises
         ------
@@ -176,27 +235,34 @@ class RunFolder:
             A file cannot be written. None is left in the run folder; checkpoints stay.
         """
         staged = self._staged
-        shutil.rmtree(staged, ignore_errors=True)
         try:
+            self._unstage()
             staged.mkdir(parents=True)
             write(staged)
             run["files"] = sorted(file.name for file in staged.iterdir())
-            held = self._held().get("files", [])
-            later = [file.name for name in LATER_FILES for file in self.path.glob(name)]
-            stale = sorted({*held, *later} - set(run["files"]))
-            write_text(self._stale, json.dumps(stale))
-            write_text(staged / RUN_FILE, json.dumps(run, indent=1, allow_nan=False) + "\n")
+            run[RECORDS] = records_of(staged, run["files"])
+            old = {*self._held().get("files", [])}
+            if not keep_later:
+                old |= {file.name for name in LATER_FILES for file in self.path.glob(name)}
+            write_text(self._stale, json.dumps(sorted(old - set(run["files"]))))
+            write_text(staged / RUN_FILE, run_text(run))
         except BaseException as error:
-            shutil.rmtree(staged, ignore_errors=True)
+            with suppress(OSError):
+                self._unstage()
             if isinstance(error, OSError) and not isinstance(error, OutputError):
                 raise OutputError(f"cannot write to {self.path}: {error}.") from error
             raise
         self._move()
 
-    def _move(self) -> None:
+    def _unstage(self) -> None:
+        """Remove staged files; first of all what says that they are whole."""
+        (self._staged / RUN_FILE).unlink(missing_ok=True)
+        remove(self._staged)
+
+    def _move(self, *, any_list: bool = False) -> None:
         """Move the staged files into place; run.json, the mark that all are staged, goes last."""
         try:
-            stale = _names(self._stale, read_json(self._stale))
+            stale = self._stale_names(any_list=any_list)
             (self.path / RUN_FILE).unlink(missing_ok=True)
             for file in sorted(self._staged.iterdir()):
                 if file.name == RUN_FILE:
@@ -206,12 +272,26 @@ class RunFolder:
                 file.replace(self.path / file.name)
             for name in stale:
                 remove(self.path / name)
+            self._begun.unlink(missing_ok=True)  # else the finished run would seem begun again
             (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
         except OSError as error:
             raise OutputError(
                 f"cannot write to {self.path}: {error}. The same command ends it."
             ) from error
         self.clear()
+
+    def _stale_names(self, *, any_list: bool) -> list[str]:
+        """Return the old files that go when the moves end; none where the list is gone."""
+        if not self._stale.is_file():
+            return []
+        try:
+            return plain_names(read_json(self._stale))
+        except DataError as error:
+            if any_list:
+                return []
+            raise DataError(
+                f"{self._stale} is damaged: {error} {_FRESH}, or choose another --out."
+            ) from error
 
 
 def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
@@ -261,16 +341,22 @@ def read_run_file(path: Path) -> dict[str, Any]:
     return run
 
 
-def differences(held: dict[str, Any], identity: dict[str, Any]) -> list[str]:
-    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are one."""
-    then = _with_absolute_places(held)
-    now = _with_absolute_places(identity)
-    return [
-        key
-        for key in IDENTITY_KEYS
-        if then.get(key) != now.get(key)
-        and not (key == "inputs" and _same_inputs(then.get(key), now.get(key)))
-    ]
+@contextmanager
+def held_run(path: Path) -> Iterator[None]:
+    """Hold a finished run, so that no other process changes it meanwhile.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run, or another process holds it.
+    DataError
+        run.json is damaged.
+    OutputError
+        The folder cannot be written.
+    """
+    read_run_file(path)  # nothing is left in a folder that is no run
+    with hold(path):
+        yield
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
@@ -325,63 +411,13 @@ def printable(text: str) -> str:
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
 
 
-def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
-    """Return a run whose folders and files are absolute; older versions kept them as typed."""
-    settings = run.get("settings")
-    if not isinstance(settings, dict):
-        return run
-    places = {
-        key: absolute_place(settings[key])
-        for key in ("source", "boundaries")
-        if isinstance(settings.get(key), str)
-    }
-    if isinstance(settings.get("strata_file"), str):
-        places["strata_file"] = absolute_layer(settings["strata_file"])
-    layers = settings.get("layers", [])
-    if isinstance(layers, list) and all(isinstance(text, str) for text in layers):
-        layers = [absolute_layer(text) for text in layers]
-    return {**run, "settings": {**settings, **places, "layers": layers}}
-
-
-def same_input(one: Any, other: Any) -> bool:
-    """Tell whether two input files of run.json hold the same rows; how they came does not count.
-
-    Of an entry of the cache, which has the address of its source, the region's rows are compared,
-    of two files read in place all of them.
-    """
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return bool(one == other)
-    known = "rows_sha256" in one and "rows_sha256" in other
-    cached = "source" in one or "source" in other
-    keys = ROWS_KEYS if known and cached else FILE_KEYS
-    return all(one.get(key) == other.get(key) for key in keys)
-
-
-def _same_inputs(then: Any, now: Any) -> bool:
-    if not isinstance(then, list) or not isinstance(now, list):
-        return False
-    return len(then) == len(now) and all(map(same_input, then, now))
-
-
-def _names(path: Path, found: object) -> list[str]:
-    """Return names of files of the run folder, as a file in it lists them: they are deleted."""
-    try:
-        return plain_names(found)
-    except DataError as error:
-        raise DataError(
-            f"{path} is damaged: {error} Delete it, or choose another --out."
-        ) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:
     try:
         content = read_json(path)
     except DataError as error:
-        raise DataError(
-            f"{path} is damaged ({error}). Delete it, or choose another --out."
-        ) from error
+        raise DataError(f"{path} is damaged ({error}). {cure}, or choose another --out.") from error
     if not isinstance(content, dict):
         raise DataError(
-            f"{path} is damaged: expected a JSON object. Delete it, or choose another --out."
+            f"{path} is damaged: expected a JSON object. {cure}, or choose another --out."
         )
     return content

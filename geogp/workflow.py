@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
+from geogp.arithmetic import arithmetic
 from geogp.calibration.dealing import CALIBRATION, TEST, TRAIN, VALIDATION
 from geogp.calibration.latex import report_latex
 from geogp.calibration.report import (
@@ -23,16 +26,26 @@ from geogp.calibration.split_names import RANDOM
 from geogp.calibration.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.drawing import draw
 from geogp.files import sha256_of, write_bytes, write_text
-from geogp.fitting import Fitted, fit_model, take_rank, weights_of
+from geogp.fitting import THREADS, Fitted, fit_model, take_rank, threads_for, weights_of
 from geogp.geodata.quarters import quarter_label
 from geogp.job import Job, flat_settings, identity_of, prepare, timed
+from geogp.locks import hold
 from geogp.models.joint import two_variances
 from geogp.models.lowrank import LowRankGP
 from geogp.models.objectives import Weights
 from geogp.models.posteriors import PointPosterior
 from geogp.models.storage import load_model, save_model
 from geogp.repair import described_checks, repair_of
-from geogp.runs import GRID_FILE, MODEL_FILE, PREDICTIONS_FILE, read_run
+from geogp.run_records import record_files, spoilt
+from geogp.runs import (
+    GRID_FILE,
+    MODEL_FILE,
+    PREDICTIONS_FILE,
+    RUN_FILE,
+    RunFolder,
+    held_run,
+    read_run,
+)
 from geogp.settings import MapRequest
 from geogp.validation import (
     Outcome,
@@ -49,6 +62,9 @@ CHECKED_ROWS = 2000
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
+
+REPORT_FILES = ("report.json", "report.md", "report.html")
+"""The report in a run folder: it follows from run.json and the test predictions."""
 
 _SCORES = (
     "weights",
@@ -79,8 +95,9 @@ class RunResult:
 def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
-    A run folder that holds the same fits is used: with the same question nothing is done, with
-    another the map alone is drawn anew.
+    A run folder that holds the same fits is used: with the same question only what is missing or
+    was changed is made again, with another the map alone is drawn anew. The folder is held against
+    other processes.
 
     Parameters
     ----------
@@ -98,7 +115,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     ------
     RequestError
         The request cannot be met: an unknown name, an output path that is a file, a run folder
-        that holds another run.
+        that holds another run, or that another process holds.
     DataError
         The data are wrong or missing.
     NetworkError
@@ -108,19 +125,67 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     KeyboardInterrupt
         Stopped; the same call continues, with `fresh` unset.
     """
-    job = prepare(request, watcher or Watcher())
-    identity = identity_of(job)
-    if request.fresh:
-        job.folder.clear()
-    else:
-        held = job.folder.finished(identity)
-        if held is not None and held.get("drawing") == identity["drawing"]:
-            return RunResult(job.folder.path, held, already_there=True)
-        if held is not None:
-            return _redraw(job, held)
+    watcher = watcher or Watcher()
+    with ExitStack() as stack:
+        if request.out is not None:  # else its name follows from what is read
+            RunFolder(request.out).check()
+            stack.enter_context(hold(request.out))
+        job = prepare(request, watcher)
+        if request.out is None:
+            stack.enter_context(hold(job.folder.path))
+        return carry_out(job)
+
+
+def carry_out(job: Job) -> RunResult:
+    """Do a job whose folder the caller holds; see `make_map`.
+
+    Raises
+    ------
+    GeogpError
+        As `make_map` says.
+    """
+    request, folder, identity = job.request, job.folder, identity_of(job)
+    folder.check()  # another process may have been at it since the job was prepared
+    folder.settle(fresh=request.fresh)
+    with arithmetic():
+        held = None if request.fresh else folder.finished(identity)
+        made = None if held is None else _kept(job, identity, held)
+        return made or _fit(job, identity)
+
+
+def _kept(job: Job, identity: dict[str, Any], held: dict[str, Any]) -> RunResult | None:
+    """Return a finished run as it is, or with what it lacks made again; None where that is a fit.
+
+    It lacks files that are missing or were changed, and a map that answers another question.
+    """
+    same = held.get("drawing") == identity["drawing"]
+    lost = spoilt(job.folder.path, held)
+    if same and not lost:
+        return RunResult(job.folder.path, held, already_there=True)
+    if lost:
+        job.watcher.stage(f"missing, or changed since the run was made: {', '.join(lost)}")
+    if {MODEL_FILE, PREDICTIONS_FILE} & set(lost):
+        job.watcher.stage("the run is made again from its data")
+        return None
+    if same and set(lost) <= set(REPORT_FILES):
+        job.watcher.stage("writing the report again from run.json and the test predictions")
+        return _remade_report(job.folder.path)
+    job.watcher.stage("drawing the map of the fitted model anew")
+    return _redraw(job, held, keep_later=same)
+
+
+def _fit(job: Job, identity: dict[str, Any]) -> RunResult:
+    """Fit, or go on with the fits that were begun, and draw the map."""
     before = len(job.warnings)
     plan = make_plan(job)
-    job.folder.begin(identity)
+    note = job.folder.begin({**identity, THREADS: torch.get_num_threads()})
+    with arithmetic(threads_for(job, note)):
+        return _fit_and_draw(job, plan, before, note.get(THREADS))
+
+
+def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> RunResult:
+    """Fit what the plan says and draw the map; warnings from number `before` are of the fits."""
+    request = job.request
     weights, chosen = weights_of(job, *tuning_rows(job, plan))
     rank = take_rank(job, plan.rows(request.splits[0], 0, TRAIN))
     outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
@@ -139,6 +204,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
         },
         "variance_check": _variance_check(job, final.model, plan),
         "fit_warnings": job.warnings[before:],
+        THREADS: threads,
     }
     predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
 
@@ -151,9 +217,8 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     )
 
 
-def _redraw(job: Job, held: dict[str, Any]) -> RunResult:
-    """Answer another question from the model of a finished run."""
-    job.watcher.stage("drawing the map of the fitted model anew")
+def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
+    """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
     _, predictions = read_run(job.folder.path)
     file = job.folder.path / MODEL_FILE
     model = load_model(file)[0].to(job.device)
@@ -161,9 +226,16 @@ def _redraw(job: Job, held: dict[str, Any]) -> RunResult:
     for text in held["fit_warnings"]:
         job.warn(text)
     job.seconds["fit"] = held["seconds"]["fit"]
-    scores = {key: held[key] for key in _SCORES}
+    scores = {key: held[key] for key in _SCORES} | {THREADS: held.get(THREADS)}
 
-    return _complete(job, scores, model, lambda path: write_bytes(path, content), predictions)
+    return _complete(
+        job,
+        scores,
+        model,
+        lambda path: write_bytes(path, content),
+        predictions,
+        keep_later=keep_later,
+    )
 
 
 def _complete(
@@ -172,6 +244,8 @@ def _complete(
     model: LowRankGP,
     keep_model: Callable[[Path], None],
     predictions: pd.DataFrame,
+    *,
+    keep_later: bool = False,
 ) -> RunResult:
     """Draw the map, and write everything into the run folder."""
     identity = identity_of(job)
@@ -220,7 +294,7 @@ def _complete(
             write_text(folder / PAGE_FILE, page)
             write_report(folder, run, predictions)
 
-    job.folder.complete(write, run)
+    job.folder.complete(write, run, keep_later=keep_later)
     return RunResult(job.folder.path, run)
 
 
@@ -232,25 +306,32 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
     Raises
     ------
     RequestError
-        The folder is not a finished run.
+        The folder is not a finished run, or another process holds it.
     DataError
         A file is damaged, or the predictions contradict the figures in run.json.
     OutputError
         The report cannot be written.
     """
+    with held_run(path):
+        return _remade_report(path, latex=latex)
+
+
+def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
+    """Write the report of a finished run again, and what its files hold now into run.json."""
     run, predictions = read_run(path)
     report = write_report(path, run, predictions)
     if latex:
         write_text(path / "report.tex", report_latex(report))
+    record_files(path / RUN_FILE, run, REPORT_FILES)
     return RunResult(path, run)
 
 
 def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -> Report:
     """Write report.json, report.md and report.html into a folder; see `build_report`."""
     report = build_report(run, predictions)
-    write_text(folder / "report.json", report_json(report))
-    write_text(folder / "report.md", report_markdown(report))
-    write_text(folder / "report.html", report_html(report, predictions))
+    texts = (report_json(report), report_markdown(report), report_html(report, predictions))
+    for name, text in zip(REPORT_FILES, texts, strict=True):
+        write_text(folder / name, text)
     return report
 
 

@@ -1,11 +1,9 @@
-"""Where the tests on real tiles and boundaries find their data, and what no test leaves behind."""
+"""Where the tests on real tiles and boundaries find their data."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 STORED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -20,11 +18,3 @@ def real_data() -> Path:
             pytest.fail(advice)
         pytest.skip(advice)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _denormals() -> Iterator[None]:
-    """A command run inside a test flushes them in the whole process: undo it for the next test."""
-    torch.set_flush_denormal(False)
-    yield
-    torch.set_flush_denormal(False)

@@ -58,8 +58,10 @@ def _code() -> int | str | None:
 
 def _command() -> None:
     """Run the command; of several processes of torchrun one goes ahead."""
+    from geogp.machine import tune_process
     from geogp_cli.main import app
 
+    tune_process()
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         app()
         return

@@ -18,6 +18,7 @@ import torch
 from geogp.batch.work import TOPIC
 from geogp.choices import above_zero, whole_number
 from geogp.errors import NetworkError, RequestError
+from geogp.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 
 MOST_WORKERS, MOST_RETRIES, MOST_MEMORY_GB = 1_000, 1_000, 1_000_000
 
@@ -26,6 +27,12 @@ PATIENCE_S = 60
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Variables that say how many threads a process computes with."""
+
+MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(LARGEST_MMAP_THRESHOLD),
+    "MALLOC_TRIM_THRESHOLD_": str(LARGEST_INT),
+}
+"""Variables by which glibc does for a worker what `geogp.machine.tune_process` does."""
 
 _ENDED = ("KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError")
 """Names of Dask's errors for a worker that is gone."""
@@ -160,12 +167,6 @@ def worker_environments(
     return [{**shared, "CUDA_VISIBLE_DEVICES": name} for name in devices[:many]]
 
 
-def cores_here() -> int:
-    """Return the cores that this process may use: those ``OMP_NUM_THREADS`` names, or all."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) else len(os.sched_getaffinity(0))
-
-
 @contextmanager
 def dask_crew(execution: Execution, device: str, scratch: Path, hear: Hear) -> Iterator[Crew]:
     """Start workers on this machine, or join those of a scheduler.
@@ -275,7 +276,8 @@ def _cluster(
     }
     # Set before a worker's process starts: libraries look when they are loaded.
     early = {
-        f"distributed.nanny.pre-spawn-environ.{name}": environments[0][name] for name in THREADS
+        f"distributed.nanny.pre-spawn-environ.{name}": value
+        for name, value in {**{name: environments[0][name] for name in THREADS}, **MEMORY}.items()
     }
     with dask.config.set(early):
         return distributed.SpecCluster(

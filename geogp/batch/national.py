@@ -58,7 +58,7 @@ class Joined:
     tiles: int
     files: tuple[str, ...]
     seconds: float
-    peak_bytes: int
+    peak_bytes: int | None
 
 
 def bands_of(target: str) -> tuple[str, ...]:

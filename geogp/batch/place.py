@@ -4,10 +4,11 @@ Buckets (``s3://``) are written through pyarrow's own client, which geogp needs 
 a version of botocore by which it cannot stand beside others that use it.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -20,7 +21,9 @@ from pyarrow.fs import S3FileSystem
 
 from geogp.batch.plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
-from geogp.files import ELSEWHERE, writing
+from geogp.files import ELSEWHERE, plain_names, writing
+from geogp.locks import LOCK_FILES, hold
+from geogp.run_records import spoilt, spoilt_of_sizes
 from geogp.runs import RUN_FILE
 
 BLOCK = 1 << 20
@@ -104,6 +107,8 @@ class Place:
         if self.local:
             with path.open("rb") as source, writing(Path(self._path(*parts))) as target:
                 shutil.copyfileobj(source, target, BLOCK)
+            found = path.stat()  # run.json knows the time: an equal one spares its hash
+            os.utime(self._path(*parts), ns=(found.st_atime_ns, found.st_mtime_ns))
             return
         with self._reaching("write", *parts):
             with path.open("rb") as source, self.files.open(self._path(*parts), "wb") as target:
@@ -115,27 +120,81 @@ class Place:
     def put_run(self, folder: Path, name: str) -> None:
         """Copy a finished run there; run.json, which marks it as finished, comes last.
 
-        What stood in its folder there goes, its run.json first.
+        What stood in its folder there goes, its run.json first. A folder of this machine is held
+        meanwhile; a store at an address has no locks.
 
         Raises
         ------
         OutputError, NetworkError
             It cannot be written; then there is no run.json.
         """
-        check_name(name)
+        with hold(Path(self._path(check_name(name))), wait=True) if self.local else nullcontext():
+            self._put_run(folder, name)
+
+    def _put_run(self, folder: Path, name: str) -> None:
         own = {
             path.relative_to(folder).as_posix(): path
             for path in sorted(folder.rglob("*"))
             if path.is_file() and not path.is_symlink() and ".unfinished" not in path.parts
         }
+        for lock in LOCK_FILES:
+            own.pop(lock, None)
         mark = own.pop(RUN_FILE)
         self.remove(name, RUN_FILE)
         for stale in self.listed(name):
-            if stale not in own:
+            if stale not in own and stale not in LOCK_FILES:
                 self.remove(name, *stale.split("/"))
         for relative, path in own.items():
             self.put(path, name, *relative.split("/"))
         self.put(mark, name, RUN_FILE)
+
+    def read_run(self, name: str) -> dict[str, Any] | None:
+        """Return run.json of a finished run; None where there is none that can be read."""
+        content = self.read(check_name(name), RUN_FILE)
+        try:
+            held = None if content is None else json.loads(content)
+        except ValueError:
+            return None
+        return held if isinstance(held, dict) else None
+
+    def get_run(self, folder: Path, name: str, run: dict[str, Any]) -> None:
+        """Copy to this machine what there is of a finished run; run.json comes last.
+
+        Parameters
+        ----------
+        folder
+            Where it goes.
+        name
+            Of the run.
+        run
+            The content of its run.json.
+        """
+        files = plain_names(run.get("files", []))
+        for relative in self.listed(name):
+            parts = relative.split("/")
+            if parts[0] in files:
+                self.fetch(folder / relative, name, *parts)
+        self.fetch(folder / RUN_FILE, name, RUN_FILE)
+
+    def spoilt(self, name: str, run: dict[str, Any]) -> list[str]:
+        """Return the files of a finished run that are missing there, or are not what they were.
+
+        Of a store at an address only what it lists is looked at: names and sizes.
+
+        Parameters
+        ----------
+        name
+            Of the run.
+        run
+            The content of its run.json.
+        """
+        root = self._path(check_name(name))
+        with self._reaching("read", name):
+            if self.local:
+                return spoilt(Path(root), run)
+            found = self.files.find(root, detail=True) if self.files.isdir(root) else {}
+        sizes = {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
+        return spoilt_of_sizes(sizes, run)
 
     def listed(self, name: str) -> list[str]:
         """Return the files in a folder of the place, by their names in it."""

@@ -5,9 +5,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -17,6 +18,7 @@ from geogp.batch.fingerprints import Fingerprints
 from geogp.batch.ledger import (
     DONE,
     FAILED,
+    LEDGER_FILE,
     RUNNING,
     WAITING,
     Entry,
@@ -30,6 +32,7 @@ from geogp.batch.place import Place, open_place
 from geogp.batch.plan import BatchRequest, runs_of, shared_settings
 from geogp.batch.work import KEPT, Order, make_run, scratch_folder
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
+from geogp.locks import hold
 
 _LOOK_S = 0.5
 
@@ -114,7 +117,8 @@ def make_batch(
     Raises
     ------
     RequestError
-        The runs cannot be made as asked for, or the place holds runs of other settings.
+        The runs cannot be made as asked for, the place holds runs of other settings, or another
+        process makes a batch there.
     DataError
         The boundaries or batch.json are damaged.
     NetworkError
@@ -128,19 +132,21 @@ def make_batch(
     where = open_place(place)
     runs = runs_of(request)
     settings = shared_settings(request, runs[0])
-    ledger = None if execution.fresh else read_ledger(where)
-    if ledger is None:
-        ledger = Ledger(settings)
-    if ledger.settings != settings:
-        odd = sorted(key for key in settings if settings[key] != ledger.settings.get(key))
-        raise RequestError(
-            f"{where.address} holds a batch with other {', '.join(odd)}. Choose another place "
-            "with --out, or start over with --fresh."
-        )
-    for run in runs:
-        ledger.entries.setdefault(run.name, Entry(run))
-    names = [run.name for run in runs]
-    return _Batch(where, ledger, names, execution, watcher or BatchWatcher()).carry_out(crew)
+    watcher = watcher or BatchWatcher()
+    with _held(where, execution, watcher):
+        ledger = None if execution.fresh else read_ledger(where)
+        if ledger is None:
+            ledger = Ledger(settings)
+        if ledger.settings != settings:
+            odd = sorted(key for key in settings if settings[key] != ledger.settings.get(key))
+            raise RequestError(
+                f"{where.address} holds a batch with other {', '.join(odd)}. Choose another place "
+                "with --out, or start over with --fresh."
+            )
+        for run in runs:
+            ledger.entries.setdefault(run.name, Entry(run))
+        names = [run.name for run in runs]
+        return _Batch(where, ledger, names, execution, watcher).carry_out(crew)
 
 
 def resume_batch(
@@ -159,13 +165,36 @@ def resume_batch(
     GeogpError
         As `make_batch` says.
     """
-    where = open_place(place)
-    ledger = read_ledger(where)
-    if ledger is None:
-        raise RequestError(f"{where.address} holds no batch.json; there is no batch to go on with.")
-    names = list(ledger.entries)
+    where, watcher = open_place(place), watcher or BatchWatcher()
     execution = execution or Execution()
-    return _Batch(where, ledger, names, execution, watcher or BatchWatcher()).carry_out(crew)
+    none = f"{where.address} holds no {LEDGER_FILE}; there is no batch to go on with."
+    if not where.has(LEDGER_FILE):
+        raise RequestError(none)
+    with _held(where, execution, watcher):
+        ledger = read_ledger(where)
+        if ledger is None:
+            raise RequestError(none)
+        names = list(ledger.entries)
+        return _Batch(where, ledger, names, execution, watcher).carry_out(crew)
+
+
+@contextmanager
+def _held(where: Place, execution: Execution, watcher: BatchWatcher) -> Iterator[None]:
+    """Hold the place of a batch, where it is a folder, and the scratch folder of this machine.
+
+    Of a place at an address the default scratch folder is one for all batches that this user makes
+    there from this machine; a batch that another machine makes there is not seen.
+    """
+    own = execution.scratch if execution.scheduler is None else None
+    with ExitStack() as stack:
+        if where.local:
+            stack.enter_context(hold(Path(where.root)))
+        else:
+            watcher.stage(f"no lock holds {where.address}: make no other batch there meanwhile")
+            stack.enter_context(hold(scratch_folder(where.address)))
+        if own is not None:
+            stack.enter_context(hold(own, cure="name another --scratch"))
+        yield
 
 
 class _Batch:
@@ -220,10 +249,15 @@ class _Batch:
             entry.state == DONE
             and None not in {fingerprint, mark}
             and (fingerprint, mark) == (entry.fingerprint, entry.mark)
+            and self._is_whole(entry.run.name)
         )
         entry.attempts, entry.error, entry.kind = 0, None, None
         entry.state, entry.how = (DONE, KEPT) if kept else (WAITING, None)
         return kept
+
+    def _is_whole(self, name: str) -> bool:
+        held = self._place.read_run(name)
+        return held is not None and not self._place.spoilt(name, held)
 
     def _run(self, crew: Crew, waiting: list[str]) -> None:
         """Give out runs, one to each worker, until none is left."""

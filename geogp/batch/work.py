@@ -1,9 +1,6 @@
 """How a worker makes one run: in a folder of its own machine first, then at the place."""
 
-import json
 import os
-import resource
-import shutil
 import socket
 import sys
 import time
@@ -14,16 +11,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from geogp.batch.place import Place, open_place
 from geogp.batch.plan import Run, check_name
-from geogp.errors import OutputError, RequestError
+from geogp.errors import DataError, OutputError, RequestError
+from geogp.files import output_error, remove
 from geogp.geodata.cache import cache_folder
 from geogp.job import identity_of, prepare
-from geogp.runs import RUN_FILE, RunFolder, differences
+from geogp.locks import LOCK_FILES, hold, is_vacant
+from geogp.run_identity import differences
+from geogp.runs import RUN_FILE, RunFolder
 from geogp.watcher import Watcher
-from geogp.workflow import make_map
+from geogp.workflow import carry_out
 
 TOPIC = "geogp-batch"
 """What workers publish their progress under."""
@@ -69,7 +67,7 @@ class Outcome:
     seconds, cpu_seconds
         That the worker took, by the clock and of its cores.
     peak_bytes
-        The largest resident memory of the worker's process so far.
+        The largest resident memory of the worker's process so far; None on Windows.
     worker
         Host and process.
     warnings
@@ -80,7 +78,7 @@ class Outcome:
     mark: str
     seconds: float
     cpu_seconds: float
-    peak_bytes: int
+    peak_bytes: int | None
     worker: str
     warnings: tuple[str, ...]
 
@@ -94,7 +92,8 @@ def make_run(order: Order) -> Outcome:
     """Make one run of a batch, or find that it is there.
 
     The folder of an unfinished run stays where it is: another attempt on this machine goes on
-    from its checkpoints. Of two workers that were given one run, the second waits.
+    from its checkpoints. Of two workers that were given one run, as where the first seemed lost,
+    the second waits.
 
     Raises
     ------
@@ -105,25 +104,27 @@ def make_run(order: Order) -> Outcome:
     run, place = order.run, open_place(order.place)
     scratch = Path(order.scratch) if order.scratch else scratch_folder(order.place)
     folder = scratch / check_name(run.name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {scratch}: {error}. Name another --scratch.") from error
     watcher = _Telling(run.name, order.attempt)
     request = replace(run.request, out=folder)
-    with FileLock(scratch / f".{run.name}.lock"):
+    with hold(folder, wait=True, cure="name another --scratch"):
         if order.fresh and order.attempt == 1:
             _empty(folder)
-        held = None if order.fresh else _read_run(place, run.name)
-        if held is not None or any(folder.iterdir()):
-            identity = identity_of(prepare(request, watcher))
+        if not _is_run(folder):  # a stop while it was emptied or filled
+            _empty(folder)
+        held = None if order.fresh else place.read_run(run.name)
+        job = None
+        if held is not None or not is_vacant(folder):
+            job = prepare(request, watcher)
+            identity = identity_of(job)
             if held is not None and _same(held, identity):
                 _empty(folder)
-                return _outcome(KEPT, place, run.name, start, ())
-            if not _goes_on(folder, identity):
+                if not place.spoilt(run.name, held):
+                    return _outcome(KEPT, place, run.name, start, ())
+                place.get_run(folder, run.name, held)  # what is whole serves to make the rest
+            elif not _goes_on(folder, identity):
                 _empty(folder)
         with _apart_from_dask():
-            result = make_map(request, watcher)
+            result = carry_out(job or prepare(request, watcher))
         watcher.stage("copying")
         place.put_run(folder, run.name)
         _empty(folder)
@@ -175,25 +176,25 @@ class _Telling(Watcher):
         tell({**self._told, "text": f"{text} {done}/{total} {note}".strip()})
 
 
-def _read_run(place: Place, name: str) -> dict[str, Any] | None:
-    """Return run.json of the place; None where there is none that can be read."""
-    content = place.read(name, RUN_FILE)
-    try:
-        held = None if content is None else json.loads(content)
-    except ValueError:
-        return None
-    return held if isinstance(held, dict) else None
-
-
 def _same(held: dict[str, Any], identity: dict[str, Any]) -> bool:
     return not differences(held, identity) and held.get("drawing") == identity["drawing"]
 
 
+def _is_run(folder: Path) -> bool:
+    try:
+        RunFolder(folder).check()
+    except (RequestError, DataError):
+        return False
+    return True
+
+
 def _goes_on(folder: Path, identity: dict[str, Any]) -> bool:
     """Tell whether what was begun in a folder is this run; its inputs may be others now."""
+    held = RunFolder(folder)
     try:
-        RunFolder(folder).finished(identity)
-    except RequestError:
+        held.settle()
+        held.finished(identity)
+    except (RequestError, DataError):
         return False
     return True
 
@@ -208,12 +209,22 @@ def _outcome(
     return Outcome(how, mark, seconds, cpu_seconds, peak_bytes(), worker_name(), warnings)
 
 
-def peak_bytes() -> int:
-    """Return the largest resident memory of this process so far."""
+def peak_bytes() -> int | None:
+    """Return the largest resident memory of this process so far; Windows does not tell."""
+    try:
+        import resource  # noqa: PLC0415 - which Windows has not
+    except ImportError:
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _empty(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    """Remove all that is in a folder but its lock, run.json last: it says what a file is of."""
+    RunFolder(folder).clear()
+    try:
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == RUN_FILE):
+            if path.name not in LOCK_FILES:
+                remove(path)
+    except OSError as error:
+        raise output_error(folder, error, "name another --scratch") from error

@@ -19,7 +19,8 @@ from geogp.geodata.quarters import parse_quarters, quarter_index
 from geogp.geodata.remote import Patience, Transfer
 from geogp.geodata.sources import Folder, Web
 from geogp.geodata.tile_files import tile_file
-from geogp.runs import IDENTITY_KEYS, RunFolder, same_input
+from geogp.run_identity import IDENTITY_KEYS, same_input
+from geogp.runs import RunFolder
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=2.0)
 QUARTER = quarter_index("2020Q1")

@@ -20,6 +20,8 @@ from geogp.batch.plan import each_quarter, run_of, runs_of, safe_name
 from geogp.batch.running import make_batch, resume_batch
 from geogp.batch.work import Order, Outcome, make_run, scratch_folder
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.locks import hold, is_vacant
+from geogp.run_records import spoilt
 from geogp.runs import RUN_FILE, read_run
 from geogp.workflow import make_map
 
@@ -73,7 +75,7 @@ def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no
     assert run["metrics"] == alone.run["metrics"]
     np.testing.assert_array_equal(predictions["mean"], read_run(alone.path)[1]["mean"])
     assert sorted(path.name for path in (batch / NAMES[1]).iterdir()) == sorted(
-        path.name for path in alone.path.iterdir() if path.name != ".unfinished"
+        path.name for path in alone.path.iterdir()
     )
 
 
@@ -92,12 +94,46 @@ def test_the_same_batch_twice_does_nothing_the_second_time(place, states, monkey
 def test_without_batch_json_finished_runs_are_found_by_what_they_hold(place, states, monkeypatch):
     (place / "batch.json").unlink()
     before = times(place / NAMES[0])
-    monkeypatch.setattr("geogp.batch.work.make_map", None)  # nothing is fitted
+    monkeypatch.setattr("geogp.batch.work.carry_out", None)  # nothing is fitted
     crew = direct()
     result = make_batch(states.request(), str(place), crew=crew)
     assert (result.exit_code, orders(crew)) == (0, list(NAMES))
     assert {entry.how for entry in result.entries.values()} == {"kept"}
     assert times(place / NAMES[0]) == before
+
+
+def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
+    for call in (
+        lambda: make_batch(states.request(), str(place), crew=direct()),
+        lambda: resume_batch(str(place), crew=direct()),
+    ):
+        with hold(place), pytest.raises(RequestError, match=rf"{place} is in use by process"):
+            call()
+    scratch = place.parent / "scratch"
+    with hold(scratch), pytest.raises(RequestError, match=r"scratch is in use by process"):
+        make_batch(states.request(), str(place), Execution(scratch=scratch), crew=direct())
+
+
+def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
+    where, heard = "memory://locked/batch", Heard()
+    heard.stage = heard.texts.append
+    assert make_batch(states.request("AA"), where, crew=direct(), watcher=heard).exit_code == 0
+    assert f"no lock holds {where}: make no other batch there meanwhile" in heard.texts
+    with hold(scratch_folder(where)), pytest.raises(RequestError, match="in use by process"):
+        resume_batch(where, crew=direct())
+
+
+def test_a_file_of_a_run_that_is_gone_from_the_place_is_made_again(
+    place, states, monkeypatch, no_pictures
+):
+    monkeypatch.setattr("geogp.workflow.run_split", None)  # the model is there
+    (place / NAMES[0] / "map.html").unlink()
+    crew = direct()
+    result = make_batch(states.request(), str(place), crew=crew)
+    assert (result.exit_code, orders(crew)) == (0, [NAMES[0]])
+    assert result.entries[NAMES[0]].how == "made"
+    run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
+    assert spoilt(place / NAMES[0], run) == []
 
 
 def test_a_touched_file_is_read_again_and_a_changed_one_makes_runs_anew(
@@ -285,7 +321,7 @@ def test_a_run_goes_on_from_its_checkpoints_unless_it_is_another(
     with monkeypatch.context() as patch:
         patch.setattr("geogp.workflow.run_split", None)  # nothing is fitted anew
         assert make_run(replace(order, attempt=2)).how == "made"
-    assert not any(folder.iterdir())
+    assert is_vacant(folder)
     shutil.rmtree(tmp_path / "out")
     with monkeypatch.context() as patch:
         patch.setattr("geogp.batch.work.Place.put_run", stopped)

@@ -17,6 +17,7 @@ from geogp import __version__
 from geogp.geodata.region import Region
 from geogp.geodata.simulate import simulate
 from geogp.geodata.simulation_files import write_simulation
+from geogp.locks import LOCK_FILE
 from geogp.models.catalogue import CATALOGUE
 
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
@@ -269,7 +270,7 @@ def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
     assert process.returncode == 130
     assert told == ""
     assert "the same command continues" in errors
-    assert [path.name for path in out.iterdir()] == [".unfinished"]
+    assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
 
     code, continued, _ = geogp(*arguments, "--out", out)
     assert code == 0
@@ -296,6 +297,6 @@ def test_a_file_size_limit_is_reported_and_leaves_nothing(small, tmp_path):
     assert "disk is full or a file-size limit is reached" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (out / "run.json").exists()
-    left = [path for path in out.rglob("*") if path.is_file()]
+    left = [path for path in out.rglob("*") if path.is_file() and path.name != LOCK_FILE]
     assert [path.name for path in left if path.parent != out / ".unfinished"] == []
     assert not [path for path in left if path.stat().st_size == 20_000]

@@ -8,7 +8,8 @@ import pytest
 from geogp import runs
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
-from geogp.runs import IDENTITY_KEYS, RunFolder
+from geogp.run_identity import IDENTITY_KEYS
+from geogp.runs import RunFolder
 
 IDENTITY = dict.fromkeys(IDENTITY_KEYS, 1)
 
@@ -101,7 +102,7 @@ def test_moves_that_are_interrupted_are_ended_by_the_next_call(tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         folder.complete(write, {**IDENTITY, "n": 2})
     monkeypatch.undo()
-    folder.check()
+    folder.settle()
     found = {path.name: path.read_text() for path in folder.path.iterdir()}
     assert json.loads(found.pop("run.json"))["n"] == 2
     assert found == new

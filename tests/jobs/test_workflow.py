@@ -20,6 +20,7 @@ from geogp.geodata.quadkeys import parse_quadkeys
 from geogp.geodata.sources import open_source
 from geogp.inputs import InputScale
 from geogp.job import pick_device
+from geogp.locks import LOCK_FILE
 from geogp.models.budget import RankChoice
 from geogp.models.prediction import Prediction
 from geogp.models.sinh_arcsinh import shape_of
@@ -161,7 +162,7 @@ def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make_map(small.request(out, epochs=4), Stopper(2))
     assert not (out / "run.json").exists()
-    assert [path.name for path in out.iterdir()] == [".unfinished"]
+    assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
     heard = []
 
     class Listener(Watcher):
@@ -210,7 +211,7 @@ def test_a_fresh_run_leaves_no_file_of_the_old_one(small, tmp_path):
     assert (out / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in out.glob("*_mbps.tif")) == []
     files = json.loads((out / "run.json").read_text())["files"]
-    assert sorted([*files, "run.json", "notes.txt"]) == sorted(p.name for p in out.iterdir())
+    assert {*files, "run.json", "notes.txt", LOCK_FILE} == {path.name for path in out.iterdir()}
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -325,7 +326,7 @@ def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path
         patch.setattr("geogp.workflow.write_report", full)
         with pytest.raises(OutputError, match="disk is full"):
             make_map(small.request(out))
-    assert [path.name for path in out.iterdir()] == [".unfinished"]
+    assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
     assert not (out / ".unfinished" / "files").exists()
     assert make_map(small.request(out)).run["metrics"]["random"]["all"]["n"] > 0
 
