@@ -42,7 +42,7 @@ LATER_FILES = (
     "next_tiles.*",
     "figures",
 )
-"""What commands write into a finished run, which is whole without; another map or fit outdates it."""
+"""What commands write into a finished run, whole without; another map or fit outdates it."""
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 """A file beside its place, as `geogp.files.writing` calls it; a call that was killed leaves it."""
@@ -126,7 +126,7 @@ class RunFolder:
             self.clear()
         own = {RUN_FILE, *self._held().get("files", [])}
         try:
-            for path in [] if not self.path.is_dir() else list(self.path.iterdir()):
+            for path in list(self.path.glob(".*.*")):
                 half = _HALF_WRITTEN.fullmatch(path.name)
                 if half and (half[1] in own or any(fnmatchcase(half[1], n) for n in LATER_FILES)):
                     remove(path)
@@ -147,15 +147,13 @@ class RunFolder:
         """
         begun = self._begun.is_file()
         held = _read_json(self._begun, _FRESH) if begun else self._held()
-        if not held:
-            return None
-        different = differences(held, identity)
+        different = differences(held, identity) if held else []
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
                 "Start over with --fresh, or choose another folder with --out."
             )
-        return None if begun else held
+        return None if begun or not held else held
 
     @property
     def _staged(self) -> Path:
@@ -176,9 +174,7 @@ class RunFolder:
         try:
             plain_names(held.get("files", []))  # they are deleted with the run
         except DataError as error:
-            raise DataError(
-                f"{path} is damaged: {error} {_DELETE}, or choose another --out."
-            ) from error
+            raise _damaged(path, error, _DELETE) from error
         return held
 
     def begin(self, identity: dict[str, Any]) -> dict[str, Any]:
@@ -289,9 +285,7 @@ class RunFolder:
         except DataError as error:
             if any_list:
                 return []
-            raise DataError(
-                f"{self._stale} is damaged: {error} {_FRESH}, or choose another --out."
-            ) from error
+            raise _damaged(self._stale, error, _FRESH) from error
 
 
 def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
@@ -415,9 +409,11 @@ def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:
     try:
         content = read_json(path)
     except DataError as error:
-        raise DataError(f"{path} is damaged ({error}). {cure}, or choose another --out.") from error
+        raise _damaged(path, error, cure) from error
     if not isinstance(content, dict):
-        raise DataError(
-            f"{path} is damaged: expected a JSON object. {cure}, or choose another --out."
-        )
+        raise _damaged(path, "expected a JSON object.", cure)
     return content
+
+
+def _damaged(path: Path, reason: object, cure: str) -> DataError:
+    return DataError(f"{path} is damaged: {reason} {cure}, or choose another --out.")
