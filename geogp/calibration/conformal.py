@@ -23,7 +23,7 @@ from geogp.errors import DataError, RequestError
 from geogp.models.counts import CountPrediction
 from geogp.models.prediction import Prediction
 from geogp.models.warped_shapes import WarpedShape
-from geogp.models.warps import LADDER, Warp, with_least_slope
+from geogp.models.warps import LADDER, Warp, covering_knots
 
 NONE, MARGINAL, BY_STRATA, LOCAL = METHODS = ("none", "marginal", "strata", "local")
 """No repair; one for all rows; one for each stratum and class of tests; one for each place."""
@@ -237,16 +237,17 @@ def rank(m: int, level: float) -> int:
 
 
 def ladder_knots(scores: ArrayLike) -> Floats:
-    """Return the conformal quantiles of scores (m,) at the ladder's levels, (K,).
+    """Return the knots of scores (m,) at the ladder's levels, (K,): their conformal quantiles.
 
+    They are raised as `covering_knots` says, so that rows at the ends of intervals lie inside.
     NaN from the first level on whose k exceeds m, or whose score lies where scores are no more
-    told apart: its interval would be infinite. Ties are parted as by `with_least_slope`.
+    told apart: its interval would be infinite.
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)
     ranks = [rank(m, level) for level in LADDER]
-    knots = [float(ordered[k - 1]) if k <= m else math.nan for k in ranks]
-    found: Floats = with_least_slope(np.array([knots]))[0]
+    quantiles = [float(ordered[k - 1]) if k <= m else math.nan for k in ranks]
+    found: Floats = covering_knots(np.array([quantiles]))[0]
     return np.where(found < MOST_SCORE, found, np.nan)
 
 

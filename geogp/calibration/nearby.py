@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 
 from geogp.errors import DataError
 from geogp.geodata.region import EARTH_RADIUS_KM
-from geogp.models.warps import LADDER, with_least_slope
+from geogp.models.warps import LADDER, covering_knots
 
 NEAREST = 200
 """Calibration rows that a place's quantiles come from."""
@@ -69,7 +69,7 @@ class NearbyScores:
             object.__setattr__(self, name, values)
 
     def knots(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return the quantiles of the ladder's levels at places (n,), (n, K).
+        """Return the knots of the ladder's levels at places (n,), (n, K), by `covering_knots`.
 
         NaN where even the largest score has too little weight below it, or is 37 or more.
 
@@ -84,7 +84,7 @@ class NearbyScores:
         for start in range(0, len(points), _CHUNK):
             part = slice(start, start + _CHUNK)
             found[part] = self._of(tree, points[part])
-        found = with_least_slope(found)
+        found = covering_knots(found)
         found[found >= MOST_SCORE] = np.nan
         if np.isnan(found[:, 0]).any():
             raise DataError(

@@ -19,7 +19,10 @@ REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
 """Columns of a table that hold the knots, one a level."""
 
 LEAST_SLOPE = 0.01
-"""g rises by at least this times the rise of t from knot to knot (see `with_least_slope`)."""
+"""g rises by at least this times the rise of t from knot to knot (see `covering_knots`)."""
+
+MARGIN = 1e-9
+"""Share of itself by which a knot lies beyond its score (see `covering_knots`)."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
 """t_p at the levels of the ladder: the knots of a warp that moves nothing."""
@@ -28,13 +31,19 @@ KNOTS.flags.writeable = False
 _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
 
 
-def with_least_slope(knots: Floats) -> Floats:
-    """Return knots (c, K) raised where needed, so that g rises at least by `LEAST_SLOPE`.
+def covering_knots(scores: Floats) -> Floats:
+    """Return the knots (c, K) whose intervals hold the rows of these scores, one a level.
 
-    Equal knots (of scores with ties) would make g flat and its density infinite. Knots are only
-    ever raised, by at most 0.01 t: intervals are never narrowed. NaN stay.
+    Each is raised by `MARGIN`. The row that a score comes from, and every row that ties with it,
+    lies at the very end of its interval. The end is worked out from the score and rounds in its
+    own way, which differs between processors; without the margin such rows would fall out by
+    chance. Scores come back from ends to 1e-11.
+
+    Knots are raised further where needed, so that g rises at least by `LEAST_SLOPE`: equal knots
+    (of scores with ties) would make g flat and its density infinite. Knots are only ever raised,
+    by at most `MARGIN` and 0.01 t: intervals are never narrowed. NaN stay.
     """
-    found, before = np.array(knots, np.float64), np.zeros(len(knots))
+    found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
     for k, step in enumerate(KNOTS - _STARTS):
         found[:, k] = np.maximum(found[:, k], before + LEAST_SLOPE * float(step))
         before = found[:, k]
