@@ -31,7 +31,8 @@ class Fault:
         ``drop`` (the connection ends before the answer), ``cut`` (within it), ``short`` (half the
         bytes, the length of the half), ``long`` (a length above the bytes that come), ``slow``
         (byte by byte), ``misplaced`` (another part than asked), ``size`` (the header of the whole
-        gives another size), ``replace`` (the file is replaced first), or a status.
+        gives another size), ``replace`` (the file is replaced first), ``other`` (this answer alone
+        is of what would replace the file, as of a mirror that is ahead), or a status.
     first, times
         The first request that it meets, counted from 0, and how many.
     method
@@ -51,7 +52,7 @@ class Fault:
 class Manner:
     """How the server answers all requests."""
 
-    etag: str = "strong"  # or weak, none
+    etag: str = "strong"  # or once (strong, in answers to HEAD alone), weak, none
     dated: bool = True
     ranges: bool = True
     heads: bool = True
@@ -174,6 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
         if manner.delay_s:
             time.sleep(manner.delay_s)
         path = self.server.over.get(name, self.server.folder / name)
+        if fault == "other":
+            assert self.server.replacement is not None
+            path = self.server.replacement / name
         status = int(fault) if fault and fault.isdecimal() else 404
         if fault == "drop":
             self.close_connection = True
@@ -196,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         etag = self.server.etag(path)
         asked = _RANGE.fullmatch(self.headers.get("Range", "")) if manner.ranges else None
         wanted = self.headers.get("If-Match")
-        if manner.etag == "strong" and wanted not in {None, etag}:
+        if manner.etag in {"strong", "once"} and wanted not in {None, etag}:
             self._status(412)
             return
         first, end = 0, stored
@@ -213,8 +217,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first + shift}-{end - 1 + shift}/{size}")
         length = {"short": len(body) // 2, "long": len(body) + 9}.get(str(fault), len(body))
         self.send_header("Content-Length", str(size if self.command == "HEAD" else length))
-        if manner.etag != "none":
-            self.send_header("ETag", etag if manner.etag == "strong" else f"W/{etag}")
+        if manner.etag == "strong" or (manner.etag == "once" and self.command == "HEAD"):
+            self.send_header("ETag", etag)
+        elif manner.etag == "weak":
+            self.send_header("ETag", f"W/{etag}")
         if manner.dated:
             self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
         self.end_headers()

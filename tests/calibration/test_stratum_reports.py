@@ -141,6 +141,15 @@ def test_many_places_are_folded_away(predictions_of, run_of):
     assert html.count("<details>") == html.count("</details>") == 1
 
 
+def test_a_name_of_several_lines_stays_in_its_cell_of_markdown(predictions_of, run_of):
+    rows = predictions_of("blocks", stratum=["urban", "rural"] * 1500, seed=6)
+    rows["county"] = np.where(np.arange(len(rows)) % 2, "San Juan\r\n\n# of | the north", "Ponce")
+    markdown = report_markdown(build_report(run_of(rows) | {"region": "Puerto\nRico"}, rows))
+    (line,) = [line for line in markdown.splitlines() if "San Juan" in line and line[0] == "|"]
+    assert line.startswith(r"| San Juan \# of \| the north | 1,500 |")
+    assert markdown.splitlines()[0].endswith(": Puerto Rico")
+
+
 def test_distances_out_of_range_are_refused(wide, run_of):
     with pytest.raises(DataError, match="expected distances to the nearest measured tile"):
         build_report(run_of(wide), wide.assign(distance_km=-1.0))

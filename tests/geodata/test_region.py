@@ -227,3 +227,12 @@ def test_a_boundary_beyond_the_tiles_is_refused():
     for bounds in ((0, 0, 500_000, 4_000_000), (0, 80, 10, 89), (-500, 0, 10, 10)):
         with pytest.raises(DataError, match="Is it in metres"):
             Region.from_geometry("XX", "Nowhere", shapely.box(*bounds))
+
+
+def test_a_unit_of_the_scale_is_kilometres_at_the_middle_latitude():
+    """Of a region 20 degrees tall, whose south is a quarter wider than its middle."""
+    tall = Region.from_geometry("XX", "Tall", box(10.0, 40.0, 12.0, 60.0))
+    degree = 2 * np.pi * 6371.0088 / 360
+    east, north = tall.half_size_km
+    assert east == pytest.approx(degree * np.cos(np.radians(50)), rel=1e-6)
+    assert north == pytest.approx(10 * degree, rel=1e-6)

@@ -224,6 +224,23 @@ def test_a_file_replaced_midway_is_never_mixed(
     assert same(read(web(server), testland, "2020Q1"), found)
 
 
+@pytest.mark.parametrize(
+    "etag",
+    [
+        pytest.param("weak", id="another ETag of each answer"),
+        pytest.param("once", id="no ETag, and a server that heeds If-Match"),
+    ],
+)
+def test_an_answer_of_another_file_is_known_by_its_etag_alone(
+    server, faulty, national, testland, *, replacement, etag
+):
+    """Of the same size, without a date, and the file itself is the same before and after."""
+    assert (national / NAME).stat().st_size == (replacement / NAME).stat().st_size
+    server.tell(faulty.Fault("other", 2), manner=faulty.Manner(etag=etag, dated=False))
+    assert same(read(web(server), testland, "2020Q1"), read(Folder(national), testland, "2020Q1"))
+    assert server.told.seen["GET"] > 3
+
+
 def test_a_file_that_keeps_changing_is_an_error(server, faulty, testland, monkeypatch):
     server.tell(faulty.Fault("size", times=10**6))
     with pytest.raises(NetworkError, match=r"changed while it was read.*begun 3 times"):

@@ -181,6 +181,17 @@ def test_the_stated_error_holds_at_other_random_places(rank, radius, frequency, 
     assert basis.pairs > 1_000_000
 
 
+def test_the_stated_error_leaves_room_for_places_that_were_not_tried():
+    """A kernel that its features miss by 0.2 everywhere, of 1.2: a tenth more is stated."""
+
+    def ones(tiles):
+        return np.ones((len(tiles), 1))
+
+    basis = kernel_basis(disc(10), Features(ones, lambda one, two: ones(one) @ ones(two).T + 0.2))
+    assert basis.error_in_middles == pytest.approx(0.2 / 1.2, abs=1e-3)
+    assert basis.error == rounded_up(1.1 * 0.2 / 1.2) == 0.19
+
+
 def test_bilinear_places_are_nearer_than_those_of_the_nearest_middle():
     tiles, model = disc(150), waves(10, 150, frequency=15.0)
     basis, places = kernel_basis(tiles, model), fresh_places(tiles, 0)
