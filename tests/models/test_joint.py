@@ -310,8 +310,9 @@ class TestCoverage:
             return JointPosterior(model, *condition(weighted, torch.zeros(model.basis.rank)))
 
     def test_the_spread_of_dppgp_counts_as_noise_of_the_rows(self, fits):
-        # Measured: 0.79, 0.91, 0.78 with and 0.30, 0.19, 0.35 without. The rest to 0.9 is the
-        # basis, which was learned from the same rows and counts as known.
+        # How a fit ends depends on how the processor rounds: on three sorts of them fits covered
+        # 0.53 to 0.88 with (a mean of 0.67 to 0.80 over three) and 0.15 to 0.35 without. The rest
+        # to 0.9 is the basis, which was learned from the same rows and counts as known.
         x = np.linspace(-0.98, 0.98, 491)
         away = np.min(np.abs(x[:, None] - [-0.6, 0.0, 0.4]), axis=1) > 0.05
         x, truth = x[away, None], _mean(x[away])
@@ -324,8 +325,11 @@ class TestCoverage:
             for key, joint in both.items():
                 error = np.abs(joint.mean(x) - truth)
                 covered[key].append(np.mean(error <= self.Z * np.sqrt(joint.variance(x))))
-        assert np.mean(covered["with"]) > 0.7
-        assert np.mean(covered["without"]) < 0.5
+        gained = np.subtract(covered["with"], covered["without"])
+        assert (gained > 0.15).all()
+        assert np.mean(gained) > 0.3
+        assert np.mean(covered["with"]) > 0.55
+        assert np.mean(covered["without"]) < 0.4
 
     def test_where_the_basis_is_true_the_coverage_is_the_nominal_one(
         self, make_model, randomised, train, x
