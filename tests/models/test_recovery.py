@@ -79,9 +79,10 @@ def test_the_spread_follows_the_noise_only_with_a_deep_basis(predictions, fresh)
     deep, plain = (
         np.corrcoef(predictions[name].sd, fresh.sd)[0, 1] for name in ("dbk-rbf", "sv-rbf")
     )
-    # Measured: 0.82 and -0.06; other learning rates and numbers of steps gave 0.70 to 0.85.
-    assert deep > 0.7
-    assert plain < 0.4
+    # Measured on three sorts of processors, learning rates and numbers of steps: 0.64 to 0.85, and
+    # -0.06 to 0.00.
+    assert deep > 0.5
+    assert plain < 0.2
 
 
 def test_the_mean_is_found_away_from_the_steps(predictions, fresh):
