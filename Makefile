@@ -48,7 +48,7 @@ docs: environment
 
 environment: $(VENV)/.done
 
-# Chromium and the npm packages that stand in for the CDN.
+# Chromium, and the npm packages that the tests in it need.
 browser:
 	tests/browser/install.sh
 

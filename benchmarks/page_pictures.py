@@ -34,7 +34,7 @@ SHOW = """async ({change, row, column}) => {
 }"""
 
 
-def pictures(browser: Browser, run: Path, leaflet: Path, out: Path) -> None:
+def pictures(browser: Browser, run: Path, out: Path) -> None:
     """Write the pictures of a run."""
     with xr.open_dataset(run / "grid.nc", mask_and_scale=False) as grid:
         place = grid["tests"].argmax(dim=("y", "x"))
@@ -42,7 +42,7 @@ def pictures(browser: Browser, run: Path, leaflet: Path, out: Path) -> None:
     compared = {"layer": "probability", "beside": "width", "point": None}
     shown = {"level": {"change": {}, **cell}, "compared": {"change": compared}}
     for kind, size in SIZES.items():
-        page = open_page(browser, run / "map.html", leaflet, size)
+        page = open_page(browser, run / "map.html", size)
         for name, asked in shown.items():
             page.evaluate(SHOW, asked)
             picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
@@ -54,7 +54,6 @@ def main() -> None:
     """Read the arguments and write the pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--leaflet", type=Path, default=Path("tests/browser/node_modules"))
     parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -62,7 +61,7 @@ def main() -> None:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for run in asked.runs:
-            pictures(browser, run, asked.leaflet, asked.out)
+            pictures(browser, run, asked.out)
         browser.close()
 
 

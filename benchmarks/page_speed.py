@@ -1,12 +1,10 @@
 """How fast a map's page is in Chromium: first paint, answer to a click, a new threshold.
 
-    python benchmarks/page_speed.py runs/demo/map.html ... --leaflet tests/browser/node_modules \
-        --out benchmarks/results/page
+    python benchmarks/page_speed.py runs/demo/map.html ... --out benchmarks/results/page
 
 Each page is opened several times; the figures are medians in milliseconds, as JSON on standard
-output. Leaflet comes from an npm folder in place of the CDN, and no base map is loaded. With
---out, results.json and table.md are written there, with the error of the live kernel from some
-places against that of the run's model.
+output. No base map is loaded. With --out, results.json and table.md are written there, with the
+error of the live kernel from some places against that of the run's model.
 """
 
 import argparse
@@ -23,14 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 import geogp
 from geogp.files import write_text
 from geogp.geodata.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.kernel_error import random_places
-from geogp.maps.page_assets import CDN
 from geogp.reopen import reopen
 from geogp.watcher import Watcher
 
@@ -111,34 +108,23 @@ HEADS = (
 """Columns of the table."""
 
 
-def open_page(
-    browser: Browser, path: Path, leaflet: Path, size: tuple[int, int] = (1280, 800)
-) -> Page:
-    """Open a page, Leaflet from a folder, and wait until it is drawn."""
+def open_page(browser: Browser, path: Path, size: tuple[int, int] = (1280, 800)) -> Page:
+    """Open a page and wait until it is drawn."""
     page = browser.new_page(viewport={"width": size[0], "height": size[1]})
-
-    def serve(route: Route) -> None:
-        file = leaflet / "leaflet" / "dist" / route.request.url.removeprefix(CDN + "/")
-        if route.request.url.startswith(CDN) and file.is_file():
-            headers = {"Access-Control-Allow-Origin": "*"}
-            route.fulfill(path=file, headers=headers)
-        else:
-            route.abort()
-
-    page.route(re.compile("^https?:"), serve)
+    page.route(re.compile("^https?:"), lambda route: route.abort())
     page.goto(path.resolve().as_uri())
     page.wait_for_function("document.documentElement.dataset.geogp === 'ready'")
     return page
 
 
-def times_of(browser: Browser, path: Path, leaflet: Path, repeats: int) -> dict[str, Any]:
+def times_of(browser: Browser, path: Path, repeats: int) -> dict[str, Any]:
     """Return the medians of a page, in ms."""
     paints: list[float] = []
     clicks: list[float] = []
     moves: list[float] = []
     layers: dict[str, float] = {}
     for _ in range(repeats):
-        page = open_page(browser, path, leaflet)
+        page = open_page(browser, path)
         paints.append(page.evaluate("performance.getEntriesByName('geogp-ready')[0].startTime"))
         clicks += [page.evaluate(CLICK, place) for place in page.evaluate(INSIDE, 9)]
         if page.evaluate("Boolean(geogp.page.data.threshold)"):
@@ -156,13 +142,13 @@ def times_of(browser: Browser, path: Path, leaflet: Path, repeats: int) -> dict[
     }
 
 
-def about(browser: Browser, path: Path, leaflet: Path, places: int) -> dict[str, Any]:
+def about(browser: Browser, path: Path, places: int) -> dict[str, Any]:
     """Return what a page of a run holds, and the largest error of its live kernel.
 
     From random places, wherever in their tiles, to some tiles of all, over the largest value of
     the model's kernel there; drawn otherwise than those that the page states its error from.
     """
-    page = open_page(browser, path, leaflet)
+    page = open_page(browser, path)
     told = page.evaluate(ABOUT)
     stated = told["kernel"]
     if stated is None:
@@ -247,9 +233,6 @@ def main() -> None:
     """Read the arguments and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="+", type=Path)
-    parser.add_argument(
-        "--leaflet", type=Path, default=Path("tests/browser/node_modules"), help="an npm folder"
-    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="a folder for results.json and table.md")
     asked = parser.parse_args()
@@ -258,8 +241,7 @@ def main() -> None:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         found["pages"] = [
-            times_of(browser, path, asked.leaflet, asked.repeats)
-            | (about(browser, path, asked.leaflet, 24) if asked.out else {})
+            times_of(browser, path, asked.repeats) | (about(browser, path, 24) if asked.out else {})
             for path in asked.pages
         ]
         found["chromium"] = browser.version

@@ -26,9 +26,8 @@ from geogp.geodata.census import STATE_FILES
 from geogp.geodata.observations import SERVICES
 from geogp.geodata.ookla import FIRST_QUARTER
 from geogp.geodata.remote import GLANCE, NoRangesError, RemoteFile
-from geogp.geodata.sources import Folder, Source, Web, open_source
+from geogp.geodata.sources import Folder, Web, open_source
 from geogp.geodata.tile_files import tile_file
-from geogp.maps.page_assets import CDN
 
 VARIABLES = (
     "GEOGP_CACHE",
@@ -93,7 +92,7 @@ def examine(source: str, boundaries: str, *, ask: bool = True) -> Checkup:
     source, boundaries
         Places of Ookla's files and of boundaries, as for a map.
     ask
-        Whether to ask the sources and the CDN if they answer.
+        Whether to ask the sources if they answer.
     """
     problems: list[str] = []
     facts = {
@@ -206,9 +205,8 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
     """Ask each source for a file of it, all at once."""
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
-        f"tiles {source}": lambda: _place(source, tiles, by_parts=True),
-        f"boundaries {boundaries}": lambda: _place(boundaries, STATE_FILES, by_parts=False),
-        f"CDN {CDN}": lambda: _answer(Web(CDN), ("leaflet.js",), by_parts=False),
+        f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
+        f"boundaries {boundaries}": lambda: _answer(boundaries, STATE_FILES, by_parts=False),
     }
     found = {}
     with ThreadPoolExecutor() as pool:
@@ -221,11 +219,7 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
     return found
 
 
-def _place(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
-    return _answer(open_source(where), names, by_parts=by_parts)
-
-
-def _answer(place: Source, names: tuple[str, ...], *, by_parts: bool) -> str:
+def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
     """Tell which of several files a place has.
 
     Raises
@@ -233,6 +227,7 @@ def _answer(place: Source, names: tuple[str, ...], *, by_parts: bool) -> str:
     NetworkError
         The place refuses, or does not answer.
     """
+    place = open_source(where)
     if isinstance(place, Folder):
         here = next((name for name in names if place.has(name)), None)
         return f"a folder; has {here}" if here else f"a folder, without {names[0]}"

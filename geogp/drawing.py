@@ -25,7 +25,6 @@ from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.kernel_error import Features
 from geogp.maps.page import map_page
-from geogp.maps.page_assets import Library
 from geogp.maps.page_data import PageContent, page_data
 from geogp.maps.page_quantiles import QuarterMap
 from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
@@ -118,15 +117,15 @@ class Drawing:
         """Return the data of map.html; see `geogp.maps.page_data`."""
         return page_data(self.grid, self.content)
 
-    def page(self, notes: list[str], attribution: str, library: Library | None = None) -> str:
-        """Return map.html; with `library` in it, it needs no network."""
+    def page(self, notes: list[str], attribution: str, *, base_map: bool = True) -> str:
+        """Return map.html; without a base map it asks the network for nothing."""
         return map_page(
             self.data(),
             self.region,
             self.counties,
             attribution=attribution,
             notes=[f"The map predicts {self.question.words()}.", *notes],
-            library=library,
+            base_map=base_map,
         )
 
     def write(self, folder: Path) -> None:

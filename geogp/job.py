@@ -24,7 +24,6 @@ from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.geodata.region import UNKNOWN, Region
 from geogp.geodata.sources import open_source
 from geogp.inputs import InputScale, input_scale
-from geogp.maps.page_assets import Library, read_library
 from geogp.models.catalogue import ModelSpec, find_spec, with_noise
 from geogp.models.noise import NOISES
 from geogp.models.training import Data
@@ -59,8 +58,6 @@ class Job:
         What the user should know; `warn` adds to them.
     layers, layer_files
         The polygon layers of the user, and the files they come from.
-    library
-        Leaflet for a page that needs no network, or None.
     """
 
     request: MapRequest
@@ -75,7 +72,6 @@ class Job:
     warnings: list[str] = field(default_factory=list)
     layers: tuple[PolygonLayer, ...] = ()
     layer_files: tuple[InputFile, ...] = ()
-    library: Library | None = None
 
     @property
     def observations(self) -> Observations:
@@ -151,7 +147,6 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         RunFolder(request.out).check()
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
     with timed(seconds, "read"):
-        library = read_library(request.assets) if request.self_contained else None
         watcher.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source = open_source(request.source)
@@ -187,7 +182,6 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         seconds,
         layers=layers,
         layer_files=layer_files,
-        library=library,
     )
     job.folder.check()
     region.check_zoom(request.zoom)

@@ -121,9 +121,7 @@ class MapRequest:
         Values, in the unit of the target, whose probabilities of being met are mapped; None
         takes `geogp.geodata.thresholds.DEFAULTS`.
     self_contained
-        Write Leaflet into the interactive page, which then needs no network but for a base map.
-    assets
-        A folder that holds Leaflet; None takes it from the CDN through the cache.
+        Leave the base map out of the interactive page, which then asks the network for nothing.
     region_file, region_name, urban_vintage, strata
         A region of the user's own, what it is called, the census of urban areas, and strata in the
         place of urban and rural, as `geogp.region_choice.RegionChoice` has them. Files become
@@ -165,7 +163,6 @@ class MapRequest:
     conformal: str = CONFORMAL_CHOICES[0]
     threshold: tuple[float, ...] | None = None
     self_contained: bool = False
-    assets: Path | None = None
     region_file: str | None = None
     region_name: str | None = None
     urban_vintage: str = VINTAGE_CHOICES[0]
@@ -201,10 +198,6 @@ class MapRequest:
             whole_number("epochs", self.epochs, 1, MOST_EPOCHS)
         whole_number("a seed", self.seed, 0, MOST_SEED)
         above_zero("a distance", self.far_km, MOST_KM, "km")
-        if self.assets is not None and not self.self_contained:
-            raise RequestError(
-                f"--assets {self.assets} is where --self-contained takes Leaflet from; add that."
-            )
 
     def _settle_places(self) -> None:
         """Make folders and files absolute, as what is asked for is opened again elsewhere."""

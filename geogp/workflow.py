@@ -263,7 +263,8 @@ def _complete(
     for text in drawing.warnings:
         job.warn(text)
     with timed(job.seconds, "write"):
-        page = drawing.page(job.warnings, job.ingested.attribution, job.library)
+        with_base = not job.request.self_contained
+        page = drawing.page(job.warnings, job.ingested.attribution, base_map=with_base)
     run = {
         **identity,
         "region_name": job.region.name,

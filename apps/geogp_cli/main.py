@@ -119,12 +119,8 @@ def map_command(
     ] = None,
     self_contained: Annotated[
         bool,
-        typer.Option("--self-contained", help="A map.html that works offline: Leaflet in it."),
+        typer.Option("--self-contained", help="A map.html that asks no network: no base map."),
     ] = False,
-    assets: Annotated[
-        Path | None,
-        typer.Option(help="An npm folder to take Leaflet 1.9.3 from. Default: the CDN, cached."),
-    ] = None,
     out: Out = None,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -167,7 +163,6 @@ def map_command(
         at=at,
         threshold=tuple(threshold) if threshold else None,
         self_contained=self_contained,
-        assets=assets,
     )
     _map(request, as_json=as_json)
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from geogp.errors import DataError, RequestError
@@ -189,12 +188,8 @@ def check_name(name: str) -> str:
 
 def plain_fields(request: MapRequest) -> dict[str, Any]:
     """Return a request for JSON, without what the batch decides."""
-    told = {one.name: getattr(request, one.name) for one in fields(request)}
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in told.items()
-        if name not in PLACED
-    }
+    names = [one.name for one in fields(request)]
+    return {name: getattr(request, name) for name in names if name not in PLACED}
 
 
 def fields_of(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,10 +205,7 @@ def fields_of(plain: Mapping[str, Any]) -> dict[str, Any]:
         raise DataError(
             f"expected settings of this version of geogp, found {sorted(set(plain) - known)}."
         )
-    made = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
-    if made.get("assets") is not None:
-        made["assets"] = Path(str(made["assets"]))
-    return made
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
 
 
 def _regions(batch: BatchRequest) -> list[str]:

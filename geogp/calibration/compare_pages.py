@@ -8,7 +8,7 @@ from geogp.calibration.compare_figure import difference_figure
 from geogp.calibration.compare_rows import COVERAGES, LEVELS, SCORES
 from geogp.calibration.latex import escape
 from geogp.calibration.paired import Estimate
-from geogp.calibration.rendering import environment
+from geogp.calibration.rendering import environment, html_page
 
 _SCORE_TITLES = {"log_score": "Log score", "crps": "CRPS", "absolute_error": "Absolute error"}
 _LATEX_MISSING = "--"
@@ -21,8 +21,7 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def comparison_html(comparison: Comparison) -> str:
     """Return the comparison as one HTML page that needs no other file and no network."""
-    template = environment().get_template("compare.html.j2")
-    return template.render(_context(comparison), drawing=difference_figure(comparison))
+    return html_page("compare", {**_context(comparison), "drawing": difference_figure(comparison)})
 
 
 def comparison_latex(comparison: Comparison) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geogp.calibration import words
-from geogp.calibration.rendering import environment
+from geogp.calibration.rendering import html_page
 from geogp.calibration.split_names import SPLITS
 from geogp.errors import DataError
 
@@ -105,10 +105,15 @@ def gallery_html(
     attributions
         Whose data the runs are made from.
     """
-    template = environment().get_template("gallery.html.j2")
-    count = sum(len(group.runs) for group in groups)
-    return template.render(
-        groups=groups, skipped=skipped, attributions=attributions, count=count, words=words
+    return html_page(
+        "gallery",
+        {
+            "groups": groups,
+            "skipped": skipped,
+            "attributions": attributions,
+            "count": sum(len(group.runs) for group in groups),
+            "words": words,
+        },
     )
 
 

@@ -1,9 +1,12 @@
 """How pages are made from templates, and text from outside escaped."""
 
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from geogp.page_policy import page_policy
 
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
@@ -20,6 +23,28 @@ def environment() -> Environment:
     found.filters["md"] = markdown_text
     found.filters["prose"] = _prose
     return found
+
+
+def html_page(name: str, context: dict[str, Any]) -> str:
+    """Return a page from the template ``<name>.html.j2``, which needs no other file.
+
+    Its style is ``<name>.css`` and its script, if it has one, ``<name>.js``: files beside the
+    template, never rendered, so that the policy allows nothing that holds text from outside.
+    """
+    style, script = _asset(f"{name}.css"), _asset(f"{name}.js")
+    template = environment().get_template(f"{name}.html.j2")
+    return template.render(
+        context,
+        policy=page_policy([style], [script] if script else []),
+        style=style,
+        script=script,
+    )
+
+
+def _asset(name: str) -> str:
+    """Return a file of the templates; empty if there is none."""
+    file = resources.files("geogp.calibration").joinpath("templates", name)
+    return file.read_text("utf-8") if file.is_file() else ""
 
 
 def markdown_text(value: Any) -> Markup:

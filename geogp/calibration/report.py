@@ -18,7 +18,7 @@ from geogp.calibration.assessment import (
     widths_by_group,
 )
 from geogp.calibration.coverage_figure import coverage_figure
-from geogp.calibration.rendering import environment
+from geogp.calibration.rendering import environment, html_page
 from geogp.calibration.split_names import BLOCKS, SPLITS
 from geogp.calibration.split_report import SplitReport, split_report
 from geogp.calibration.variance_words import variances
@@ -199,8 +199,8 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         for name, split in report.splits.items()
         if split.exceedances
     }
-    template = environment().get_template("report.html.j2")
-    return template.render(_context(report), figures=drawn, probabilities=probabilities)
+    context = {**_context(report), "figures": drawn, "probabilities": probabilities}
+    return html_page("report", context)
 
 
 def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, SplitReport]:

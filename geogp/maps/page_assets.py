@@ -1,144 +1,56 @@
-"""The library that draws the page's map: from the CDN, or written into the page."""
+"""The scripts, styles and skeleton of the interactive page, from the package's own files."""
 
-import base64
 import re
-from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
+from importlib import resources
 
-from geogp.errors import DataError, NetworkError, RequestError
-from geogp.files import sha256_of
-from geogp.geodata.cache_contents import delete_download
-from geogp.geodata.sources import Web
+SCRIPTS = (
+    "unpack.js",
+    "frame.js",
+    "law.js",
+    "colours.js",
+    "painter.js",
+    "picture.js",
+    "words.js",
+    "place.js",
+    "address.js",
+    "panel.js",
+    "search.js",
+    "divider.js",
+    "page.js",
+    "start.js",
+)
+"""The page's own scripts, in the order in which they need each other."""
 
-CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist"
-"""Where folium takes Leaflet from, too."""
-
-SHA256 = {
-    "leaflet.js": "5819285cec137b229c94e1ee5ad73e8b6b84345a4367d60f75fe477fe0fb7b03",
-    "leaflet.css": "90b693d86392a4779c861b28cf307e7e59c3fb35328c4d8b95f58f814d38c722",
-}
-"""SHA-256 of the files of Leaflet 1.9.3, as npm has them."""
-
-_PLACES = ("leaflet/dist", "node_modules/leaflet/dist", "dist", "")
-_IMAGE = re.compile(r"url\(\s*['\"]?(?!data:|#)([^'\")]+)['\"]?\s*\)")
-
-
-@dataclass(frozen=True)
-class Library:
-    """Leaflet as text, to be written into a page.
-
-    Attributes
-    ----------
-    script, style
-        JavaScript and CSS; the style names no other file.
-    """
-
-    script: str
-    style: str
+_LEAFLET = "vendored/leaflet/dist"
+_IMAGE = re.compile(r"url\(images/[^)]*\)")
 
 
-def integrity(name: str) -> str:
-    """Return the attribute by which browsers check a file of the CDN.
-
-    Examples
-    --------
-    >>> integrity("leaflet.js")
-    'sha256-WBkoXOwTeyKclOHuWtc+i2uENFpDZ9YPdf5Hf+D7ewM='
-    """
-    return "sha256-" + base64.b64encode(bytes.fromhex(SHA256[name])).decode()
+@cache
+def asset(name: str) -> str:
+    """Return the text of one of the page's own files."""
+    return _text(f"assets/{name}")
 
 
-def links_html() -> str:
-    """Return the elements that take Leaflet from the CDN, checked by the browser."""
-    checked = {name: f'integrity="{integrity(name)}" crossorigin="anonymous"' for name in SHA256}
-    return (
-        f'<link rel="stylesheet" href="{CDN}/leaflet.css" {checked["leaflet.css"]} />\n'
-        f'<script src="{CDN}/leaflet.js" {checked["leaflet.js"]}></script>'
-    )
-
-
-def inlined_html(library: Library) -> str:
-    """Return the elements that hold Leaflet itself."""
-    return f"<style>\n{library.style}\n</style>\n<script>\n{library.script}\n</script>"
-
-
-def read_library(assets: Path | None = None) -> Library:
-    """Read Leaflet for a page that needs no network.
-
-    Parameters
-    ----------
-    assets
-        A folder with the files: that of an npm installation, or of the files themselves. None
-        takes the CDN's, kept in the cache.
-
-    Raises
-    ------
-    RequestError
-        There is no such folder.
-    DataError
-        A file is missing, or is another version.
-    NetworkError
-        The CDN cannot be reached, or sends another file.
-    """
-    folder = None if assets is None else _library_folder(assets)
-    found = {name: _fetched(name) if folder is None else folder / name for name in SHA256}
-    if folder is not None:
-        for name, path in found.items():
-            _check(path, name)
-    script = found["leaflet.js"].read_text("utf-8")
+@cache
+def page_scripts() -> tuple[str, str]:
+    """Return what the page runs: Leaflet, and the page's own scripts as one."""
     # The map of the script's source stands beside the original only.
-    script = re.sub(r"\n//# sourceMappingURL=.*", "", script)
-    return Library(script, _with_images(found["leaflet.css"].read_text("utf-8"), folder))
+    leaflet = re.sub(r"\n//# sourceMappingURL=.*", "", _text(f"{_LEAFLET}/leaflet.js"))
+    own = "\n".join(asset(name) for name in SCRIPTS)
+    return leaflet, f"(() => {{\n'use strict';\n{own}}})();\n"
 
 
-def _library_folder(assets: Path) -> Path:
-    if not assets.is_dir():
-        raise RequestError(f"no folder {assets}; --assets needs one with Leaflet 1.9.3 in it.")
-    for place in _PLACES:
-        if (assets / place / "leaflet.js").is_file():
-            return assets / place
-    raise DataError(
-        f"no leaflet.js in {assets}, nor in {', '.join(one for one in _PLACES if one)} below it. "
-        "Install it there: npm install --prefix FOLDER leaflet@1.9.3."
-    )
+@cache
+def page_styles() -> tuple[str, str]:
+    """Return the styles of the page: Leaflet's, and its own.
 
-
-def _check(path: Path, name: str) -> None:
-    if not path.is_file():
-        raise DataError(f"no file {name} in {path.parent}; expected that of Leaflet 1.9.3.")
-    found = sha256_of(path)
-    if found != SHA256[name]:
-        raise DataError(
-            f"{path} is not that of Leaflet 1.9.3: expected SHA-256 {SHA256[name]}, found {found}."
-        )
-
-
-def _fetched(name: str) -> Path:
-    """Return a file of the CDN from the cache, downloaded first if it must be."""
-    cure = "Or give --assets FOLDER with the npm package of Leaflet 1.9.3."
-    try:
-        path = Web(CDN).fetch(name)
-    except NetworkError as error:
-        raise NetworkError(f"{error} {cure}") from error
-    if sha256_of(path) != SHA256[name]:
-        delete_download(path)
-        raise NetworkError(
-            f"{CDN}/{name} sent another file than Leaflet 1.9.3. Try again later. {cure}"
-        )
-    return path
-
-
-def _with_images(style: str, folder: Path | None) -> str:
-    """Write the images that a style names into it; where there are none, name none.
-
-    They are those of controls that the page does not have.
+    Leaflet's names images of controls that the page does not have; they are left out.
     """
+    return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
 
-    def written(found: re.Match[str]) -> str:
-        path = None if folder is None else folder / found[1]
-        if path is None or not path.is_file():
-            return "none"
-        content = base64.b64encode(path.read_bytes()).decode()
-        return f'url("data:image/png;base64,{content}")'
 
-    return _IMAGE.sub(written, style)
+def _text(name: str) -> str:
+    """Return a file with line ends as a browser reads them, which hashes are of."""
+    text = resources.files("geogp.maps").joinpath(name).read_bytes().decode("utf-8")
+    return text.replace("\r\n", "\n")

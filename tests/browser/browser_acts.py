@@ -42,5 +42,6 @@ def close(text, value, step_log10):
 
 def serious(seen, npm):
     """Return what axe finds serious or critical."""
-    seen.add_script_tag(path=npm / "axe-core" / "axe.min.js")
+    # Not as an element: the page's policy lets no script in.
+    seen.evaluate((npm / "axe-core" / "axe.min.js").read_text("utf-8"))
     return [one for one in seen.evaluate(AXE) if one[0] in {"serious", "critical"}]

@@ -14,11 +14,11 @@ import pytest
 from browser_pages import DESKTOP, HOSTILE, Made, make_page
 from browser_runs import MAKERS
 
-NPM = Path(__file__).parent / "node_modules"
-ARTEFACTS = Path(__file__).parents[1] / "artefacts"
-CDN = "https://cdn.jsdelivr.net/npm/leaflet@1.9.3/dist/"
+from geogp.maps.page import TILE_HOSTS
 
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".png": "image/png"}
+NPM = Path(__file__).parent / "node_modules"
+BASE_MAP = tuple(f"{host}/" for host in TILE_HOSTS)
+ARTEFACTS = Path(__file__).parents[1] / "artefacts"
 
 
 def pytest_collection_modifyitems(items):
@@ -63,7 +63,7 @@ class Visit:
     tab: Any
     path: Path
     faults: list[str] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tab, name)
@@ -103,23 +103,19 @@ class Visit:
 
 
 @pytest.fixture
-def visit(browser, npm, tmp_path):
-    """Open pages; afterwards there must be no fault but those a test took out."""
+def visit(browser, tmp_path):
+    """Open pages without network; afterwards there must be no fault but those a test took out.
+
+    A fault is an error or a warning, what the page's policy forbids among them, a dialog, and a
+    request to another host than those of the base map.
+    """
     contexts, visits = [], []
 
-    def serve(route, offline, found):
-        address = route.request.url
-        name = address.removeprefix(CDN)
-        file = npm / "leaflet" / "dist" / name
-        if address.startswith(CDN) and file.is_file() and not offline:
-            kind = _TYPES[file.suffix]
-            headers = {"Access-Control-Allow-Origin": "*"}
-            route.fulfill(body=file.read_bytes(), content_type=kind, headers=headers)
-        else:
-            found.aborted.append(address)
-            route.abort()
+    def refuse(route, found):
+        found.asked.append(route.request.url)
+        route.abort()
 
-    def open_page(text, *, size=None, hash="", offline=False, ready=True, touch=False):  # noqa: A002
+    def open_page(text, *, size=None, hash="", ready=True, touch=False):  # noqa: A002
         path = tmp_path / f"map{len(visits)}.html"
         path.write_text(text, "utf-8")
         context = browser.new_context(
@@ -130,7 +126,8 @@ def visit(browser, npm, tmp_path):
         tab.set_default_timeout(20_000)
         found = Visit(tab, path)
         visits.append(found)
-        tab.route(re.compile("^https?:"), lambda route: serve(route, offline, found))
+        tab.route(re.compile("^https?:"), lambda route: refuse(route, found))
+        tab.on("dialog", lambda dialog: found.faults.append(f"dialog: {dialog.message}"))
         tab.on("pageerror", lambda error: found.faults.append(f"error: {error}"))
         tab.on("console", lambda said: _hear(said, found))
         tab.goto(path.as_uri() + hash)
@@ -143,13 +140,13 @@ def visit(browser, npm, tmp_path):
         context.close()
     for found in visits:
         assert not found.faults
-        others = [one for one in found.aborted if "basemaps.cartocdn.com" not in one]
-        assert not others
+        assert not [one for one in found.asked if not one.startswith(BASE_MAP)]
 
 
 def _hear(said: Any, found: Visit) -> None:
-    """Note errors and warnings, but those of base map tiles, which tests do not serve."""
-    if said.type in {"error", "warning"} and "basemaps.cartocdn.com" not in str(said.location):
+    """Note errors and warnings, but that tests serve no tiles of the base map."""
+    unserved = said.location["url"].startswith(BASE_MAP) and "net::ERR_FAILED" in said.text
+    if said.type in {"error", "warning"} and not unserved:
         found.faults.append(f"{said.type}: {said.text}")
 
 

@@ -138,7 +138,7 @@ def test_two_layers_side_by_side(visit, made):
     for split in (0.5, 0.2, 0.9):
         seen.update(split=split)
         line = seen.evaluate(LINE)
-        box = seen.locator(".folium-map").bounding_box()
+        box = seen.locator(".geogp-map").bounding_box()
         assert abs(line - box["x"] - split * box["width"]) < 3
         assert seen.evaluate(shown, split - 0.02) == [True, False]
         assert seen.evaluate(shown, split + 0.02) == [False, True]
@@ -158,7 +158,7 @@ def test_two_layers_side_by_side(visit, made):
 def test_the_divider_is_dragged(visit, made):
     seen = visit(made.page)
     seen.update(beside="bound")
-    box = seen.locator(".folium-map").bounding_box()
+    box = seen.locator(".geogp-map").bounding_box()
     middle = box["y"] + box["height"] / 2
     seen.mouse.move(box["x"] + box["width"] / 2, middle)
     seen.mouse.down()
@@ -237,7 +237,7 @@ def test_enter_reads_the_place_under_the_cross(visit, made):
     seen.evaluate("geogp.page.map.getContainer().focus()")
     assert seen.evaluate(cross) == "visible"
     box, at = (
-        seen.locator(".folium-map").bounding_box(),
+        seen.locator(".geogp-map").bounding_box(),
         seen.locator("#geogp-cross").bounding_box(),
     )
     assert at["x"] + at["width"] / 2 == pytest.approx(box["x"] + box["width"] / 2, abs=1)
@@ -274,7 +274,7 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
     seen = visit(made.page, size=PHONE, touch=True)
     wide = "() => [document.documentElement.scrollWidth, innerWidth]"
     assert seen.evaluate(wide) == [390, 390]
-    assert seen.locator(".folium-map").bounding_box()["height"] > 0.6 * 844
+    assert seen.locator(".geogp-map").bounding_box()["height"] > 0.6 * 844
     assert seen.is_hidden("#geogp-search-field")
     seen.tap("#geogp-panel > summary")
     for name in ("#geogp-search-field", "#geogp-threshold-field", "#geogp-beside"):
@@ -286,7 +286,7 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
         assert box["height"] >= 36
     seen.tap("text=Uncertainty >> nth=0")
     assert seen.state["layer"] == "width"
-    assert seen.locator(".folium-map").bounding_box()["height"] > 200
+    assert seen.locator(".geogp-map").bounding_box()["height"] > 200
     seen.select_option("#geogp-beside", "level")
     seen.tap("#geogp-panel > summary")
     seen.settle()
@@ -295,7 +295,7 @@ def test_a_phone_shows_all_without_sideways_scrolling(visit, made):
         seen.locator(x).bounding_box() for x in ("#geogp-legend", "#geogp-legend-beside")
     )
     assert left["x"] + left["width"] <= right["x"]
-    box = seen.locator(".folium-map").bounding_box()
+    box = seen.locator(".geogp-map").bounding_box()
     seen.touchscreen.tap(120, box["y"] + box["height"] * 0.52)
     seen.settle()
     card = seen.locator("#geogp-place").bounding_box()

@@ -13,10 +13,9 @@ DECODE = """async packed => {
 
 
 @pytest.fixture(scope="module")
-def plain(browser, npm, made, tmp_path_factory):
+def plain(browser, make, tmp_path_factory):
     path = tmp_path_factory.mktemp("plain") / "map.html"
-    # The page's own scripts need neither map nor Leaflet to decode.
-    path.write_text(made.page.split("<script>\n(() =>")[1].join(["<script>\n(() =>", ""]), "utf-8")
+    path.write_text(make(base_map=False).page, "utf-8")
     tab = browser.new_page()
     tab.goto(path.as_uri())
     yield tab

@@ -63,11 +63,6 @@ def test_a_budget_is_for_models_with_anchors():
         MapRequest("PR", "tiles", "borders", model="vbll", budget=60.0)
 
 
-def test_assets_are_for_a_self_contained_page(tmp_path):
-    with pytest.raises(RequestError, match=r"--assets .* is where --self-contained takes Leaflet"):
-        MapRequest("PR", "tiles", "borders", assets=tmp_path)
-
-
 @pytest.mark.parametrize("far_km", [0.0, -1.0, float("inf"), float("nan")])
 def test_far_is_some_kilometres(far_km):
     with pytest.raises(RequestError, match="expected a distance above 0 km"):

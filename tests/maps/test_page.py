@@ -1,5 +1,7 @@
 """The page as text: well formed, escaped, complete, small. `tests/browser` opens it."""
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -17,10 +19,9 @@ from geogp.geodata.region import Region
 from geogp.geodata.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.packing import unpack
-from geogp.maps.page import map_page
-from geogp.maps.page_assets import CDN, SHA256, Library, integrity
+from geogp.maps.page import TILE_HOSTS, json_text, map_page
+from geogp.maps.page_assets import SCRIPTS, asset, page_scripts, page_styles
 from geogp.maps.page_data import PageContent, page_data
-from geogp.maps.page_parts import SCRIPTS, asset, json_text
 from geogp.maps.page_quantiles import QuarterMap
 from geogp.models.prediction import Prediction
 
@@ -29,6 +30,7 @@ HOSTILE = (
     "`${7*7}` {{ 7*7 }} {% raw %} 'q\" \\"
 )
 VOID = {"meta", "link", "input", "br", "img"}
+POLICY = 'http-equiv="Content-Security-Policy" content="([^"]*)"'
 
 
 def content_of(world, name="Isla", counties=None, target="download"):
@@ -97,6 +99,12 @@ class Parsed(HTMLParser):
             self.shown.append(data)
 
 
+def policy_of(page):
+    """Return what the policy of a page allows, by what for."""
+    told = html.unescape(re.search(POLICY, page)[1])
+    return {name: sources for name, *sources in (rule.split() for rule in told.split("; "))}
+
+
 def data_of(page):
     return json.loads(re.search(r'id="geogp-data">(.*?)</script>', page, re.DOTALL)[1])
 
@@ -119,7 +127,8 @@ def test_the_page_is_well_formed(made):
 
 def test_the_page_holds_its_data(made):
     data, page = made
-    assert data_of(page) == json.loads(json.dumps(data))
+    held = data_of(page)
+    assert {name: held[name] for name in data} == json.loads(json.dumps(data))
     frame = Frame(**data["frame"])
     north = frame.bounds[3]
     assert north == pytest.approx(18.5, abs=0.2)
@@ -144,11 +153,12 @@ def test_hostile_texts_are_shown_as_they_are(world):
     parsed, usual = Parsed(page), Parsed(plain)
     assert parsed.faults == []
     assert parsed.tags == usual.tags
-    assert [text.count(HOSTILE) for text in parsed.shown if HOSTILE in text] == [1, 1, 1]
+    assert [text.count(HOSTILE) for text in parsed.shown if HOSTILE in text] == [1, 1, 1, 1]
     assert HOSTILE in data_of(page)["names"]["county"]
     assert data_of(page)["title"].startswith(HOSTILE)
     assert page.count("</script") == plain.count("</script")
     assert "<img" not in page
+    assert policy_of(page) == policy_of(plain)
     assert html.escape(HOSTILE)[:40] in page
     assert "49" not in "".join(parsed.shown)  # 7 * 7, were a template to read it
     if shutil.which("node"):
@@ -174,28 +184,42 @@ def test_data_cannot_end_its_script():
         json_text({"a": float("nan")})
 
 
-def test_only_leaflet_comes_from_elsewhere_and_is_checked(made):
-    page = made[1]
-    sources = re.findall(r'<(?:script|link)[^>]*(?:src|href)="([^"]+)"[^>]*>', page)
-    assert sorted(sources) == [f"{CDN}/leaflet.css", f"{CDN}/leaflet.js"]
-    for name in SHA256:
-        tag = re.search(rf"<[^>]*{re.escape(name)}[^>]*>", page)[0]
-        assert f'integrity="{integrity(name)}"' in tag
-        assert 'crossorigin="anonymous"' in tag
+def hashed(text):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_a_library_in_the_page_replaces_the_cdns(world):
-    library = Library("window.L = {};  // {{ 7*7 }} {% raw %}", ".leaflet {}")
-    page = page_of(world, library=library)[1]
-    assert library.script in page
-    assert library.style in page
-    assert "jsdelivr" not in page
-    assert not re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page)
+def test_the_policy_allows_what_the_package_holds_and_the_base_map(made):
+    found = policy_of(made[1])
+    assert found.pop("script-src") == [hashed(script) for script in page_scripts()]
+    assert found.pop("style-src") == [hashed(style) for style in page_styles()]
+    assert found.pop("img-src") == ["data:", *TILE_HOSTS]
+    rest = {"default-src", "connect-src", "object-src", "frame-src", "base-uri", "form-action"}
+    assert set(found) == rest
+    assert all(sources == ["'none'"] for sources in found.values())
+    base = data_of(made[1])["base_map"]
+    for server in base["servers"]:
+        assert base["address"].replace("{s}", server).startswith(TILE_HOSTS)
+    assert re.findall(r"<script>(.*?)</script>", made[1], re.DOTALL) == list(page_scripts())
+
+
+def test_no_element_of_the_page_names_another_file(made):
+    assert not re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=", made[1])
+    assert not [tag for tag, names in Parsed(made[1]).tags if "style" in names]
+
+
+def test_a_page_without_base_map_names_no_host_to_ask(world):
+    page = page_of(world, base_map=False)[1]
+    assert policy_of(page)["img-src"] == ["data:"]
+    assert data_of(page)["base_map"] is None
+    for credit in ("cartocdn", "CARTO", "OpenStreetMap"):
+        assert credit not in page
+    assert "Ookla" in page
 
 
 def test_outlines_keep_island_and_lake_but_few_points(world, made):
-    lines = re.findall(r"L\.polyline\(\s*(\[\[\[.*?\]\]\])", made[1], re.DOTALL)
-    counties, urban, boundary = (json.loads(line) for line in lines)
+    found = data_of(made[1])
+    assert list(found["outlines"]) == ["counties", "urban", "boundary"]
+    counties, urban, boundary = (one["lines"] for one in found["outlines"].values())
     assert len(urban) == 2
     assert len(boundary) == 3
     assert counties
@@ -204,10 +228,7 @@ def test_outlines_keep_island_and_lake_but_few_points(world, made):
     ends = [longitude.min(), latitude.min(), longitude.max(), latitude.max()]
     np.testing.assert_allclose(ends, [west, south, east, north], atol=2e-3)
     assert sum(map(len, boundary)) < 200
-    handed = re.search(r"geogp\.startPage\((.*?)\);", made[1], re.DOTALL)[1]
-    for name in ("counties", "urban", "boundary"):
-        assert re.search(rf"{name}: poly_line_\w+", handed)
-    assert "Urban areas (2000 Census)" in handed
+    assert found["words"] == {"urban": "Urban areas (2000 Census)"}
 
 
 def test_credits_are_on_the_page(made):
@@ -221,7 +242,8 @@ def test_a_latency_is_bounded_above(latency_world):
     found = data_of(page)
     assert found["bound"] == "upper"
     assert found["threshold"]["at_most"] is True
-    assert "Urban areas" not in re.search(r"geogp\.startPage\((.*?)\);", page, re.DOTALL)[1]
+    assert found["words"] == {}
+    assert "urban" not in found["outlines"]
 
 
 def test_the_pages_own_scripts_are_small_and_read_no_html():
@@ -234,7 +256,7 @@ def test_the_pages_own_scripts_are_small_and_read_no_html():
 
 
 def test_a_rough_map_takes_few_bytes_a_tile():
-    """In proportion to its tiles, a page of Georgia's 578,000 is below six megabytes."""
+    """In proportion to its tiles, a page of Georgia's 578,000 is below 6 MB, and Leaflet."""
     square = Region.from_geometry("SQ", "Square", box(-85.0, 31.0, -84.0, 31.9), None)
     world = make_world(square, 16)
     random = np.random.default_rng(0)
@@ -253,4 +275,6 @@ def test_a_rough_map_takes_few_bytes_a_tile():
     quarters = [*past, QuarterMap("2023Q4", world.tiles, rough)]
     content = type(content)(**{**vars(content), "quarters": quarters, "shown": 12})
     page = map_page(page_data(world.grid, content), square)
-    assert len(page.encode()) < 6_000_000 * len(world.tiles) / 578_000
+    leaflet = sum(len(parts[0].encode()) for parts in (page_scripts(), page_styles()))
+    assert 155_000 < leaflet < 165_000
+    assert len(page.encode()) - leaflet < 6_000_000 * len(world.tiles) / 578_000

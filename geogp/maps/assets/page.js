@@ -35,7 +35,7 @@ class MapPage {
     this.work = Promise.resolve();
   }
 
-  /** Put legends and card over the map, where Leaflet keeps them apart, and the credits below. */
+  /** Put legends and card over the map, where Leaflet keeps them apart. */
   placeBoxes() {
     for (const [id, position] of [['geogp-legend', 'bottomleft'],
       ['geogp-legend-beside', 'bottomright'], ['geogp-place', 'topright']]) {
@@ -47,8 +47,6 @@ class MapPage {
     }
     L.control.scale({position: 'bottomleft'}).addTo(this.map);
     homeControl(this.map, this.data.frame).addTo(this.map);
-    this.map.attributionControl.setPrefix('<a href="https://leafletjs.com">Leaflet</a>');
-    document.getElementById('geogp-credits').append(this.map.attributionControl.getContainer());
   }
 
   /** Return the state that a page without an address shows. */

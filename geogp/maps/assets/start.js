@@ -1,7 +1,30 @@
-/** Make the page of a map; called by the script that folium writes. */
-function startPage(map, outlines, words) {
+const MOST_ZOOM = 20;
+
+/** Make Leaflet's map: the base map, if the page has one, and the outlines by their names. */
+function drawnMap(data) {
+  const map = L.map('geogp-map', {
+    center: cornersOf(data.frame).getCenter(),
+    zoom: 10,
+    zoomSnap: 0.25,
+    maxZoom: MOST_ZOOM,
+    attributionControl: false,
+  });
+  if (data.base_map) {
+    const {address, servers} = data.base_map;
+    L.tileLayer(address, {subdomains: servers, maxZoom: MOST_ZOOM}).addTo(map);
+  }
+  const outlines = {};
+  for (const [name, {lines, color, weight}] of Object.entries(data.outlines)) {
+    outlines[name] = L.polyline(lines, {color, weight, interactive: false}).addTo(map);
+  }
+  return {map, outlines};
+}
+
+/** Make the page of the data in it. */
+function startPage() {
   const data = JSON.parse(document.getElementById('geogp-data').textContent);
-  const page = new MapPage(map, data, outlines, words);
+  const {map, outlines} = drawnMap(data);
+  const page = new MapPage(map, data, outlines, data.words);
   window.geogp.page = page;
   window.geogp.ready = page.start().then(() => {
     document.documentElement.dataset.geogp = 'ready';
@@ -32,13 +55,8 @@ function homeControl(map, frame) {
 /** Say in place of the map why there is none. */
 function say(text) {
   document.body.classList.add('geogp-failed');
-  document.querySelector('.folium-map').textContent = text;
+  document.querySelector('.geogp-map').textContent = text;
 }
 
-window.addEventListener('load', () => {
-  if (typeof L === 'undefined') {
-    say(WITHOUT_LEAFLET);
-  }
-});
-
-window.geogp = {startPage, unpack, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};
+window.geogp = {unpack, Law, normalShare, normalScore, cellAt, centreOf, cornersOf};
+startPage();
