@@ -226,6 +226,8 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
     ------
     NetworkError
         The place refuses, or does not answer.
+    DataError, RequestError
+        The place is none; see `open_source`.
     """
     place = open_source(where)
     if isinstance(place, Folder):

@@ -12,9 +12,9 @@ def page_policy(
 ) -> str:
     """Return the policy of a page, for a ``meta`` element before all that it rules.
 
-    The page runs the scripts and has the styles whose bytes are those given, and shows images that
-    stand in it. Of the network it may ask the image hosts for images, and nothing else: what text
-    from outside could smuggle into a page neither runs nor tells anyone.
+    The browser runs the scripts and uses the styles given, and shows images that stand in the page.
+    It asks the image hosts for images, and no other host for anything. Another script, such as
+    one that a name of the data brings into the page, does not run. Links lead where they lead.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def page_policy(
         "script-src": [_hashed(one) for one in scripts],
         "style-src": [_hashed(one) for one in styles],
         "img-src": ["data:", *image_hosts],
-        # The default holds for the next three, and not for the last two.
+        # The default covers the next three, but neither of the last two.
         "connect-src": [],
         "object-src": [],
         "frame-src": [],

@@ -16,6 +16,9 @@ FORMAT = "geogp-batch-1"
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 STATES = (WAITING, RUNNING, DONE, FAILED)
 
+_FORMER = ("assets",)
+"""Settings that earlier versions wrote, and that no run has any more."""
+
 
 @dataclass
 class Entry:
@@ -129,7 +132,8 @@ def read_ledger(place: Place) -> Ledger | None:
         plain = json.loads(content)
         if plain["format"] != FORMAT:
             raise DataError(f"expected the format {FORMAT}, found {plain['format']!r}.")
-        ledger = Ledger(dict(plain["settings"]))
+        held = plain["settings"].items()
+        ledger = Ledger({name: value for name, value in held if name not in _FORMER})
         for told in plain["runs"].values():
             entry = _entry(told, ledger.settings)
             ledger.entries[entry.run.name] = entry

@@ -441,6 +441,15 @@ def test_a_damaged_ledger_is_refused(place, spoil):
         resume_batch(str(place), crew=direct())
 
 
+def test_a_batch_of_an_earlier_version_goes_on(place, stub):
+    """It named a folder with Leaflet, or none, among its settings."""
+    path = place / "batch.json"
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps(held | {"settings": held["settings"] | {"assets": None}}))
+    assert resume_batch(str(place), crew=direct()).exit_code == 0
+    assert "assets" not in json.loads(path.read_text())["settings"]
+
+
 def test_resuming_nothing_is_refused(tmp_path):
     with pytest.raises(RequestError, match="no batch to go on with"):
         resume_batch(str(tmp_path), crew=direct())
