@@ -113,7 +113,7 @@ def open_page(browser: Browser, path: Path, size: tuple[int, int] = (1280, 800))
     page = browser.new_page(viewport={"width": size[0], "height": size[1]})
     page.route(re.compile("^https?:"), lambda route: route.abort())
     page.goto(path.resolve().as_uri())
-    page.wait_for_function("document.documentElement.dataset.geogp === 'ready'")
+    page.wait_for_selector("html[data-geogp=ready]", state="attached")
     return page
 
 

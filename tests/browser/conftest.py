@@ -72,6 +72,14 @@ class Visit:
         """Wait until all that was wished for is drawn."""
         self.tab.evaluate("async () => { await geogp.ready; await geogp.page.settled(); }")
 
+    def until(self, condition: str, arg: Any = None) -> None:
+        """Wait until a condition holds. Asked from here: the policy keeps the driver's own out."""
+        for _ in range(400):
+            if self.tab.evaluate(condition, arg):
+                return
+            self.tab.wait_for_timeout(50)
+        pytest.fail(f"expected that {condition} comes true")
+
     @property
     def state(self) -> dict[str, Any]:
         return self.tab.evaluate("({...geogp.page.state})")

@@ -140,7 +140,7 @@ def test_the_card_follows_threshold_and_quarter_and_closes(visit, made):
     assert "2023Q1" in seen.inner_text(".geogp-where")
     seen.click("#geogp-place-close")
     assert seen.is_hidden("#geogp-place")
-    seen.wait_for_function("!location.hash.includes('point')")
+    seen.until("!location.hash.includes('point')")
 
 
 def test_a_latency_is_at_most(visit, make):
