@@ -19,8 +19,8 @@ ALLOWED = {
 FORBIDDEN = {
     # SciPy, which every machine with GPyTorch has, searches neighbours (its KDTree).
     "geogp/models": {"geopandas", "shapely", "rasterio", "xarray", "pandas", "pyarrow"},
-    "geogp/geodata": {"torch", "matplotlib"},
-    "geogp/calibration": {"rasterio"},
+    "geogp/geodata": {"torch", "folium", "matplotlib"},
+    "geogp/calibration": {"folium", "rasterio"},
     "geogp/maps": {"torch"},
 }
 

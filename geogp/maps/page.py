@@ -4,11 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import folium
 from jinja2 import Environment, StrictUndefined
 from shapely.geometry.base import BaseGeometry
 
 from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.region import Region
+from geogp.maps.frame import Frame
 from geogp.maps.layout import STRATUM_COLOUR
 from geogp.maps.outlines import outlines_within
 from geogp.maps.page_assets import asset, page_scripts, page_styles
@@ -28,6 +30,7 @@ _BASE_SERVERS = "abc"
 TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
 """Hosts of the base map, which alone a page asks for anything."""
 
+_MOST_ZOOM = 20
 _MOST_OUTLINE = 250_000
 """Bytes of the lines of one kind."""
 
@@ -46,7 +49,8 @@ def map_page(
     The page holds packed arrays and draws them itself: a canvas with one pixel per tile,
     stretched between the raster's outer edges. The raster is square in EPSG:3857 and so is
     Leaflet's screen: nothing is resampled. Leaflet stands in the page. Its policy allows no script
-    but Leaflet and the page's own, and of the network the base map's tiles alone.
+    but Leaflet, folium's that makes the map, and the page's own, and of the network the base map's
+    tiles alone.
 
     Parameters
     ----------
@@ -71,21 +75,24 @@ def map_page(
         The page.
     """
     outlines = _outlines(region, counties)
+    drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)
     words = {}
-    if region.strata is not None and "urban" in outlines:
+    if region.strata is not None and "urban" in variables:
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
-    base = {"address": _BASE_TILES, "servers": _BASE_SERVERS} if base_map else None
-    styles, scripts = page_styles(), page_scripts()
+    leaflet, own = page_scripts()
+    styles, scripts = page_styles(), (leaflet, drawn, own)
     template = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     ).from_string(asset("page.html"))
-    # The scripts are the package's own files: no text from outside is in what the policy allows.
+    # The scripts are the package's own files and the map's numbers: no text from outside is in what
+    # the policy allows.
     return template.render(
         policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
         title=data["title"],
         styles=styles,
         scripts=scripts,
-        data=json_text(data | {"outlines": outlines, "words": words, "base_map": base}),
+        variables=variables,
+        data=json_text(data | {"variables": variables, "words": words}),
         notes=notes,
         base_map=base_map,
         attribution=attribution,
@@ -101,8 +108,42 @@ def json_text(content: object) -> str:
     return text
 
 
-def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, Any]:
-    """Return lines with their style by what they are of, the lowest first."""
+def _map_script(
+    frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
+) -> tuple[str, dict[str, str]]:
+    """Return folium's script of the map, and its variables by what they hold."""
+    west, south, east, north = frame.bounds
+    page = folium.Map(
+        location=((south + north) / 2, (west + east) / 2),
+        tiles=None,
+        zoom_snap=0.25,
+        attribution_control=False,
+    )
+    page.options["max_zoom"] = _MOST_ZOOM  # the parameter of this name is for the tiles alone
+    layers: dict[str, folium.TileLayer | folium.PolyLine] = {}
+    if base_map:
+        # The page has credits of its own; folium asks for some.
+        layers["base"] = folium.TileLayer(
+            _BASE_TILES, attr="OpenStreetMap, CARTO", subdomains=_BASE_SERVERS, max_zoom=_MOST_ZOOM
+        )
+    layers |= outlines
+    for layer in layers.values():
+        layer.add_to(page)
+    # Folium's head and body are left out, and with them the addresses of Leaflet and more.
+    figure = folium.Figure()
+    page.add_to(figure)
+    page.render()  # type: ignore[no-untyped-call]
+    script = figure.script.render()
+    variables = {}
+    for name, element in {"map": page, **layers}.items():
+        # Folium's names are random, but the same map shall give the same page.
+        variables[name] = f"geogp_{name}"
+        script = script.replace(element.get_name(), variables[name])
+    return script, variables
+
+
+def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium.PolyLine]:
+    """Return lines by what they are of, the lowest first."""
     kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
         ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
         ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),
@@ -112,5 +153,7 @@ def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, Any]:
     for name, polygons, colour, weight in kinds:
         lines, _ = outlines_within(polygons, _MOST_OUTLINE)
         if lines:
-            found[name] = {"lines": lines, "color": colour, "weight": weight}
+            drawn = folium.PolyLine(lines, color=colour, weight=weight)  # type: ignore[no-untyped-call]
+            drawn.options["interactive"] = False  # folium drops it where it is a parameter
+            found[name] = drawn
     return found

@@ -34,7 +34,7 @@ def asset(name: str) -> str:
 
 @cache
 def page_scripts() -> tuple[str, str]:
-    """Return what the page runs: Leaflet, and the page's own scripts as one."""
+    """Return what every page runs: Leaflet, and the page's own scripts as one."""
     # The map of the script's source stands beside the original only.
     leaflet = re.sub(r"\n//# sourceMappingURL=.*", "", _text(f"{_LEAFLET}/leaflet.js"))
     own = "\n".join(asset(name) for name in SCRIPTS)

@@ -216,7 +216,7 @@ def test_everything_is_reached_by_keys_alone(visit, made):
     ]
     places = [order.index(one) for one in wanted]
     assert places == sorted(places)
-    assert "geogp-map" in order
+    assert "geogp_map" in order
     assert any("leaflet-control-zoom-in" in one for one in order)
     # Layers by arrows, marks by space.
     seen.focus("input[value=probability]")

@@ -18,6 +18,7 @@ from geogp.geodata.layers import PolygonLayer
 from geogp.geodata.region import Region
 from geogp.geodata.thresholds import thresholds_of
 from geogp.maps.frame import Frame
+from geogp.maps.layout import STRATUM_COLOUR
 from geogp.maps.packing import unpack
 from geogp.maps.page import TILE_HOSTS, json_text, map_page
 from geogp.maps.page_assets import SCRIPTS, asset, page_scripts, page_styles
@@ -105,6 +106,18 @@ def policy_of(page):
     return {name: sources for name, *sources in (rule.split() for rule in told.split("; "))}
 
 
+def scripts_of(page):
+    """Return what the page executes: Leaflet, the script of the map, and the page's own."""
+    return re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+
+
+def lines_of(page):
+    """Return the lines that folium's script draws, by what they are of, and its options of each."""
+    drawn = r"var geogp_(\w+) = L\.polyline\(\s*(.*),\s*(\{.*\})\s*\)\.addTo\(geogp_map\);"
+    found = re.findall(drawn, scripts_of(page)[1])
+    return {name: (json.loads(lines), json.loads(options)) for name, lines, options in found}
+
+
 def data_of(page):
     return json.loads(re.search(r'id="geogp-data">(.*?)</script>', page, re.DOTALL)[1])
 
@@ -159,6 +172,8 @@ def test_hostile_texts_are_shown_as_they_are(world):
     assert page.count("</script") == plain.count("</script")
     assert "<img" not in page
     assert policy_of(page) == policy_of(plain)
+    assert scripts_of(page) == scripts_of(plain)
+    assert len(scripts_of(page)) == page.count("</script") - 1  # the data are none
     assert html.escape(HOSTILE)[:40] in page
     assert "49" not in "".join(parsed.shown)  # 7 * 7, were a template to read it
     if shutil.which("node"):
@@ -166,7 +181,7 @@ def test_hostile_texts_are_shown_as_they_are(world):
 
 
 def check_scripts(page):
-    for script in re.findall(r"<script>(.*?)</script>", page, re.DOTALL):
+    for script in scripts_of(page):
         subprocess.run(["node", "--check", "-"], input=script, check=True, text=True)
 
 
@@ -189,17 +204,39 @@ def hashed(text):
 
 
 def test_the_policy_allows_what_the_package_holds_and_the_base_map(made):
+    leaflet, own = page_scripts()
+    scripts = scripts_of(made[1])
+    assert scripts == [leaflet, scripts[1], own]
     found = policy_of(made[1])
-    assert found.pop("script-src") == [hashed(script) for script in page_scripts()]
+    assert found.pop("script-src") == [hashed(script) for script in scripts]
     assert found.pop("style-src") == [hashed(style) for style in page_styles()]
     assert found.pop("img-src") == ["data:", *TILE_HOSTS]
     rest = {"default-src", "connect-src", "object-src", "frame-src", "base-uri", "form-action"}
     assert set(found) == rest
     assert all(sources == ["'none'"] for sources in found.values())
-    base = data_of(made[1])["base_map"]
-    for server in base["servers"]:
-        assert base["address"].replace("{s}", server).startswith(TILE_HOSTS)
-    assert re.findall(r"<script>(.*?)</script>", made[1], re.DOTALL) == list(page_scripts())
+
+
+def test_the_scripts_hold_numbers_constants_and_the_base_maps_address_alone(made):
+    script = scripts_of(made[1])[1]
+    (tiles,) = re.findall(r'"(https?:[^"]*)"', script)
+    assert script.count("//") == 1
+    (servers,) = re.findall('"subdomains": "(.*)"', script)
+    assert tuple(tiles.split("/{z}")[0].replace("{s}", one) for one in servers) == tuple(
+        f"{host}/light_all" for host in TILE_HOSTS
+    )
+    assert set(re.findall(r'"([^"]*)"', script)) <= {
+        "geogp_map",
+        tiles,
+        servers,
+        "OpenStreetMap, CARTO",
+        *("#4a5867", STRATUM_COLOUR, "#222222", "round", "evenodd"),
+        *re.findall(r'"(\w+)":', script),
+    }
+
+
+def test_the_same_map_gives_the_same_page(world, made):
+    again = page_of(world, counties=halves(world.region, ["Ponce", "Lares"]), notes=["A note."])
+    assert again == made
 
 
 def test_no_element_of_the_page_names_another_file(made):
@@ -210,16 +247,20 @@ def test_no_element_of_the_page_names_another_file(made):
 def test_a_page_without_base_map_names_no_host_to_ask(world):
     page = page_of(world, base_map=False)[1]
     assert policy_of(page)["img-src"] == ["data:"]
-    assert data_of(page)["base_map"] is None
+    assert "base" not in data_of(page)["variables"]
+    script = scripts_of(page)[1]
+    assert "L.map(" in script
+    assert "tileLayer" not in script
+    assert "//" not in script
     for credit in ("cartocdn", "CARTO", "OpenStreetMap"):
         assert credit not in page
     assert "Ookla" in page
 
 
 def test_outlines_keep_island_and_lake_but_few_points(world, made):
-    found = data_of(made[1])
-    assert list(found["outlines"]) == ["counties", "urban", "boundary"]
-    counties, urban, boundary = (one["lines"] for one in found["outlines"].values())
+    found = lines_of(made[1])
+    assert list(found) == ["counties", "urban", "boundary"]
+    counties, urban, boundary = (lines for lines, _ in found.values())
     assert len(urban) == 2
     assert len(boundary) == 3
     assert counties
@@ -228,7 +269,10 @@ def test_outlines_keep_island_and_lake_but_few_points(world, made):
     ends = [longitude.min(), latitude.min(), longitude.max(), latitude.max()]
     np.testing.assert_allclose(ends, [west, south, east, north], atol=2e-3)
     assert sum(map(len, boundary)) < 200
-    assert found["words"] == {"urban": "Urban areas (2000 Census)"}
+    assert not any(options["interactive"] for _, options in found.values())
+    data = data_of(made[1])
+    assert list(data["variables"]) == ["map", "base", *found]
+    assert data["words"] == {"urban": "Urban areas (2000 Census)"}
 
 
 def test_credits_are_on_the_page(made):
@@ -243,7 +287,7 @@ def test_a_latency_is_bounded_above(latency_world):
     assert found["bound"] == "upper"
     assert found["threshold"]["at_most"] is True
     assert found["words"] == {}
-    assert "urban" not in found["outlines"]
+    assert list(found["variables"]) == ["map", "base", "boundary"]
 
 
 def test_the_pages_own_scripts_are_small_and_read_no_html():

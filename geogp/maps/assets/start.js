@@ -1,29 +1,9 @@
-const MOST_ZOOM = 20;
-
-/** Make Leaflet's map: the base map, if the page has one, and the outlines by their names. */
-function drawnMap(data) {
-  const map = L.map('geogp-map', {
-    center: cornersOf(data.frame).getCenter(),
-    zoom: 10,
-    zoomSnap: 0.25,
-    maxZoom: MOST_ZOOM,
-    attributionControl: false,
-  });
-  if (data.base_map) {
-    const {address, servers} = data.base_map;
-    L.tileLayer(address, {subdomains: servers, maxZoom: MOST_ZOOM}).addTo(map);
-  }
-  const outlines = {};
-  for (const [name, {lines, color, weight}] of Object.entries(data.outlines)) {
-    outlines[name] = L.polyline(lines, {color, weight, interactive: false}).addTo(map);
-  }
-  return {map, outlines};
-}
-
-/** Make the page of the data in it. */
+/** Make the page of the data in it, with the map and the outlines that folium's script made. */
 function startPage() {
   const data = JSON.parse(document.getElementById('geogp-data').textContent);
-  const {map, outlines} = drawnMap(data);
+  // What is neither the map nor its base, if it has one, is an outline.
+  const {map, base, ...outlines} = Object.fromEntries(
+    Object.entries(data.variables).map(([name, variable]) => [name, window[variable]]));
   const page = new MapPage(map, data, outlines, data.words);
   window.geogp.page = page;
   window.geogp.ready = page.start().then(() => {
