@@ -39,7 +39,6 @@ OPTIONS: dict[str, Sequence[str]] = {
         *("", "a" * 300, "a/" * 3000, "/dev/null", "/dev/full/x", "/proc/1/x", "/etc/passwd/x"),
         *("FIFO", "LOOP/x", "\x1b[31m", "\udcff", "a\nb"),
     ),
-    "--assets": ("/dev/zero", ""),
 }
 """Values of options of the map; FIFO and LOOP stand for a pipe, and a link to itself."""
 
