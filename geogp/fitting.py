@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from geogp.machine import cores_here
 from geogp.models.architecture import Architecture
 from geogp.models.budget import rank_for
 from geogp.models.catalogue import build
-from geogp.models.few_rows import are_few, count_places, widen
+from geogp.models.few_rows import FOLDS, are_few, check_places, count_places, widen
 from geogp.models.lowrank import LowRankGP
 from geogp.models.memory import check_memory
 from geogp.models.objectives import Weights
@@ -67,13 +68,16 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         note = f"validation log score {state.validation_nll[-1]:.4f}"
         job.watcher.progress(f"fit ({name})", state.epoch, epochs, note)
 
+    known = rows.joined(held)
+    few = are_few(known) and not job.spec.counts
+    if few:
+        check_places(known)
     checkpoint = job.folder.unfinished / f"{name}.safetensors"
-    model = _build(job, rows)
+    model = _build(job, rows, job.warn)
     settings = _settings(job, weights, job.epochs)
     state = fit(model, rows, held, settings, checkpoint=checkpoint, progress=progress)
     job.seconds["fit"] += state.seconds
-    known = rows.joined(held)
-    if are_few(known) and not job.spec.counts:
+    if few:
         job.watcher.stage(f"the width of intervals from folds ({name})")
         with timed(job.seconds, "fit"):
             factor = widen(model, lambda part: _build(job, part), known, settings)
@@ -126,6 +130,7 @@ def take_rank(job: Job, train: Rows) -> dict[str, Any]:
         job.watcher.stage("choosing the rank by the time it takes")
         rows = job.data(train)
         fits = len(job.request.splits) * job.request.folds + job.refits
+        fits *= 1 + FOLDS if are_few(rows) else 1
         settings = _settings(job, job.preset.weights, job.epochs)
 
         def make(r: int) -> LowRankGP:
@@ -213,8 +218,8 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
     }
 
 
-def _build(job: Job, rows: Data) -> LowRankGP:
-    """Return the untrained model on its device; what there is to say of the rows is a warning."""
+def _build(job: Job, rows: Data, warn: Callable[[str], None] | None = None) -> LowRankGP:
+    """Return the untrained model on its device; `warn` hears what there is to say of the rows."""
     preset, scale = job.preset, job.scale
     sizes = Architecture(
         d=len(scale.columns),
@@ -236,9 +241,9 @@ def _build(job: Job, rows: Data) -> LowRankGP:
             noise_start=preset.noise_start,
             seed=job.request.seed,
         )
-    for warning in caught:
-        if str(warning.message) not in job.warnings:
-            job.warn(str(warning.message))
+    for text in map(str, (warning.message for warning in caught)):
+        if warn is not None and text not in job.warnings:
+            warn(text)
     return model.to(job.device)
 
 

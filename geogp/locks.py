@@ -29,6 +29,9 @@ LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
 _NOTED_S = 0.2
 """A holder has written its note so long after it took the lock; before, another may be there."""
 
+_MOST_TRIES = 100
+"""A folder that vanishes more often while it is made is not there to be made."""
+
 _MOST_NOTE_BYTES = 4096
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
@@ -76,17 +79,18 @@ def is_vacant(folder: Path) -> bool:
 
 def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
     """Return the lock of a folder, taken."""
-    path = folder / LOCK_FILE
+    path, tries = folder / LOCK_FILE, 0
     while True:
+        tries += 1
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(path, timeout=-1 if wait else 0)
             lock.acquire()
         except Timeout:
             raise _refusal(folder) from None
-        except FileNotFoundError:
-            continue  # the holder before removed the folder, in which nothing was done
         except (OSError, NotImplementedError) as error:
+            if isinstance(error, FileNotFoundError) and tries < _MOST_TRIES:
+                continue  # the holder before removed the folder, in which nothing was done
             raise _unlockable(folder, error, cure) from error
         if isinstance(lock, SoftFileLock):  # which a process that is killed would leave
             lock.release()

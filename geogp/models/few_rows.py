@@ -44,9 +44,9 @@ def widen(
 ) -> float:
     """Take from folds how much wider a model's intervals must be, and return the factor.
 
-    Each fold holds out a tenth of the places with all their rows, and a new model is fitted to the
-    others. With z the m standardised residuals of the rows held out, the factor of the standard
-    deviation is
+    Each fold holds out a tenth of the places with all their rows. A new model is fitted to the
+    others, of which the next tenth chooses its epoch. With z the m standardised residuals of the
+    rows held out, the factor of the standard deviation is
 
         s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
 
@@ -80,29 +80,42 @@ def widen(
     return factor
 
 
+def check_places(data: Data) -> None:
+    """Refuse rows of too few places.
+
+    Raises
+    ------
+    DataError
+        There are fewer than `LEAST_PLACES`.
+    """
+    places = count_places(data)
+    if places < LEAST_PLACES:
+        raise DataError(
+            f"expected measurements at {LEAST_PLACES} places or more, found {len(data.y)} rows at "
+            f"{places}: intervals cannot be stated from so few. Take more quarters or a larger "
+            "region."
+        )
+
+
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
-    """Return (y - mean) / sd of each row, predicted by a fit without the rows of its place, (n,).
+    """Return (y - mean) / sd of each row, predicted by a fit that saw no row of its place, (n,).
 
     Raises
     ------
     DataError, NumericalError
         As `widen` says.
     """
+    check_places(data)
     places, place = np.unique(data.x[:, :2], axis=0, return_inverse=True)
-    if len(places) < LEAST_PLACES:
-        raise DataError(
-            f"expected measurements at {LEAST_PLACES} places or more, found {len(data.y)} rows at "
-            f"{len(places)}: intervals cannot be stated from so few. Take more quarters or a "
-            "larger region."
-        )
     order = np.random.default_rng(settings.seed).permutation(len(places))
     fold = (order % FOLDS)[place.reshape(-1)]
     residuals = np.empty(len(data.y))
     for number in range(FOLDS):
-        held = fold == number
-        model = make(_part(data, ~held))
-        fit(model, _part(data, ~held), _part(data, held), settings)
-        model.widen(1.0)  # forgets a shape that was learned from the rows held out
+        held, choosing = fold == number, fold == (number + 1) % FOLDS
+        train = _part(data, ~(held | choosing))
+        model = make(train)
+        fit(model, train, _part(data, choosing), settings)
+        model.widen(1.0)  # forgets a shape that was learned from the rows that chose the epoch
         found = model.predict(data.x[held], data.tests[held])
         residuals[held] = (data.y[held] - found.mean) / found.sd
     return residuals

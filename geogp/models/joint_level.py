@@ -363,9 +363,10 @@ def joint_level(
         raise RequestError(f"{model.name} holds no rows: give those it was fitted to.")
     check_level(sizes, len(x), len(train.y), columns)
     posterior = joint_posterior(model, train)
-    ones, zeros = np.ones(len(x)), np.zeros(len(x))
+    wide = float(model.widening)
+    factor, zeros = np.full(len(x), wide), np.zeros(len(x))
     mean, own = posterior.mean(x), model.added_variance(x)
-    return JointLevel(model, x, posterior.m, posterior.L, None, mean, ones, zeros, own)
+    return JointLevel(model, x, posterior.m, posterior.L, None, mean, factor, zeros, own)
 
 
 def _with_tiles(

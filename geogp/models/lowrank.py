@@ -333,7 +333,7 @@ class LowRankGP(nn.Module):
         """
         parts = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
         found: Floats = torch.cat(parts).numpy() + self.added_variance(x)
-        return found
+        return found * float(self.widening) ** 2
 
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).

@@ -228,3 +228,16 @@ def test_no_lock_is_copied_to_the_place_of_a_batch(run, tmp_path):
         assert not held.ended
     thread.join(30)
     assert held.ended
+
+
+def test_a_folder_that_can_never_be_made_is_refused(tmp_path, monkeypatch):
+    # So it is below /proc, in a working directory that was deleted, and on a drive that is not there.
+    def never(self, *_, **__):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
+
+    monkeypatch.setattr("pathlib.Path.mkdir", never)
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*run.*No such file"),
+        hold(tmp_path / "run"),
+    ):
+        pytest.fail("held")

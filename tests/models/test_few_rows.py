@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import sparse, stats
 
 from geogp.errors import DataError
 from geogp.models import few_rows
 from geogp.models.architecture import Architecture
 from geogp.models.catalogue import build
 from geogp.models.few_rows import FEW_PLACES, FEW_ROWS, are_few, fold_residuals, widen
+from geogp.models.joint import two_variances
+from geogp.models.joint_level import joint_level
 from geogp.models.schedule import FitSettings
 from geogp.models.shapes import GAUSSIAN
 from geogp.models.storage import load_model, read_tensors, save_model, write_tensors
@@ -89,17 +91,52 @@ def test_each_row_is_predicted_by_a_fit_without_its_place(monkeypatch):
     found = fold_residuals(lambda _: Mean(), data, SETTINGS)
 
     assert len(seen) == few_rows.FOLDS
-    assert sum(len(held.y) for _, held in seen) == 90
-    for train, held in seen:
-        assert len(train.y) + len(held.y) == 90
-        assert not set(map(tuple, train.x)) & set(map(tuple, held.x))
-        rows = np.isin(data.y, held.y)
+    predicted = np.zeros(90)
+    for train, choosing in seen:
+        known = set(map(tuple, train.x)) | set(map(tuple, choosing.x))
+        assert not set(map(tuple, train.x)) & set(map(tuple, choosing.x))
+        rows = np.array([tuple(x) not in known for x in data.x])
+        assert len(train.y) + len(choosing.y) + rows.sum() == 90
         np.testing.assert_allclose(found[rows], (data.y[rows] - train.y.mean()) / 2.0)
+        predicted += rows
+    np.testing.assert_array_equal(predicted, 1)
 
     order = np.random.default_rng(3).permutation(90)
     shuffled = Data(data.x[order], data.y[order], data.tests[order])
     again = fold_residuals(lambda _: Mean(), shuffled, SETTINGS)
     np.testing.assert_allclose(again, found[order])
+
+
+def test_noise_learned_from_held_rows_does_not_hide_their_residuals():
+    # The noise of `dnn` is the mean square of the rows that choose its epoch.
+    data = _data(100, 50)
+    places = np.unique(data.x, axis=0)
+    louder = np.where((data.x[:, None] == places[:5]).all(2).any(1), 8.0, 1.0)
+    architecture = Architecture(d=2, h=4, r=5, blocks=1)
+
+    def z(y):
+        def make(part):
+            return build("dnn", architecture, torch.from_numpy(part.x))
+
+        return fold_residuals(make, Data(data.x, y, data.tests), SETTINGS)
+
+    assert (z(data.y * louder) ** 2).mean() > 1.5 * (z(data.y) ** 2).mean()
+
+
+def test_the_level_of_areas_is_as_wide_as_that_of_the_map(make_model):
+    model, data = make_model("sv-rbf"), _data(60, 20)
+    fit(model, data, data, SETTINGS)
+    x = np.random.default_rng(2).uniform(-1, 1, (7, 2))
+    plain = joint_level(model, data, x).single_variances()
+    before = two_variances(model, data, x)
+    model.widen(2.0)
+    level = joint_level(model, data, x)
+    np.testing.assert_allclose(level.single_variances(), 4 * plain, rtol=1e-9)
+    one = sparse.csc_array(np.eye(7)[:, :1])
+    np.testing.assert_allclose(level.sum_variances(one), 4 * plain[:1], rtol=1e-9)
+    np.testing.assert_allclose(level.sum_covariance(one), 4 * plain[:1, None], rtol=1e-9)
+    after = two_variances(model, data, x)
+    assert after == pytest.approx({name: 2 * sd for name, sd in before.items()})
 
 
 def test_too_few_places_are_refused():
