@@ -231,7 +231,7 @@ def test_no_lock_is_copied_to_the_place_of_a_batch(run, tmp_path):
 
 
 def test_a_folder_that_can_never_be_made_is_refused(tmp_path, monkeypatch):
-    # So it is below /proc, in a working directory that was deleted, and on a drive that is not there.
+    # So it is below /proc, in a deleted working directory, and on a drive that is not there.
     def never(self, *_, **__):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
 
