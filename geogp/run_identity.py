@@ -40,6 +40,11 @@ def differences(held: dict[str, Any], identity: dict[str, Any]) -> list[str]:
     ]
 
 
+def same_map(held: dict[str, Any], identity: dict[str, Any]) -> bool:
+    """Tell whether runs have one fit and one question, so that their maps are one."""
+    return not differences(held, identity) and held.get("drawing") == identity.get("drawing")
+
+
 def same_input(one: Any, other: Any) -> bool:
     """Tell whether two input files of run.json hold the same rows; how they came does not count.
 

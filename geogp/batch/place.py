@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -23,11 +24,15 @@ from geogp.batch.plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
 from geogp.files import ELSEWHERE, plain_names, writing
 from geogp.locks import LOCK_FILES, hold
+from geogp.run_identity import same_map
 from geogp.run_records import spoilt, spoilt_of_sizes
-from geogp.runs import RUN_FILE
+from geogp.runs import LATER_FILES, RUN_FILE
 
 BLOCK = 1 << 20
 """Bytes that are copied at once."""
+
+COPYING_FILE = ".copying.json"
+"""The run.json of a run that is being copied to a place: of what a copy that was stopped left."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,9 @@ class Place:
     def put_run(self, folder: Path, name: str) -> None:
         """Copy a finished run there; run.json, which marks it as finished, comes last.
 
-        What stood in its folder there goes, its run.json first. A folder of this machine is held
-        meanwhile; a store at an address has no locks.
+        Files of the run before that this one lacks go, and with another fit or map what commands
+        wrote into it (`LATER_FILES`); whatever else is in the folder stays. A folder of this
+        machine is held meanwhile; a store at an address has no locks.
 
         Raises
         ------
@@ -140,22 +146,39 @@ class Place:
         for lock in LOCK_FILES:
             own.pop(lock, None)
         mark = own.pop(RUN_FILE)
-        self.remove(name, RUN_FILE)
-        for stale in self.listed(name):
-            if stale not in own and stale not in LOCK_FILES:
+        for stale in self._stale(name, json.loads(mark.read_bytes())):
+            if stale not in own:
                 self.remove(name, *stale.split("/"))
+        self.put(mark, name, COPYING_FILE)  # a stop from here on leaves files that it names
+        self.remove(name, RUN_FILE)
         for relative, path in own.items():
             self.put(path, name, *relative.split("/"))
         self.put(mark, name, RUN_FILE)
+        self.remove(name, COPYING_FILE)
+
+    def _stale(self, name: str, run: dict[str, Any]) -> list[str]:
+        """Return the files in a run's folder that are of a run before, or outdated by this one."""
+        patterns: set[str] = set()
+        names: set[str] = set()
+        for file in (RUN_FILE, COPYING_FILE):
+            content = self.read(name, file)
+            if content is None:
+                continue  # files that nothing says to be of a run are the user's
+            held = _run_of(content) or {}
+            names |= set(held.get("files", []))
+            if not same_map(held, run):
+                patterns |= set(LATER_FILES)
+        tops = {path: path.partition("/")[0] for path in self.listed(name)}
+        return [
+            path
+            for path, top in tops.items()
+            if top in names or any(fnmatchcase(top, pattern) for pattern in patterns)
+        ]
 
     def read_run(self, name: str) -> dict[str, Any] | None:
         """Return run.json of a finished run; None where there is none that can be read."""
         content = self.read(check_name(name), RUN_FILE)
-        try:
-            held = None if content is None else json.loads(content)
-        except ValueError:
-            return None
-        return held if isinstance(held, dict) else None
+        return None if content is None else _run_of(content)
 
     def get_run(self, folder: Path, name: str, run: dict[str, Any]) -> None:
         """Copy to this machine what there is of a finished run; run.json comes last.
@@ -268,6 +291,16 @@ def open_place(address: str) -> Place:
     except (ImportError, ValueError) as error:
         raise RequestError(f"cannot write to {address}: {error}.") from error
     return Place(address, files, str(root).rstrip("/"), local=False)
+
+
+def _run_of(content: bytes) -> dict[str, Any] | None:
+    """Return what a run.json holds; None where it cannot be read, or names files elsewhere."""
+    try:
+        held = json.loads(content)
+        plain_names(held.get("files", []))
+    except (AttributeError, DataError, ValueError):
+        return None
+    return cast("dict[str, Any]", held)
 
 
 def _folder(path: str) -> Place:

@@ -30,7 +30,7 @@ from geogp.batch.ledger import (
 from geogp.batch.national import FOLDER, NATIONAL_FILES, NationalOrder, join_runs
 from geogp.batch.place import Place, open_place
 from geogp.batch.plan import BatchRequest, runs_of, shared_settings
-from geogp.batch.work import KEPT, Order, make_run, scratch_folder
+from geogp.batch.work import KEPT, Order, check_scratch, make_run, scratch_folder
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
 from geogp.locks import hold
 
@@ -130,6 +130,7 @@ def make_batch(
     """
     execution = execution or Execution()
     where = open_place(place)
+    check_scratch(execution.scratch, where)
     runs = runs_of(request)
     settings = shared_settings(request, runs[0])
     watcher = watcher or BatchWatcher()
@@ -167,6 +168,7 @@ def resume_batch(
     """
     where, watcher = open_place(place), watcher or BatchWatcher()
     execution = execution or Execution()
+    check_scratch(execution.scratch, where)
     none = f"{where.address} holds no {LEDGER_FILE}; there is no batch to go on with."
     if not where.has(LEDGER_FILE):
         raise RequestError(none)

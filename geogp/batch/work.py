@@ -18,7 +18,7 @@ from geogp.files import output_error, remove
 from geogp.geodata.cache import cache_folder
 from geogp.job import identity_of, prepare
 from geogp.locks import LOCK_FILES, hold, is_vacant
-from geogp.run_identity import differences
+from geogp.run_identity import same_map
 from geogp.runs import RUN_FILE, RunFolder
 from geogp.watcher import Watcher
 from geogp.workflow import carry_out
@@ -88,6 +88,26 @@ def scratch_folder(place: str) -> Path:
     return cache_folder() / "batch" / sha256(place.encode()).hexdigest()[:16]
 
 
+def check_scratch(scratch: Path | None, place: Place) -> None:
+    """Refuse a folder of unfinished runs that is the place of a batch, in it or around it.
+
+    A run there would wait for its own lock, or be emptied for what is unfinished.
+
+    Raises
+    ------
+    RequestError
+        It is.
+    """
+    if scratch is None or not place.local:
+        return
+    own, root = scratch.resolve(), Path(place.root)
+    if own.is_relative_to(root) or root.is_relative_to(own):
+        raise RequestError(
+            f"expected --scratch apart from the place of the batch, {root}; found {own}. "
+            "Choose a folder that is neither in nor around it, or leave --scratch out."
+        )
+
+
 def make_run(order: Order) -> Outcome:
     """Make one run of a batch, or find that it is there.
 
@@ -116,7 +136,7 @@ def make_run(order: Order) -> Outcome:
         if held is not None or not is_vacant(folder):
             job = prepare(request, watcher)
             identity = identity_of(job)
-            if held is not None and _same(held, identity):
+            if held is not None and same_map(held, identity):
                 _empty(folder)
                 if not place.spoilt(run.name, held):
                     return _outcome(KEPT, place, run.name, start, ())
@@ -174,10 +194,6 @@ class _Telling(Watcher):
             return
         self._at = time.monotonic()
         tell({**self._told, "text": f"{text} {done}/{total} {note}".strip()})
-
-
-def _same(held: dict[str, Any], identity: dict[str, Any]) -> bool:
-    return not differences(held, identity) and held.get("drawing") == identity["drawing"]
 
 
 def _is_run(folder: Path) -> bool:

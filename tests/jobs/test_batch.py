@@ -114,6 +114,27 @@ def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
         make_batch(states.request(), str(place), Execution(scratch=scratch), crew=direct())
 
 
+@pytest.mark.parametrize("scratch", ["out", "out/run", ".", "link"])
+def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, tmp_path, scratch):
+    out, execution = tmp_path / "out", Execution(scratch=tmp_path / scratch)
+    (tmp_path / "link").symlink_to(out)
+    before = set(tmp_path.iterdir())
+    told = rf"expected --scratch apart from the place .*{out}; found .*\. Choose a folder"
+    for call in (
+        lambda: make_batch(states.request("AA"), str(out), execution, crew=direct()),
+        lambda: resume_batch(str(out), execution, crew=direct()),
+    ):
+        with pytest.raises(RequestError, match=told):
+            call()
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_scratch_folder_beside_the_place_serves(states, tmp_path, stub):
+    execution = Execution(scratch=tmp_path / "out-scratch")
+    result = make_batch(states.request("AA"), str(tmp_path / "out"), execution, crew=direct())
+    assert result.exit_code == 0
+
+
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     heard.stage = heard.texts.append
@@ -128,12 +149,18 @@ def test_a_file_of_a_run_that_is_gone_from_the_place_is_made_again(
 ):
     monkeypatch.setattr("geogp.workflow.run_split", None)  # the model is there
     (place / NAMES[0] / "map.html").unlink()
+    others = ("areas_county.csv", "exceedance_x.tif", "report.tex", "figures/map.pdf", "mine.txt")
+    (place / NAMES[0] / "figures").mkdir()
+    for other in others:
+        (place / NAMES[0] / other).write_text(other)
     crew = direct()
     result = make_batch(states.request(), str(place), crew=crew)
     assert (result.exit_code, orders(crew)) == (0, [NAMES[0]])
     assert result.entries[NAMES[0]].how == "made"
     run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
     assert spoilt(place / NAMES[0], run) == []
+    for other in others:
+        assert (place / NAMES[0] / other).read_text() == other
 
 
 def test_a_touched_file_is_read_again_and_a_changed_one_makes_runs_anew(

@@ -261,14 +261,78 @@ def test_a_half_copied_run_is_not_finished(bucket, batch, monkeypatch):
     monkeypatch.undo()
 
 
-def test_another_run_leaves_nothing_of_the_one_before(tmp_path):
+def write_run(folder, *files, **run):
+    """Write a folder of files with a run.json that names them."""
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(file)
+    names = sorted({Path(file).parts[0] for file in files})
+    (folder / RUN_FILE).write_text(json.dumps({"files": names, "drawing": {}} | run))
+    return folder
+
+
+PRODUCTS = ("areas_county.csv", "exceedance_x.tif", "report.tex", "figures/a/map.pdf")
+
+
+@pytest.fixture
+def used(tmp_path):
+    """A place with a run, what commands wrote into it, and a file of the user."""
     place = open_place(str(tmp_path / "place"))
-    for name, files in (("one", ("a.txt", "zarr/0.0")), ("two", ("b.txt",))):
-        for file in (*files, RUN_FILE):
-            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name / file).write_text(name)
-        place.put_run(tmp_path / name, "run")
-    assert sorted(place.listed("run")) == ["b.txt", RUN_FILE]
+    one = write_run(tmp_path / "one", "map.html", "old.tif", "zarr/0.0", "zarr/9.9", seed=1)
+    place.put_run(one, "run")
+    for file in (*PRODUCTS, "my-notes.txt"):
+        place.write(b"content", "run", *file.split("/"))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("changed", "kept"),
+    [({}, PRODUCTS), ({"seed": 2}, ()), ({"drawing": {"thresholds": [25]}}, ())],
+    ids=["the same run", "another fit", "another map"],
+)
+def test_a_run_put_over_one_removes_what_is_of_it_or_outdated_and_no_more(
+    used, tmp_path, changed, kept
+):
+    files = ("map.html", "new.tif", "zarr/0.0")
+    used.put_run(write_run(tmp_path / "two", *files, **{"seed": 1} | changed), "run")
+    assert set(used.listed("run")) - LOCK_FILES == {RUN_FILE, "my-notes.txt", *files, *kept}
+
+
+def test_files_in_a_folder_without_a_run_are_the_users(tmp_path):
+    place = open_place(str(tmp_path / "place"))
+    place.write(b"content", "run", "figures", "mine.png")
+    place.put_run(write_run(tmp_path / "one", "map.html"), "run")
+    assert "figures/mine.png" in place.listed("run")
+
+
+def test_products_of_a_run_that_cannot_be_read_are_outdated(used, tmp_path):
+    used.write(b'{"files": ["../x"]}', "run", RUN_FILE)
+    used.put_run(write_run(tmp_path / "two", "map.html", seed=1), "run")
+    left = set(used.listed("run"))
+    assert left.isdisjoint(PRODUCTS)
+    assert "my-notes.txt" in left
+
+
+@pytest.mark.parametrize("files", [("map.html", "old.tif"), ("map.html", "third.tif")])
+def test_a_copy_that_was_stopped_is_known_to_the_next(used, tmp_path, monkeypatch, files):
+    """Nothing of it is left but what the next one has, and nothing else is lost by the stop."""
+    two = write_run(tmp_path / "two", "map.html", "another.tif", seed=1)
+    put = type(used).put
+
+    def stopped(self, path, *parts):
+        if parts[-1] == RUN_FILE:
+            raise NetworkError("the line broke.")
+        put(self, path, *parts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(used), "put", stopped)
+        with pytest.raises(NetworkError, match="the line broke"):
+            used.put_run(two, "run")
+    assert "another.tif" in used.listed("run")
+    assert used.mark("run") is None
+    used.put_run(write_run(tmp_path / "three", *files, seed=1), "run")
+    kept = {RUN_FILE, "my-notes.txt", *PRODUCTS, *files}
+    assert set(used.listed("run")) - LOCK_FILES == kept
 
 
 def test_places_that_cannot_be(tmp_path, bucket, monkeypatch):
