@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -369,11 +370,14 @@ def test_a_full_disk_is_an_output_error(tmp_path, monkeypatch):
 def test_products_that_cannot_be_made_are_told(batch, states, tmp_path):
     place = shutil.copytree(batch, tmp_path / "place", copy_function=shutil.copy2)
     shutil.rmtree(place / "national")
-    (place / NAMES[1] / "lower_mbps.tif").write_bytes(b"nothing")
+    damaged = place / NAMES[1] / "lower_mbps.tif"
+    then = damaged.stat()
+    damaged.write_bytes(bytes(then.st_size))
+    os.utime(damaged, ns=(then.st_atime_ns, then.st_mtime_ns))  # else the run would be repaired
     result = make_batch(states.request(), str(place), Execution(retries=3), crew=direct())
     assert result.exit_code == 3
     assert "lower_mbps.tif is damaged" in result.national["mobile-download"].error
-    shutil.copyfile(batch / NAMES[1] / "lower_mbps.tif", place / NAMES[1] / "lower_mbps.tif")
+    shutil.copy2(batch / NAMES[1] / damaged.name, damaged)
     again = resume_batch(str(place), crew=direct())
     assert again.exit_code == 0
     assert (place / NATIONAL / "map.tif").is_file()
