@@ -6,16 +6,43 @@ command line returns when the error reaches it.
 
 import re
 
-_NAMES = re.compile(r"//[^\s'\"<>]*@")
-_QUERIES = re.compile(r"(?<=[^\s'\"<>])[?#][^\s'\"<>]+")
+
+def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return what holds secrets in addresses made of some signs, and what stands for it."""
+    return (
+        # The query holds an @, or the password a ?: no one can say.
+        (re.compile(f"//{sign}*[?#]{sign}*@{sign}*"), "//..."),
+        (re.compile(f"//{sign}*@"), "//...@"),
+        (re.compile(f"(?<={sign})[?#]{sign}+"), "?..."),
+    )
+
+
+_IN_WORDS = _secrets(r"[\s\S]")
+
+_IN_TEXT = (
+    *_secrets(r"[^\s'\"<>]"),
+    (re.compile(r"//[^/\n]*@"), "//...@"),  # a password may hold a space or a quote
+)
 
 
 def without_secrets(text: str) -> str:
     """Return a text without names, passwords and queries of addresses.
 
-    A query may be a signature or a token.
+    A query may be a signature or a token. Where a query with a space or a quote ends, no text says:
+    see `word_without_secrets`.
     """
-    return _QUERIES.sub("?...", _NAMES.sub("//...@", text))
+    return _replaced(text, _IN_TEXT)
+
+
+def word_without_secrets(word: str) -> str:
+    """Return a word of a command, which is at most one address, without its secrets."""
+    return _replaced(word, _IN_WORDS)
+
+
+def _replaced(text: str, patterns: tuple[tuple[re.Pattern[str], str], ...]) -> str:
+    for pattern, instead in patterns:
+        text = pattern.sub(instead, text)
+    return text
 
 
 class GeogpError(Exception):

@@ -8,6 +8,7 @@ alone, so logs stay until others take their place.
 import datetime as dt
 import os
 import platform
+import re
 import shlex
 import tempfile
 import traceback
@@ -16,10 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from geogp import __version__
-from geogp.errors import without_secrets
+from geogp.errors import without_secrets, word_without_secrets
 
 MOST = 50
 """Logs that are kept."""
+
+_SHORTEST = 4
+"""Characters of a secret that is looked for by itself: shorter ones are parts of other words."""
 
 _LONGEST = 300
 """Characters of an error's text that are told on one line."""
@@ -33,7 +37,7 @@ def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None
     error
         With its traceback.
     command
-        The words of the command; passwords in addresses are left out.
+        The words of the command; secrets in addresses are left out, here and in the traceback.
     """
     content = _content(error, command).encode(errors="backslashreplace")
     start = f"geogp-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-"
@@ -47,9 +51,9 @@ def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None
     return None
 
 
-def one_line(error: BaseException) -> str:
-    """Return the kind of an error and the beginning of its text, on one line."""
-    text = " ".join(without_secrets(str(error)).split())
+def one_line(error: BaseException, command: Sequence[str]) -> str:
+    """Return the kind of an error and the beginning of its text, on one line, without secrets."""
+    text = " ".join(_cleared(str(error), command).split())
     cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
 
@@ -57,13 +61,38 @@ def one_line(error: BaseException) -> str:
 def _content(error: BaseException, command: Sequence[str]) -> str:
     lines = [
         f"geogp {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command: {shlex.join(command)}",
+        f"command: {shlex.join(map(word_without_secrets, command))}",
         f"time: {dt.datetime.now(dt.UTC).isoformat(timespec='seconds')}",
     ]
     if "RANK" in os.environ:
         lines.append(f"process {os.environ['RANK']} of torchrun's")
-    lines += ["", *traceback.format_exception(error)]
-    return without_secrets("\n".join(lines))
+    lines += ["", _cleared("".join(traceback.format_exception(error)), command)]
+    return "\n".join(lines)
+
+
+def _cleared(text: str, command: Sequence[str]) -> str:
+    """Return a text without the secrets of addresses, those of a command's words in any form."""
+    instead: dict[str, str] = {}
+    for word in command:
+        for part in (word, word.partition("=")[2]):  # an option and its value, or the value
+            if (shown := word_without_secrets(part)) != part:
+                instead |= dict.fromkeys(_secrets_in(part), "...")
+                instead[part] = shown
+    for secret in sorted(instead, key=len, reverse=True):
+        # As it is, and as Python writes it between quotes.
+        for form in (secret, repr(secret)[1:-1]):
+            text = text.replace(form, instead[secret])
+    return without_secrets(text)
+
+
+def _secrets_in(address: str) -> Iterator[str]:
+    """Return what an error may tell of an address without the rest: password, name, query."""
+    _, _, rest = address.partition("//")
+    names, _, _ = rest.rpartition("@")
+    query = re.split("[?#]", address, maxsplit=1)[1:]
+    for secret in (names, names.partition(":")[2], *query):
+        if len(secret) >= _SHORTEST:
+            yield secret
 
 
 def _folders() -> Iterator[Path]:

@@ -98,6 +98,9 @@ def test_the_search_finds_each(text):
     [
         ("https://me:p@ss@host/a", "https://...@host/a"),
         ("https://me:pa/ss@host/a", "https://...@host/a"),
+        ("https://me:pa'ss@host/a", "https://...@host/a"),
+        ("https://me:pa ss@host/a", "https://...@host/a"),
+        ("https://host/a?sig=ab@cd", "https://..."),
         ("https://host/a?s3crettoken", "https://host/a?..."),
         ("https://host/a#access_token=abc", "https://host/a?..."),
         ("https://host/a?X-Sig=ab(cd)ef", "https://host/a?..."),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from geogp.errors import GeogpError, OutputError, RequestError
+from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
 
 NOBODY_READS = 1
 """Exit code where what reads the output has ended, as ``head`` does: that of Python's tools."""
@@ -101,8 +101,12 @@ def _check_words(words: list[str]) -> None:
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
-            raise RequestError(f"expected text in UTF-8, found {shown}. Rename what is called so.")
-        if not word or (word.startswith("--") and word.endswith("=")):
+            raise RequestError(
+                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename what is "
+                "called so."
+            )
+        option, equals, value = word.partition("=")
+        if not word or (option.startswith("--") and equals and not value):
             raise RequestError(
                 f"expected a value, found an empty one ({word or repr('')}). Give one, or leave "
                 "the option out."
@@ -125,14 +129,15 @@ def _told(error: Exception) -> int:
     from geogp.fault_logs import one_line, write_fault_log
 
     log = write_fault_log(error, sys.argv)
+    what = one_line(error, sys.argv)
     where = "No log could be written." if log is None else f"The log of it is {log}"
     if _lacks_memory(error):
         _say(
-            f"there is too little memory ({one_line(error)}). Choose a smaller --preset, fewer "
+            f"there is too little memory ({what}). Choose a smaller --preset, fewer "
             f"--quarters or a smaller --zoom, or give the process more. {where}"
         )
     else:
-        _say(f"a fault of geogp ({one_line(error)}). Please report it. {where}")
+        _say(f"a fault of geogp ({what}). Please report it. {where}")
     return FAULT
 
 

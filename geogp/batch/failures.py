@@ -45,4 +45,4 @@ def told_of(error: BaseException) -> str:
         return "the worker ended before the run did: killed, or above its memory limit."
     log = write_fault_log(error, sys.argv)
     where = "" if log is None else f" The log of it is {log}"
-    return f"a fault of geogp ({one_line(error)}).{where}"
+    return f"a fault of geogp ({one_line(error, sys.argv)}).{where}"

@@ -9,6 +9,7 @@ import select
 import socket
 import sqlite3
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -113,6 +114,41 @@ def test_a_crs_at_an_address_is_refused_and_not_fetched(tmp_path, server, name):
     (tmp_path / name).write_text(TEXTS[name].replace("URL", server.url))
     with pytest.raises(DataError, match=r"expected a CRS of type 'name' in .*(?i:'link'|'url')"):
         read_layer(str(tmp_path / name))
+    assert not server.asked()
+
+
+LINK = f"{{{BY_LINK}}}"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"crs": {"code": 4326}},
+        {"CRS": "HERE"},
+        {"x": [{"crs": "HERE"}]},
+        {"geometry": {"type": "Point", "coordinates": [0, 0], "crs": "HERE"}},
+        {"features": [{"type": "Feature", "crs": "HERE", "geometry": None, "properties": {}}]},
+    ],
+)
+@pytest.mark.parametrize("at", ["top", "feature", "geometry"])
+def test_a_column_called_crs_is_none_and_asks_nobody(tmp_path, server, properties, at):
+    whole = json.loads(TABLE.to_json(drop_id=True))
+    feature = whole["features"][0]
+    {"top": whole, "feature": feature, "geometry": feature["geometry"]}[at].setdefault(
+        "properties", {}
+    ).update(properties)
+    text = json.dumps(whole).replace('"HERE"', LINK).replace("URL", server.url)
+    (tmp_path / "a.geojson").write_text(text)
+    assert read_layer(str(tmp_path / "a.geojson")).labels == ("a",)
+    assert not server.asked()
+
+
+@pytest.mark.parametrize("before", ["feature", "geometry"])
+def test_a_column_called_crs_hides_no_crs(tmp_path, server, before):
+    text = _geojson(LINK, before).replace('"NAME"', f'"crs": {LINK}, "NAME"')
+    (tmp_path / "a.geojson").write_text(text.replace("URL", server.url))
+    with pytest.raises(DataError, match=r"expected a CRS of type 'name' in .*'link'"):
+        read_layer(str(tmp_path / "a.geojson"))
     assert not server.asked()
 
 
@@ -235,6 +271,85 @@ def test_files_of_the_formats_are_read(tmp_path, name, driver):
     TABLE.to_file(plain, driver=driver)
     plain.rename(tmp_path / name)
     assert read_layer(str(tmp_path / name)).labels == ("a",)
+
+
+def _zip(path: Path, name: str) -> None:
+    """Write a zipped shapefile."""
+    parts = path.parent / "parts"
+    parts.mkdir()
+    TABLE.to_file(parts / "a.shp")
+    with zipfile.ZipFile(path, "w") as archive:
+        for part in parts.iterdir():
+            archive.write(part, f"{name}{part.suffix}")
+
+
+@pytest.mark.parametrize(
+    ("archive", "name"),
+    [("{a}.zip", "a"), ("a.zip", "a,b"), ("a.zip", "a;b?"), ("a;b?!.shz", "in/a{b}")],
+)
+def test_zipped_shapefiles_are_read_whatever_they_are_called(tmp_path, archive, name):
+    _zip(tmp_path / archive, name)
+    assert read_layer(str(tmp_path / archive)).labels == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("archive", "name", "told"),
+    [
+        ("a{b.zip", "a", r"a\{b\.zip has a brace without its pair in its path\. Rename it"),
+        ("a}.zip", "a", "has a brace without its pair"),
+        ("}a{.zip", "a", "has a brace without its pair"),
+        ("a.zip", "a\\b", r"holds a\\b\.shp, a name that GDAL takes for another\. Rename it"),
+    ],
+)
+def test_names_that_gdal_misreads_are_refused(tmp_path, archive, name, told):
+    _zip(tmp_path / archive, name)
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / archive))
+
+
+@pytest.mark.parametrize("name", ["a.gpkg", "in/A.GeoJSON", "a.parquet"])
+def test_another_format_in_an_archive_is_to_be_unpacked(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(name, "x")
+        archive.writestr(f"__MACOSX/._{name}.shp", "x")
+    told = f"expected a shapefile in .*, found {name}. Unpack it, .*GeoParquet, GeoJSON, GeoPackage"
+    with pytest.raises(DataError, match=told):
+        read_layer(str(tmp_path / "a.zip"))
+
+
+def _unmarked(path: Path, *commands: str) -> None:
+    """Write a GeoPackage as old writers did, without the mark of one."""
+    TABLE.to_file(path)
+    with sqlite3.connect(path) as base:
+        for command in ("PRAGMA application_id=0", "PRAGMA user_version=0", *commands):
+            base.execute(command)
+    base.close()
+
+
+def test_a_geopackage_without_the_mark_of_one_is_read(tmp_path):
+    _unmarked(tmp_path / "a #.gpkg")
+    assert read_layer(str(tmp_path / "a #.gpkg")).labels == ("a",)
+
+
+def test_a_database_that_is_no_geopackage_is_refused(tmp_path):
+    _unmarked(tmp_path / "a.gpkg", "DROP TABLE gpkg_contents")
+    with pytest.raises(DataError, match="without the table gpkg_contents, so it is no GeoPackage"):
+        read_layer(str(tmp_path / "a.gpkg"))
+    (tmp_path / "b.gpkg").write_bytes((tmp_path / "a.gpkg").read_bytes()[:100] + bytes(900))
+    with pytest.raises(DataError, match=r"cannot be read as a GeoPackage \(.*\)\. Fetch"):
+        read_layer(str(tmp_path / "b.gpkg"))
+
+
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")  # of GDAL, of a CRS that it does not know
+@pytest.mark.parametrize("write", [_gpkg, _view])
+def test_no_address_in_a_geopackage_without_the_mark_is_asked(tmp_path, server, write):
+    write(tmp_path / "a.gpkg", server.url)
+    with sqlite3.connect(tmp_path / "a.gpkg") as base:
+        base.execute("PRAGMA application_id=0")
+    base.close()
+    with pytest.raises(DataError, match=r"has no CRS|cannot be read as boundaries"):
+        read_layer(str(tmp_path / "a.gpkg"))
+    assert not server.asked()
 
 
 @pytest.mark.parametrize(

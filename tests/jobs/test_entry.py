@@ -12,6 +12,7 @@ import pytest
 import geogp_cli.main
 from geogp import __version__, fault_logs
 from geogp.batch.failures import told_of
+from geogp.errors import RequestError
 from geogp.geodata.cache_contents import cache_items, clear_cache
 
 SECRET = "https://me:hidden@example.com/tiles?signature=alsohidden"
@@ -58,6 +59,32 @@ def test_a_fault_is_one_line_and_a_log(ends_by, cache):
     assert "command: geogp models --json --source" in content
     assert "hidden" not in told + content
     assert log.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "https://me:hid'den@h.example/x",
+        "https://me:hid den@h.example/x",
+        "https://me:hid<den@h.example/x",
+        """https://me:hid"d'en@h.example/x""",
+        "https://me:hid?den@h.example/x",
+        "https://me:hid/d'en@h.example/x",
+        "https://h.example/x?signature=a'hidden",
+        "https://h.example/x?signature=a hidden",
+        'https://h.example/x?signature=a"hid@den',
+    ],
+)
+@pytest.mark.parametrize("joined", [True, False])
+def test_no_secret_reaches_a_log_whatever_signs_it_has(ends_by, cache, source, joined):
+    names = source.partition("//")[2].rpartition("@")[0]
+    error = ValueError(f"no {source!r} at {source}/type=fixed, port {names.partition(':')[2]!r}")
+    words = [f"--source={source}"] if joined else ["--source", source]
+    _, _, told = ends_by(error, *words)
+    (log,) = logs(cache / "logs")
+    content = log.read_text()
+    assert "https://" in content
+    assert [part for part in ("hid", "den") if part in told.partition("The log")[0] + content] == []
 
 
 def test_a_log_goes_where_it_can_be_written(ends_by, cache, tmp_path, monkeypatch):
@@ -153,6 +180,17 @@ def test_empty_values_are_refused(geogp, words):
     code, out, told = geogp("map", "DEMO", *words)
     assert (code, out) == (2, "")
     assert "expected a value, found an empty one" in told
+
+
+@pytest.mark.parametrize("source", ["https://h.example/tiles?sig=QUJD=", "="])
+def test_a_value_may_end_in_an_equals_sign(ends_by, source):
+    code, _, told = ends_by(RequestError("reached."), f"--source={source}")
+    assert (code, told) == (2, "error: reached.\n")
+
+
+def test_a_refused_word_is_told_without_its_secrets(geogp):
+    _, _, told = geogp("map", os.fsdecode(b"--source=https://me:hid\xffden@h.example/x?sig=hidden"))
+    assert "found --source=https://...@h.example/x?.... Rename" in told
 
 
 def test_names_that_are_no_text_are_refused(geogp):
