@@ -7,6 +7,7 @@ range that `geogp map` allows, and figures that contradict each other.
 import math
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from geogp.calibration.conformal import METHODS
@@ -44,6 +45,22 @@ def check_form(run: dict[str, Any]) -> None:
     if TARGETS[run["target"]].counted != CATALOGUE[run["model"]].counts:
         raise DataError(f"the model {run['model']} does not predict the target {run['target']}.")
     check_figures(run)
+
+
+def check_file(path: Path, run: dict[str, Any]) -> None:
+    """Refuse what was read from a run.json; see `check_form`.
+
+    Raises
+    ------
+    DataError
+        The message names the file, and what to do.
+    """
+    try:
+        check_form(run)
+    except DataError as error:
+        raise DataError(
+            f"{path} is damaged: {error} Run `geogp map` again with --fresh."
+        ) from error
 
 
 def check_again(run: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ def spoilt_of_sizes(sizes: dict[str, int], run: dict[str, Any]) -> list[str]:
     return [
         name
         for name, record in _recorded(run)
-        if name not in held or held[name] != record.get("bytes", held[name])
+        if name not in held or (record is not None and held[name] != record.get("bytes"))
     ]
 
 
@@ -99,16 +99,22 @@ def run_text(run: dict[str, Any]) -> str:
     return json.dumps(run, indent=1, allow_nan=False) + "\n"
 
 
-def _recorded(run: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names of a run's files and their records, empty where nothing is known."""
-    told = run.get(RECORDS)
+def _recorded(run: dict[str, Any]) -> list[tuple[str, dict[str, Any] | None]]:
+    """Return the names of a run's files and their records: None in a run without records.
+
+    A record that a run with records lacks is empty: it agrees with nothing.
+    """
+    names = plain_names(run.get("files", []))
+    if RECORDS not in run:
+        return [(name, None) for name in names]
+    told = run[RECORDS]
     records = told if isinstance(told, dict) else {}
-    found = [(name, records.get(name)) for name in plain_names(run.get("files", []))]
-    return [(name, one if isinstance(one, dict) else {}) for name, one in found]
+    found = {name: records.get(name) for name in names}
+    return [(name, one if isinstance(one, dict) else {}) for name, one in found.items()]
 
 
-def _agrees(path: Path, record: dict[str, Any]) -> bool:
-    if not record or not path.exists():
+def _agrees(path: Path, record: dict[str, Any] | None) -> bool:
+    if record is None or not path.exists():
         return path.exists()
     if path.is_file():
         found = path.stat()

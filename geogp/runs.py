@@ -25,7 +25,7 @@ from geogp.files import (
 from geogp.geodata.parquet_limits import check_parquet
 from geogp.geodata.stratum_column import with_strata
 from geogp.locks import LOCK_FILES, hold, is_vacant
-from geogp.run_form import check_form
+from geogp.run_form import check_file
 from geogp.run_identity import IDENTITY_KEYS, differences
 from geogp.run_records import RECORDS, records_of, run_text
 
@@ -144,6 +144,8 @@ class RunFolder:
         ------
         RequestError
             The folder holds another run, finished or not.
+        DataError
+            run.json is damaged.
         """
         begun = self._begun.is_file()
         held = _read_json(self._begun, _FRESH) if begun else self._held()
@@ -153,7 +155,10 @@ class RunFolder:
                 f"{self.path} holds a run with other {', '.join(different)}. "
                 "Start over with --fresh, or choose another folder with --out."
             )
-        return None if begun or not held else held
+        if begun or not held:
+            return None
+        check_file(self.path / RUN_FILE, held)
+        return held
 
     @property
     def _staged(self) -> Path:
@@ -326,12 +331,7 @@ def read_run_file(path: Path) -> dict[str, Any]:
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
     run = _read_json(path / RUN_FILE)
-    try:
-        check_form(run)
-    except DataError as error:
-        raise DataError(
-            f"{path / RUN_FILE} is damaged: {error} Run `geogp map` again with --fresh."
-        ) from error
+    check_file(path / RUN_FILE, run)
     return run
 
 

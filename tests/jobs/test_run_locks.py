@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
 
 from geogp.areas import AreasRequest, make_areas
+from geogp.calibration.metrics import Scores
 from geogp.errors import OutputError, RequestError
 from geogp.exceedance import ExceedanceRequest, make_exceedance
 from geogp.files import read_json
@@ -87,8 +89,10 @@ def run(tmp_path):
     """A run of which only so much is there that it counts as finished."""
     folder = tmp_path / "run"
     folder.mkdir()
-    names = ("region", "service", "target", "model", "preset")
-    held = dict.fromkeys(names, "field") | {"metrics": None, "files": []}
+    none = dict.fromkeys(field.name for field in fields(Scores)) | {"n": 0}
+    held = {"region": "PR", "service": "mobile", "target": "download", "model": "field"}
+    held |= {"preset": "quick", "files": []}
+    held["metrics"] = {"random": dict.fromkeys(("all", "urban", "rural"), none)}
     (folder / "run.json").write_text(json.dumps(held))
     (folder / "test_predictions.parquet").touch()
     return folder

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -186,13 +187,37 @@ def test_a_folder_of_files_has_a_hash_of_all(tmp_path):
     assert spoilt(tmp_path, run) == ["grid.zarr"]
 
 
-@pytest.mark.parametrize("records", [None, 3, [], {"a": None}, {"a": {"bytes": 3, "sha256": 1}}])
-def test_records_of_another_form_are_none_or_those_of_another_file(tmp_path, records):
+@pytest.mark.parametrize(
+    "records", [None, 3, [], {}, {"a": None}, {"a": {"bytes": 3, "sha256": 1}}]
+)
+def test_records_that_say_nothing_of_a_file_vouch_for_nothing(tmp_path, records):
     (tmp_path / "a").write_text("one")
-    changed = ["a"] if isinstance(records, dict) and records["a"] else []
-    assert spoilt(tmp_path, {"files": ["a", "b"], RECORDS: records}) == [*changed, "b"]
+    assert spoilt(tmp_path, {"files": ["a", "b"], RECORDS: records}) == ["a", "b"]
     with pytest.raises(DataError, match="names of files"):
         spoilt(tmp_path, {"files": ["../a"], RECORDS: records})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"metrics": None}, "expected an object under metrics"),
+        ({"map": {"zoom": 30}}, "from 1 to 16 under map.zoom"),
+        ({RECORDS: 5}, f"expected an object under {RECORDS}"),
+    ],
+)
+def test_a_run_that_other_commands_refuse_is_not_complete(small, run, change, told):
+    (run / "run.json").write_text(json.dumps(held(run) | change))
+    with pytest.raises(DataError, match=rf"run.json is damaged: .*{re.escape(told)}.*--fresh"):
+        again(small, run)
+
+
+def test_files_without_their_records_are_made_again(small, run):
+    (run / "run.json").write_text(json.dumps(held(run) | {RECORDS: {}}))
+    (run / "grid.nc").write_bytes(b"spoilt")
+    result, heard = again(small, run)
+    assert not result.already_there
+    assert any("grid.nc" in text for text in heard)
+    assert spoilt(run, held(run)) == []
 
 
 @pytest.fixture
