@@ -314,54 +314,36 @@ def _table_parts(path: Path) -> list[bytes]:
 def _masked(content: bytes, name: str) -> bytes:
     if name == "run.json":
         run = json.loads(content)
-        run["files"] = _names(run.get("files", []))  # sizes and hashes: see `record_faults`
+        run.pop("file_records", None)  # of texts with seconds, too; see `record_faults`
         content = json.dumps(run, sort_keys=True).encode()
     for pattern, put in _MASKS:
         content = pattern.sub(put, content)
     return content
 
 
-def _entries(files: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return names and records of the files of run.json, whichever form they have."""
-    if isinstance(files, dict):
-        return [(name, held if isinstance(held, dict) else {}) for name, held in files.items()]
-    return [
-        (str(each.get("name")), each) if isinstance(each, dict) else (str(each), {})
-        for each in files
-    ]
-
-
-def _names(files: Any) -> list[str]:
-    return sorted(name for name, _ in _entries(files))
-
-
 def named_files(run: Path) -> list[str]:
     """Return the names of the files that run.json lists."""
-    return _names(json.loads((run / "run.json").read_text("utf-8"))["files"])
+    return sorted(json.loads((run / "run.json").read_text("utf-8"))["files"])
 
 
 def record_faults(run: Path) -> list[str]:
     """Return in what a run folder is not as its run.json says."""
     try:
-        entries = _entries(json.loads((run / "run.json").read_text("utf-8"))["files"])
+        held = json.loads((run / "run.json").read_text("utf-8"))
+        records = {name: held["file_records"][name] for name in held["files"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return [f"run.json cannot be read ({type(error).__name__})"]
     found = []
-    for name, held in entries:
+    for name, record in records.items():
         path = run / name
         if not path.exists():
             found.append(f"{name}, named in run.json, is not there")
-            continue
-        if not path.is_file():
-            continue
-        content = path.read_bytes()
-        sizes = [held[key] for key in ("bytes", "size") if key in held]
-        if any(size != len(content) for size in sizes):
-            found.append(f"{name} has another size than run.json says")
-        if held.get("sha256", hashlib.sha256(content).hexdigest()) != (
-            hashlib.sha256(content).hexdigest()
-        ):
-            found.append(f"{name} has another hash than run.json says")
+        elif path.is_file():
+            content = path.read_bytes()
+            if record["bytes"] != len(content):
+                found.append(f"{name} has another size than run.json says")
+            if record["sha256"] != hashlib.sha256(content).hexdigest():
+                found.append(f"{name} has another hash than run.json says")
     return found
 
 

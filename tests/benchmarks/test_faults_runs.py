@@ -20,6 +20,7 @@ import xarray as xr
 from safetensors.torch import save_file
 
 from geogp.files import write_text
+from geogp.run_records import records_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -58,6 +59,7 @@ def _write_run(run: Path, value: float = 1.0, seconds: float = 2.5) -> None:
     (run / "map.html").write_text(f"{value} map_{hashlib.md5(str(seconds).encode()).hexdigest()}")
     files = sorted(path.name for path in run.iterdir() if path.name != "run.json")
     held = {"seconds": {"fit": seconds}, "metrics": value, "files": files}
+    held["file_records"] = records_of(run, files)
     (run / "run.json").write_text(json.dumps(held))
 
 
@@ -116,11 +118,12 @@ def test_each_loss_is_seen(tools, tmp_path, change, told):
 def test_records_of_files_must_be_true(tools, tmp_path, key):
     content = b"abc"
     (tmp_path / "a.tif").write_bytes(content)
-    record = {"name": "a.tif", "bytes": 3, "sha256": hashlib.sha256(content).hexdigest()}
-    (tmp_path / "run.json").write_text(json.dumps({"files": [record]}))
+    record = {"bytes": 3, "sha256": hashlib.sha256(content).hexdigest()}
+    held = {"files": ["a.tif"], "file_records": {"a.tif": record}}
+    (tmp_path / "run.json").write_text(json.dumps(held))
     assert tools.folders.record_faults(tmp_path) == []
     record[key] = 4 if key == "bytes" else "0" * 64
-    (tmp_path / "run.json").write_text(json.dumps({"files": [record]}))
+    (tmp_path / "run.json").write_text(json.dumps(held))
     word = "size" if key == "bytes" else "hash"
     assert tools.folders.record_faults(tmp_path) == [f"a.tif has another {word} than run.json says"]
 
