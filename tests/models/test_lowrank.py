@@ -120,6 +120,7 @@ def test_prediction_by_hand(*, name, dtype, x, make_model, randomised, tolerance
     np.testing.assert_allclose(norm, (phi**2).sum(1), **tolerance(dtype))
     if isinstance(model.diagonal, VarianceCorrection):  # between the norms: both of its branches
         model.diagonal.largest.fill_(np.median(norm))
+    model.widen(1.5)
     found = model.predict(x)
     m, L = _double(model.posterior.m), _factor(model)
     if isinstance(model.noise, ValidationNoise):
@@ -131,8 +132,8 @@ def test_prediction_by_hand(*, name, dtype, x, make_model, randomised, tolerance
     close = tolerance(dtype)
     constant = model.mean_constant.item()
     np.testing.assert_allclose(found.mean, 7 + 2.5 * (constant + phi @ m), **close)
-    np.testing.assert_allclose(found.function_variance, 2.5**2 * variance, **close)
-    np.testing.assert_allclose(found.noise_variance, 2.5**2 * noise, **close)
+    np.testing.assert_allclose(found.function_variance, (1.5 * 2.5) ** 2 * variance, **close)
+    np.testing.assert_allclose(found.noise_variance, (1.5 * 2.5) ** 2 * noise, **close)
     assert found.mean.dtype == found.function_variance.dtype == np.float64
     assert found.noise_variance.shape == (23,)
 
@@ -221,7 +222,7 @@ def test_sizes_fix_the_tensors(name, dtype):
     ("sizes", "message"),
     [
         ({"dtype": "float16"}, "dtype of float32 or float64, found 'float16'"),
-        ({"d": 0}, "sizes d and r of 1 or more, h of 2 or more .* found d 0"),
+        ({"d": 0}, "expected whole sizes, d from 1 .* h of 2 or more .* found d 0"),
         ({"r": -1}, "r -1"),
         ({"h": 1}, "h 1"),
         ({"jitter": float("nan")}, "jitter from 0 to 0.01, found nan"),

@@ -174,7 +174,7 @@ class TestProgress:
             found = model.basis(model.scaled(train.x))
             phi, norm = found.phi.numpy(), found.norm.numpy()
             noise, constant = model.noise().item(), model.mean_constant.item()
-        checked = {"x_low", "x_high", "y_mean", "y_sd"}
+        checked = {"x_low", "x_high", "y_mean", "y_sd", "widening"}
         if "posterior.L" in buffers:
             e = (train.y - train.y.mean()) / train.y.std() - constant
             added = norm.max() - norm if "diagonal.largest" in buffers else np.zeros_like(norm)
