@@ -4,6 +4,7 @@ Little is imported before the first `try`, so that this holds while the rest is 
 """
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def _settle_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:  # closed by who started this
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-        else:
+        elif isinstance(stream, io.TextIOWrapper):  # in a program of Python it may be any text
             stream.reconfigure(errors="backslashreplace")
 
 

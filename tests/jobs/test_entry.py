@@ -1,6 +1,8 @@
 """However a command ends, its user reads one line: no traceback reaches anyone."""
 
+import contextlib
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -266,3 +268,12 @@ def test_a_working_directory_that_is_gone_is_told(tmp_path):
 def test_closed_streams_are_no_error(tmp_path):
     done = started(tmp_path, preexec_fn=lambda: os.close(1))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_output_may_be_any_stream_of_text(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["geogp", "models"])
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), pytest.raises(SystemExit) as ended:
+        geogp_cli.main.run()
+    assert not ended.value.code
+    assert "dbk-rbf" in told.getvalue().split()
