@@ -197,7 +197,7 @@ def boundary_files(world: World, tally: Tally) -> None:
         given = _files(folder, server)
         uses: dict[str, Callable[[str], list[str]]] = {
             "--region-file": lambda text: ["--region-file", text, "--region-name", "Odd"],
-            "--layer": lambda text: ["--layer", text],
+            "--layer": lambda text: ["--layer", f"{text}:a"],
             "--strata": lambda text: ["--strata", text],
         }
         for use, options in uses.items():

@@ -108,7 +108,7 @@ def threads_for(job: Job, note: dict[str, Any]) -> int:
     return now
 
 
-def take_rank(job: Job, train: Rows) -> dict[str, Any]:
+def take_rank(job: Job, train: Rows, validation: Rows) -> dict[str, Any]:
     """Give the job's preset the rank that its budget allows, and return how it came about.
 
     The budget is shared by the fits of the run. A rank that was chosen before an interruption
@@ -130,7 +130,7 @@ def take_rank(job: Job, train: Rows) -> dict[str, Any]:
         job.watcher.stage("choosing the rank by the time it takes")
         rows = job.data(train)
         fits = len(job.request.splits) * job.request.folds + job.refits
-        fits *= 1 + FOLDS if are_few(rows) else 1
+        fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1
         settings = _settings(job, job.preset.weights, job.epochs)
 
         def make(r: int) -> LowRankGP:

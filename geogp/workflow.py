@@ -187,7 +187,8 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
     """Fit what the plan says and draw the map; warnings from number `before` are of the fits."""
     request = job.request
     weights, chosen = weights_of(job, *tuning_rows(job, plan))
-    rank = take_rank(job, plan.rows(request.splits[0], 0, TRAIN))
+    first = request.splits[0]
+    rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
     outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
     final = _map_model(job, outcomes, plan, weights)
     scores = {
