@@ -209,7 +209,7 @@ def read_rank(_world: World, content: bytes, place: Path) -> str:
             folder=SimpleNamespace(unfinished=place),
         ),
     )
-    found = take_rank(job, np.ones(1, np.bool_))
+    found = take_rank(job, np.ones(1, np.bool_), np.ones(1, np.bool_))
     return digest(found, job.preset.r)
 
 
