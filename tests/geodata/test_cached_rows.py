@@ -149,18 +149,23 @@ def test_a_run_goes_on_whatever_was_fetched_before(server, written, old, testlan
     assert not same_input(alone.described(), [])
 
 
+CACHED = {"source": "https://tiles.test", "rows_sha256": "r"}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         ({"sha256": "a"}, {"sha256": "a", "etag": "x"}, True),
         ({"sha256": "a"}, {"sha256": "b"}, False),
-        ({"sha256": "a", "rows_sha256": "r"}, {"sha256": "b", "rows_sha256": "r"}, True),
-        ({"sha256": "a", "rows_sha256": "r"}, {"sha256": "a", "rows_sha256": "s"}, False),
-        ({"sha256": "a", "rows_sha256": "r"}, {"sha256": "a"}, True),  # of an older run
-        ({"sha256": "a", "rows_sha256": "r"}, {"sha256": "b"}, False),
+        (CACHED | {"sha256": "a"}, {"sha256": "b", "rows_sha256": "r"}, True),
+        (CACHED | {"sha256": "a"}, CACHED | {"sha256": "b"}, True),
+        (CACHED | {"sha256": "a"}, {"sha256": "a", "rows_sha256": "s"}, False),
+        ({"sha256": "a", "rows_sha256": "r"}, {"sha256": "b", "rows_sha256": "r"}, False),
+        (CACHED | {"sha256": "a"}, {"sha256": "a"}, True),  # of an older run
+        (CACHED | {"sha256": "a"}, {"sha256": "b"}, False),
     ],
 )
-def test_inputs_are_compared_by_their_rows_where_both_say(one, other, same):
+def test_inputs_of_the_cache_are_compared_by_their_rows_where_both_say(one, other, same):
     rest = {"name": "x", "rows": 3, "rows_used": 2}
     assert same_input(rest | one, rest | other) is same
     assert not same_input(rest | one, rest | one | {"name": "y"})

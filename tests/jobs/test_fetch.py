@@ -168,7 +168,8 @@ def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_
         assert file["bytes_stored"] == (small.folder / file["name"]).stat().st_size
         assert 0 < file["bytes_read"] <= 1.5 * file["bytes_stored"]
     local = [file for file in finished.run["inputs"] if file["name"].endswith("tiles.parquet")]
-    assert [set(file) for file in local] == [{"name", "sha256", "rows", "rows_used"}] * 2
+    keys = {"name", "sha256", "rows", "rows_sha256", "rows_used"}
+    assert [set(file) for file in local] == [keys] * 2
 
 
 @pytest.fixture
