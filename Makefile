@@ -13,10 +13,11 @@ PLAIN := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehal
   NPY_DISABLE_CPU_FEATURES=X86_V3,X86_V4 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F
 # Tests that rounding would break first.
 ROUNDING := $(addprefix tests/,$(addsuffix .py, \
-  $(addprefix calibration/test_,conformal metrics paired) geodata/test_thresholds \
+  $(addprefix distributions/test_,heavy_shapes prediction shapes warped_shapes) \
+  $(addprefix evaluation/test_,conformal_repair metrics paired) geodata/test_thresholds \
   $(addprefix maps/test_,probabilities scales) \
-  $(addprefix models/test_,bases diagonals exact excursions field_rows hand_gradients heavy_shapes \
-    linalg objectives posteriors prediction products rbf readers shapes warped_shapes)))
+  $(addprefix models/test_,basis_functions diagonals exact excursions field_rows hand_gradients \
+    linalg objectives posteriors products rbf rbf_readers)))
 
 .PHONY: demo test test-processors lint types wheel docs environment browser clean
 

@@ -24,13 +24,13 @@ from scipy import stats
 
 from geogp.errors import NumericalError
 from geogp.files import write_text
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.field import FieldGP
-from geogp.models.joint_level import JointLevel, closed_form_mean, joint_level
-from geogp.models.lowrank import Rows
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.field.field_model import FieldGP
+from geogp.models.joint.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 Floats = NDArray[np.float64]
 

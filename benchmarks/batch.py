@@ -19,10 +19,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from batch_world import BOUNDARIES, states_side_by_side, write_states
 
-from geogp.batch.cluster import Execution
-from geogp.batch.ledger import Entry
-from geogp.batch.plan import BatchRequest
-from geogp.batch.running import BatchResult, BatchWatcher, make_batch
+from geogp.commands.batch.batch_plan import BatchRequest
+from geogp.commands.batch.cluster import Execution
+from geogp.commands.batch.ledger import Entry
+from geogp.commands.batch.make_batch import BatchResult, BatchWatcher, make_batch
 from geogp.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "batch"

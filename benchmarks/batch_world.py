@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from shapely.affinity import translate
 
 from geogp.files import write_bytes
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import Region
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import ROW_GROUP, write_simulation
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import ROW_GROUP, write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
 
 STEP = 1.3
 """Degrees from one state to the next, which is a little more than its width."""

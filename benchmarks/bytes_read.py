@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from faulty_server import serving
 
 from geogp.files import write_text
-from geogp.geodata import quadkeys
-from geogp.geodata.polygons import read_polygons
-from geogp.geodata.quarters import quarter_index
-from geogp.geodata.tile_files import tile_file
+from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
 
 QUARTER = "2023Q4"
 BATCH = 1 << 16
@@ -120,10 +120,10 @@ def national_rows(codes: Any, random: Any) -> pa.Table:
 READ = """
 import json, re, sys, time
 from pathlib import Path
-from geogp.geodata.census import read_region
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.sources import Folder, open_source
+from geogp.geodata.places.census import read_region
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.geodata.store.sources import Folder, open_source
 def peak_mb():
     told = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", told)[1]) / 1024

@@ -17,12 +17,12 @@ from typing import Any
 
 import pandas as pd
 
-from geogp.calibration.assessment import TABLE_LEVELS, prediction_of, split_rows
-from geogp.calibration.stratum_reports import StratumReport, stratum_reports
+from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import GeogpError
+from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows
 from geogp.files import write_text
-from geogp.models.warps import REPAIR_COLUMNS
-from geogp.runs import read_run
+from geogp.reports.stratum_reports import StratumReport, stratum_reports
+from geogp.runs.run_folder import read_run
 
 FIGURES = ("log_score", "crps", "median_width_95")
 

@@ -20,13 +20,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from geogp.calibration.assessment import prediction_of
-from geogp.calibration.exceedance import exceedance_reports
-from geogp.demo import demo_folder
+from geogp.commands.demo import demo_folder
 from geogp.errors import DataError
+from geogp.evaluation.assessment import prediction_of
+from geogp.evaluation.threshold_reliability import exceedance_reports
 from geogp.files import write_text
-from geogp.geodata.thresholds import Threshold, thresholds_of
-from geogp.runs import read_run
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.runs.run_folder import read_run
 
 Floats = NDArray[np.float64]
 

@@ -27,8 +27,8 @@ from faulty_server import Fault, FaultyServer, Manner, serving
 
 from geogp.errors import GeogpError, NetworkError, OutputError
 from geogp.files import write_text
-from geogp.geodata.cache_contents import DAMAGED, cache_items
-from geogp.geodata.sources import Folder, Web
+from geogp.geodata.store.cache_contents import DAMAGED, cache_items
+from geogp.geodata.store.sources import Folder, Web
 
 PASSING = ("drop", "cut", "short", "long", "slow", "misplaced", "429", "500", "503")
 LASTING = (*PASSING, "403", "404", "size")

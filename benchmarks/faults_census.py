@@ -14,9 +14,9 @@ from faults_world import QUICK, World, fresh_cache
 from faulty_server import Fault, FaultyServer, Manner
 
 from geogp.errors import GeogpError, NetworkError
-from geogp.geodata.cache_contents import DAMAGED, WHOLE, cache_items
-from geogp.geodata.census import Boundaries, read_region
-from geogp.geodata.sources import Folder, Web
+from geogp.geodata.places.census import Boundaries, read_region
+from geogp.geodata.store.cache_contents import DAMAGED, WHOLE, cache_items
+from geogp.geodata.store.sources import Folder, Web
 
 KINDS = ("drop", "cut", "short", "long", "slow", "403", "404", "429", "500", "503")
 
@@ -25,8 +25,8 @@ URBAN = "GENZ2020/shp/cb_2020_us_ua20_500k.zip"
 
 _CODE = """
 import sys
-from geogp.geodata.census import read_region
-from geogp.geodata.sources import Web
+from geogp.geodata.places.census import read_region
+from geogp.geodata.store.sources import Web
 read_region(Web(sys.argv[1]), "DEMO")
 """
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from faults_kills import Command
 
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
 
 LIMIT_S = 600
 """A command that takes longer hangs; so does one that takes `fork_command.MOST_SECONDS` of work."""

@@ -15,8 +15,8 @@ from typing import Any
 from faults_world import QUARTERS, QUICK, World, fresh_cache, run, same, sound
 from faulty_server import FaultyServer, Manner
 
-from geogp.geodata.cache_contents import DAMAGED, WHOLE, cache_items
-from geogp.geodata.sources import Web
+from geogp.geodata.store.cache_contents import DAMAGED, WHOLE, cache_items
+from geogp.geodata.store.sources import Web
 
 
 class Command:

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geogp.geodata import quadkeys
-from geogp.geodata.cache_contents import WHOLE, cache_items
-from geogp.geodata.census import read_region
-from geogp.geodata.ookla import Ingested, read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import Region
-from geogp.geodata.remote import Patience
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.geodata.sources import Folder, Web
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.store.cache_contents import WHOLE, cache_items
+from geogp.geodata.store.remote import Patience
+from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.ookla import Ingested, read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
 
 QUARTERS = "2022Q1..2023Q4"
 

@@ -21,13 +21,13 @@ import pandas as pd
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.geodata.quarters import parse_quarters, quarter_index
-from geogp.geodata.simulate import Simulation, simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.reopen import reopen
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
-from geogp.workflow import make_map
+from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import reopen
+from geogp.runs.settings import MapRequest
 
 SIZES = (50, 100, 300)
 LAYOUTS = ("anywhere", "two clusters")

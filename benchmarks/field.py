@@ -21,19 +21,19 @@ import torch
 from field_peers import PEERS, SCHEDULES, Answer, Case, QuantileLaw
 
 import geogp
-from geogp.calibration.baseline import quarter_baseline
-from geogp.calibration.metrics import rows_by_group, score_by_stratum
-from geogp.calibration.splits import block_split, cell_indices, random_split
+from geogp.distributions.prediction import Prediction
 from geogp.errors import GeogpError
+from geogp.evaluation.baseline import quarter_baseline
+from geogp.evaluation.metrics import rows_by_group, score_by_stratum
+from geogp.evaluation.splits.split_rows import block_split, cell_indices, random_split
 from geogp.files import write_text
-from geogp.fitting import fit_model
-from geogp.job import Job, prepare
-from geogp.models.catalogue import CATALOGUE
-from geogp.models.objectives import Weights
-from geogp.models.prediction import Prediction
-from geogp.models.training import Data
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.core.objectives import Weights
+from geogp.models.training.training_loop import Data
+from geogp.runs.pipeline.fitting import fit_model
+from geogp.runs.pipeline.job import Job, prepare
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
 

@@ -19,11 +19,11 @@ from peers import fit_peer, predict_peer
 from scipy import stats
 from sklearn.model_selection import KFold
 
-from geogp.models.objectives import Weights
-from geogp.models.prediction import Prediction
-from geogp.models.schedule import FitSettings
-from geogp.models.shape_laws import fit_shape
-from geogp.models.training import Data
+from geogp.distributions.prediction import Prediction
+from geogp.models.core.objectives import Weights
+from geogp.models.field.shape_laws import fit_shape
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data
 
 Floats = NDArray[np.float64]
 

@@ -15,17 +15,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from geogp.calibration.splits import random_split
+from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
-from geogp.fitting import fit_model
-from geogp.geodata.oracles import Oracle, predictive_oracle
-from geogp.geodata.quadkeys import format_quadkeys
-from geogp.geodata.quarters import quarter_label
-from geogp.geodata.truth import TruthLaw
-from geogp.job import Job, prepare
-from geogp.models.field import FieldGP
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
+from geogp.geodata.simulation.oracles import Oracle, predictive_oracle
+from geogp.geodata.simulation.truth import TruthLaw
+from geogp.geodata.tiles.quadkeys import format_quadkeys
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.field.field_model import FieldGP
+from geogp.runs.pipeline.fitting import fit_model
+from geogp.runs.pipeline.job import Job, prepare
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 TESTS = (1, 5, 30)
 """Tests for which estimated and true measurement variances are compared."""

@@ -4,7 +4,7 @@
 
 Reads the files that `field.py` left, two for each (region, target, model, split, seed), and writes
 a Markdown and a JSON file. Coverages are pooled over the seeds; the band of each holds for all
-checks of a model and split together (see `geogp.calibration.classes`).
+checks of a model and split together (see `simultaneous_coverage.py`).
 """
 
 import argparse
@@ -19,12 +19,12 @@ import numpy as np
 from field import SPLITS
 from field_peers import KRIGED_ROWS, PEERS
 
-from geogp.calibration.classes import TOLERANCE, Check, ClassReport, class_reports
-from geogp.calibration.strata import merged, tests_groups, value_groups
-from geogp.calibration.words import MISSING
+from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports
+from geogp.evaluation.strata import merged, tests_groups, value_groups
 from geogp.files import write_text
-from geogp.geodata.quarters import quarter_label
-from geogp.models.catalogue import CATALOGUE
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.reports.words import MISSING
 
 ORDER = (*CATALOGUE, *PEERS)
 STRATA = ("urban", "rural")

@@ -23,7 +23,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-import geogp.fetching  # what `geogp fetch` loads when it is called
+import geogp.commands.fetch  # what `geogp fetch` loads when it is called
 import geogp_cli
 from geogp_cli.main import run
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geogp.geodata.cache import NOTE_DIGEST
+from geogp.geodata.store.cache import NOTE_DIGEST
 
 Random = np.random.Generator
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from geogp.geodata.thrift import structure
+from geogp.geodata.tiles.thrift import structure
 
 _PACKED_SIZE, _CRC = 3, 4
 """Numbers of fields of a page header."""

@@ -20,17 +20,19 @@ from typing import Any
 
 import requests
 
-from geogp import files, run_form
+from geogp import files
 from geogp.errors import GeogpError
 from geogp.files import plain_names, read_json
-from geogp.geodata import cache, quadkeys, quarters, remote, thrift
-from geogp.geodata.cache import read_note
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.sources import relative_name
-from geogp.geodata.thrift import structure
-from geogp.maps import packing
-from geogp.maps.packing import unpack
-from geogp.run_form import check_again, check_form
+from geogp.geodata.store import cache, remote
+from geogp.geodata.store.cache import read_note
+from geogp.geodata.store.sources import relative_name
+from geogp.geodata.tiles import quadkeys, quarters, thrift
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.geodata.tiles.thrift import structure
+from geogp.maps.page import packing
+from geogp.maps.page.packing import unpack
+from geogp.runs import run_form
+from geogp.runs.run_form import check_again, check_form
 
 Parser = Callable[[bytes], object]
 

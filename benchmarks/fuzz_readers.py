@@ -26,31 +26,31 @@ from fuzz_mutations import (
 )
 from fuzz_world import FIT, HERE, NEXT, World, fit_data, square
 
-from geogp.calibration.latex import report_latex
-from geogp.calibration.report import build_report, report_json, report_markdown
+from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
-from geogp.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
-from geogp.gallery import make_gallery
-from geogp.geodata.cache import Entry, read_note, readable_folder
-from geogp.geodata.cache_contents import cache_items
-from geogp.geodata.census import read_region
-from geogp.geodata.layers import read_layer
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters, quarter_index
-from geogp.geodata.remote import Patience, RemoteFile
-from geogp.geodata.sources import Folder
-from geogp.geodata.tile_files import tile_file
-from geogp.job import Job
-from geogp.maps.packing import unpack
-from geogp.maps.thumbnails import read_picture
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.storage import load_model, write_tensors
-from geogp.models.training import fit
-from geogp.presets import PRESETS
-from geogp.reopen import reopen
-from geogp.runs import RunFolder, read_run
-from geogp.watcher import Watcher
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.layers import read_layer
+from geogp.geodata.store.cache import Entry, read_note, readable_folder
+from geogp.geodata.store.cache_contents import cache_items
+from geogp.geodata.store.remote import Patience, RemoteFile
+from geogp.geodata.store.sources import Folder
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
+from geogp.maps.figures.thumbnails import read_picture
+from geogp.maps.page.packing import unpack
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, write_tensors
+from geogp.models.core.architecture import Architecture
+from geogp.models.training.training_loop import fit
+from geogp.reports.latex import report_latex
+from geogp.reports.run_report import build_report, report_json, report_markdown
+from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
+from geogp.runs.pipeline.job import Job
+from geogp.runs.presets import PRESETS
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import reopen
+from geogp.runs.run_folder import RunFolder, read_run
 
 Read = Callable[[World, bytes, Path], str]
 """Reads a content, with a folder of its own, and returns what it read as text."""

@@ -14,21 +14,21 @@ import pyarrow.parquet as pq
 import shapely
 
 from geogp.files import sha256_of
-from geogp.geodata import quadkeys
-from geogp.geodata.cache import Note, note_text
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import Region
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.geodata.tile_files import VALUES
-from geogp.maps.packing import pack
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.schedule import FitSettings
-from geogp.models.storage import save_model
-from geogp.models.training import Data, fit
-from geogp.settings import MapRequest
-from geogp.workflow import make_map
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.store.cache import Note, note_text
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.geodata.tiles.tile_files import VALUES
+from geogp.maps.page.packing import pack
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.settings import MapRequest
 
 HERE = b"@WORLD@"
 """Stands in cases for the folder of the world, whose name differs from machine to machine."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from geogp.models.kernels import (
+from geogp.models.bases.kernels import (
     LeakyReluKernel,
     OneLayerKernel,
     ReluKernel,

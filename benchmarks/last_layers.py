@@ -24,12 +24,18 @@ import torch
 
 from geogp.errors import DataError, GeogpError, RequestError
 from geogp.files import sha256_of, write_text
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.lowrank import Floats, LowRankGP
-from geogp.models.rich import LastLayerGP, Subsample, enrich, posterior_factor, row_factor
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Floats, LowRankGP
+from geogp.models.families.last_layers import (
+    LastLayerGP,
+    Subsample,
+    enrich,
+    posterior_factor,
+    row_factor,
+)
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 WIDTH = 50
 

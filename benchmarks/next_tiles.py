@@ -27,9 +27,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.files import write_text
-from geogp.geodata.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
-from geogp.geodata.quarters import quarter_label
-from geogp.geodata.truth import (
+from geogp.geodata.simulation.truth import (
     Grid,
     Places,
     TruthLaw,
@@ -39,12 +37,14 @@ from geogp.geodata.truth import (
     places_of,
     tile_process,
 )
-from geogp.models.design import LevelCovariance, Measuring, choose, covariance_of, widest
-from geogp.models.field import FieldGP
-from geogp.models.joint_level import JointLevel, closed_form_mean, joint_level
-from geogp.models.lowrank import Rows
-from geogp.reopen import Reopened, reopen
-from geogp.watcher import Watcher
+from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.core.lowrank import Rows
+from geogp.models.field.field_model import FieldGP
+from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
+from geogp.models.joint.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import Reopened, reopen
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -146,7 +146,7 @@ class Measured:
     tiles
         Their numbers, (k,).
     h
-        What each takes is h h', (k, n); see `geogp.models.design`.
+        What each takes is h h', (k, n); see `design.py`.
     gains
         Variance that each takes.
     noise

@@ -29,7 +29,7 @@ from one_dimension_table import COMPARED, RANKS, Results, write_table
 from one_dimension_world import FRESH_ROWS, ROWS
 
 from geogp.errors import GeogpError
-from geogp.models.catalogue import CATALOGUE
+from geogp.models.catalogue.build_model import CATALOGUE
 
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 

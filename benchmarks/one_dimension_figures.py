@@ -10,7 +10,7 @@ from one_dimension_table import COMPARED, Results
 from one_dimension_world import GRID, KERNEL_GRID, ROWS, Z90, Floats, draw, true_mean, true_sd
 
 from geogp.errors import RequestError
-from geogp.models.training import Data
+from geogp.models.training.training_loop import Data
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

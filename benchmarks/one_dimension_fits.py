@@ -28,17 +28,17 @@ from one_dimension_world import (
     true_mean,
 )
 
+from geogp.distributions.prediction import Prediction
 from geogp.files import write_text
-from geogp.models.architecture import Architecture
-from geogp.models.bases import Backbone
-from geogp.models.catalogue import build, find_spec
-from geogp.models.joint import effective_rank
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Weights
-from geogp.models.prediction import Prediction
-from geogp.models.schedule import FitSettings
-from geogp.models.steps import WholeData
-from geogp.models.training import Data, fit
+from geogp.models.bases.basis_functions import Backbone
+from geogp.models.catalogue.build_model import build, find_spec
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights
+from geogp.models.joint.joint_law import effective_rank
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import WholeData
+from geogp.models.training.training_loop import Data, fit
 
 PEERS = {"exact-rbf": "exact RBF (GPyTorch)", "exact-dkl": "exact DKL (GPyTorch)"}
 

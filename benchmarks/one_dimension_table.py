@@ -12,7 +12,7 @@ from one_dimension_world import FRESH_ROWS, GRID, VALIDATION_ROWS, Floats
 
 from geogp.errors import RequestError
 from geogp.files import write_text
-from geogp.models.catalogue import CATALOGUE
+from geogp.models.catalogue.build_model import CATALOGUE
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 COMPARED = ("dbk-silu", "dbk-mml", "dbk-exact", "exact-rbf", "exact-dkl")

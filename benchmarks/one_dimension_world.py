@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from geogp.models.training import Data
+from geogp.models.training.training_loop import Data
 
 Floats = NDArray[np.float64]
 

@@ -17,16 +17,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from geogp.calibration.dealing import TRAIN, VALIDATION
-from geogp.drawing import Drawing, draw
+from geogp.evaluation.splits.row_parts import TRAIN, VALIDATION
 from geogp.files import write_text
-from geogp.fitting import fit_model, weights_of
-from geogp.job import Job, prepare
-from geogp.maps.packing import text_bytes
-from geogp.repair import repair_of
-from geogp.settings import MapRequest
-from geogp.validation import make_plan, map_calibration_rows, tuning_rows
-from geogp.watcher import Watcher
+from geogp.maps.page.packing import text_bytes
+from geogp.runs.pipeline.drawing import Drawing, draw
+from geogp.runs.pipeline.fitting import fit_model, weights_of
+from geogp.runs.pipeline.job import Job, prepare
+from geogp.runs.pipeline.repair import repair_of
+from geogp.runs.pipeline.validation import make_plan, map_calibration_rows, tuning_rows
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 MOST = 6_000_000
 """Bytes that the page of Georgia may take."""

@@ -25,11 +25,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import geogp
 from geogp.files import write_text
-from geogp.geodata.region import Tiles
+from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
-from geogp.maps.kernel_error import random_places
-from geogp.reopen import reopen
-from geogp.watcher import Watcher
+from geogp.maps.page.kernel_error import random_places
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import reopen
 
 CLICK = """async (place) => {
   const start = performance.now();

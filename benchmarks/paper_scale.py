@@ -28,12 +28,12 @@ import torch
 
 import geogp
 from geogp.files import write_text
-from geogp.machine import tune_process
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, FitState, fit
-from geogp.presets import PRESETS
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.runs.machine import tune_process
+from geogp.runs.presets import PRESETS
 
 ROWS = 517_139
 """Georgia's rows in Zhu, Yuchi and Xie, table 2."""
@@ -52,10 +52,10 @@ RECIPES = {
 def simulate_rows(boundaries: Path, state: str, rows: int, path: Path) -> None:
     """Simulate rows in a state, and keep their scaled places, values and tests in random order."""
     # Not needed where the rows are at hand.
-    from geogp.geodata.census import read_region  # noqa: PLC0415
-    from geogp.geodata.quarters import parse_quarters  # noqa: PLC0415
-    from geogp.geodata.simulate import simulate  # noqa: PLC0415
-    from geogp.geodata.sources import open_source  # noqa: PLC0415
+    from geogp.geodata.places.census import read_region  # noqa: PLC0415
+    from geogp.geodata.simulation.simulated_tiles import simulate  # noqa: PLC0415
+    from geogp.geodata.store.sources import open_source  # noqa: PLC0415
+    from geogp.geodata.tiles.quarters import parse_quarters  # noqa: PLC0415
 
     region = read_region(open_source(str(boundaries)), state).region
     truth = simulate(region, rows=rows, quarters=parse_quarters(QUARTERS).all, seed=0).truth

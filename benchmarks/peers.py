@@ -9,11 +9,11 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 from torch import Tensor
 
-from geogp.models.noise import NOISE_FLOOR
-from geogp.models.placement import place_anchors
-from geogp.models.prediction import Prediction
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data
+from geogp.distributions.prediction import Prediction
+from geogp.models.bases.placement import place_anchors
+from geogp.models.core.noise import NOISE_FLOOR
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data
 
 PEERS = {
     "gpytorch-svgp": gpytorch.mlls.VariationalELBO,

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from geogp.calibration.baseline import quarter_baseline
-from geogp.calibration.metrics import score
-from geogp.calibration.splits import random_split
 from geogp.errors import GeogpError
+from geogp.evaluation.baseline import quarter_baseline
+from geogp.evaluation.metrics import score
+from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
-from geogp.fitting import fit_model
-from geogp.job import Job, prepare
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
+from geogp.runs.pipeline.fitting import fit_model
+from geogp.runs.pipeline.job import Job, prepare
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 RANKS = (100, 200, 500, 1000)
 

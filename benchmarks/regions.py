@@ -2,7 +2,7 @@
 
     python benchmarks/regions.py PR --source ookla-open-data --boundaries census --epochs 20
 
-Every model is mapped by `geogp.workflow.make_map` with the same splits, for both targets; models of
+Every model is mapped by `make_map` with the same splits, for both targets; models of
 networks have the same widths, rank, batches and passes over the rows, the field model and those
 with anchors what their preset says. Each run is a process of its own, whose peak memory is kept
 beside its folder; the table is made from the run folders, and the same command again continues
@@ -20,11 +20,11 @@ from typing import Any
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.models.catalogue import CATALOGUE
-from geogp.runs import read_run
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
-from geogp.workflow import make_map
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import Watcher
+from geogp.runs.run_folder import read_run
+from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
 STRATA = ("all", "urban", "rural")

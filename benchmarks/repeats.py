@@ -15,16 +15,16 @@ from unittest import mock
 
 import numpy as np
 
-from geogp.calibration.splits import random_split
+from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
-from geogp.job import prepare
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.schedule import FitSettings
-from geogp.models.steps import ByInputs
-from geogp.models.training import Data, FitState, fit
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import ByInputs
+from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.runs.pipeline.job import prepare
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 
 def fitted(name: str, rows: dict[str, Data], settings: FitSettings) -> FitState:

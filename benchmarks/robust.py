@@ -23,17 +23,17 @@ import numpy as np
 import torch
 
 import geogp
-from geogp.calibration.metrics import score
-from geogp.calibration.splits import random_split
 from geogp.errors import GeogpError
+from geogp.evaluation.metrics import score
+from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
-from geogp.fitting import fit_model
-from geogp.job import Job, prepare
-from geogp.models.catalogue import CATALOGUE
-from geogp.models.noise import NOISES
-from geogp.models.robust import StudentGP
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.core.noise import NOISES
+from geogp.models.families.student_noise import StudentGP
+from geogp.runs.pipeline.fitting import fit_model
+from geogp.runs.pipeline.job import Job, prepare
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 ABLE = [name for name, row in CATALOGUE.items() if row.student is not None]
 SHARE, FACTOR = 0.05, 30.0

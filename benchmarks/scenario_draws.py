@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from geogp.models.kernels import MixedKernel, OneLayerKernel
-from geogp.models.vecchia import NO_ROW, whiten
+from geogp.models.bases.kernels import MixedKernel, OneLayerKernel
+from geogp.models.field.vecchia import NO_ROW, whiten
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -39,17 +39,17 @@ from scenario_draws import (
 )
 from scenarios_table import SHAPES, held_figures, write_table
 
+from geogp.distributions.prediction import Prediction
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.kernels import MixedKernel
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.nystrom import INPUT_SCALE, AnchorBasis
-from geogp.models.placement import Placement
-from geogp.models.prediction import Prediction
-from geogp.models.schedule import FitSettings, Optimiser
-from geogp.models.training import Data, fit
+from geogp.models.bases.kernels import MixedKernel
+from geogp.models.bases.nystrom import INPUT_SCALE, AnchorBasis
+from geogp.models.bases.placement import Placement
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.training.schedule import FitSettings, Optimiser
+from geogp.models.training.training_loop import Data, fit
 
 Floats = NDArray[np.float64]
 

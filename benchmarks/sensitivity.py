@@ -22,7 +22,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from geogp.errors import GeogpError
-from geogp.models.tuning import GRID
+from geogp.models.training.tuning import GRID
 
 SCORES = {"nll": "NLL", "crps": "CRPS", "mae": "mean absolute error"}
 

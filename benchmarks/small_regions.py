@@ -15,8 +15,8 @@ from typing import Any
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.settings import MapRequest
-from geogp.workflow import make_map
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.settings import MapRequest
 
 REGIONS = ("GU", "VI")
 QUARTERS = "2019Q1..2023Q4"

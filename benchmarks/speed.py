@@ -44,14 +44,14 @@ from speed_peers import (
 from torch import Tensor
 
 import geogp
-from geogp.machine import tune_process
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build, spec_of
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Weights
-from geogp.models.optimisers import make_optimiser
-from geogp.models.schedule import FitSettings
-from geogp.models.steps import Part
+from geogp.models.catalogue.build_model import build, spec_of
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights
+from geogp.models.training.optimisers import make_optimiser
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import Part
+from geogp.runs.machine import tune_process
 
 Run = Callable[[], None]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.settings import MapRequest
-from geogp.workflow import make_map
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.settings import MapRequest
 
 
 def region(*, quick: bool) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from typing import Any
 from states_people import rows_that_fit
 
 from geogp.errors import GeogpError
-from geogp.geodata.census import read_region, state_codes
-from geogp.geodata.made_up_towns import ground_km2, made_up_towns
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import Strata
-from geogp.geodata.simulate import simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.geodata.sources import open_source
+from geogp.geodata.places.census import read_region, state_codes
+from geogp.geodata.places.region import Strata
+from geogp.geodata.simulation.made_up_towns import ground_km2, made_up_towns
+from geogp.geodata.simulation.simulated_tiles import simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
 
 ZOOM = 16
 _COUNTED = 1_000_000  # tiles are counted exactly in boxes of up to four times as many
@@ -60,7 +60,7 @@ def peak_bytes() -> int:
 
 def regions(asked: dict[str, Any]) -> dict[str, Any]:
     """Return tiles and ground of all states that the boundaries hold."""
-    from geogp.settings import MOST_TILES  # noqa: PLC0415
+    from geogp.runs.settings import MOST_TILES  # noqa: PLC0415
 
     source = open_source(asked["boundaries"])
     held, found = set(state_codes(source)), {}
@@ -94,7 +94,7 @@ def simulated(asked: dict[str, Any]) -> dict[str, Any]:
         files = write_simulation(made, region, out, made_up_towns=made_up)
     told = clock.told()
     if asked["oracles"]:
-        from geogp.simulation import oracle_table  # noqa: PLC0415
+        from geogp.commands.simulate import oracle_table  # noqa: PLC0415
 
         with clock.stage("oracles"):
             oracle_table(made, asked["seed"])
@@ -135,9 +135,9 @@ def _forget(path: Path) -> None:
 
 def mapped(asked: dict[str, Any]) -> dict[str, Any]:
     """Make a map; the seconds of its stages are those of run.json."""
-    from geogp.presets import find_preset  # noqa: PLC0415
-    from geogp.settings import MapRequest  # noqa: PLC0415
-    from geogp.workflow import make_map  # noqa: PLC0415
+    from geogp.runs.pipeline.make_map import make_map  # noqa: PLC0415
+    from geogp.runs.presets import find_preset  # noqa: PLC0415
+    from geogp.runs.settings import MapRequest  # noqa: PLC0415
 
     folder = Path(asked["folder"])
     clock, out = Clock(), folder / asked["run"]

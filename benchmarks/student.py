@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from student_table import write_table
 from uci import Table
 
+from geogp.distributions.prediction import Prediction
 from geogp.errors import GeogpError, NumericalError
 from geogp.files import write_text
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.prediction import Prediction
-from geogp.models.scale_mixture import BurrProcess, InverseGamma, StudentProcess
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, StudentProcess
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 Floats = NDArray[np.float64]
 

@@ -33,11 +33,11 @@ from field import measure
 import geogp
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.job import prepare
-from geogp.machine import tune_process
-from geogp.presets import PRESETS
-from geogp.settings import MapRequest
-from geogp.watcher import Watcher
+from geogp.runs.machine import tune_process
+from geogp.runs.pipeline.job import prepare
+from geogp.runs.presets import PRESETS
+from geogp.runs.progress import Watcher
+from geogp.runs.settings import MapRequest
 
 BOOSTED = ("lightgbm", "lightgbm-0.1", "lightgbm-0.2")
 SPARSE = (

@@ -22,15 +22,15 @@ import torch
 from peers import PEERS, fit_peer, predict_peer
 
 import geogp
+from geogp.distributions.prediction import Prediction
 from geogp.errors import GeogpError, RequestError
 from geogp.files import write_text
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build, find_spec
-from geogp.models.objectives import Weights
-from geogp.models.prediction import Prediction
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
-from geogp.models.tuning import TUNING_EPOCHS, choose_weights
+from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.objectives import Weights
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
+from geogp.models.training.tuning import TUNING_EPOCHS, choose_weights
 
 SCORES = ("mae", "rmse", "nll", "crps")
 

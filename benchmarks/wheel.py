@@ -25,13 +25,13 @@ import torch
 
 from geogp.errors import DataError, GeogpError
 from geogp.files import write_text
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import Floats, LowRankGP
-from geogp.models.schedule import FitSettings
-from geogp.models.storage import read_tensors, write_tensors
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Floats, LowRankGP
+from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 ACTIONS, SAFE, OTHER, JACKPOT, REWARD_SD = 5, 1.2, 1.0, 50.0, 0.01
 """Riquelme, Tucker and Snoek 2018: action 0 pays 1.2, the others 1 or, each in its quadrant, 50."""

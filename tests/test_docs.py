@@ -127,7 +127,7 @@ def test_figures_in_sentences_are_those_of_the_table():
 
 
 def test_the_bound_of_the_page_is_told_alike_everywhere():
-    from geogp.maps.page_quantiles import cautious_level
+    from geogp.maps.page.page_quantiles import cautious_level
 
     assert cautious_level("lower") == 1 / 20
     first = (ROOT / "docs" / "first-map.md").read_text("utf-8")

@@ -22,7 +22,7 @@ def test_the_example_runs(tmp_path, monkeypatch):
 
 
 def test_every_option_and_model_named_exists():
-    from geogp.models.catalogue import CATALOGUE
+    from geogp.models.catalogue.build_model import CATALOGUE
 
     section = README.read_text("utf-8").partition("## Models")[2].partition("## ")[0]
     named = {
@@ -35,7 +35,7 @@ def test_every_option_and_model_named_exists():
 
 
 def test_the_files_of_an_own_region_are_what_the_commands_read(tmp_path, monkeypatch):
-    from geogp.region_choice import RegionChoice
+    from geogp.geodata.places.region_choice import RegionChoice
 
     text = README.read_text("utf-8").partition("## Your own region and strata")[2]
     files, command = re.findall(r"```\n(.*?)```", text, re.DOTALL)[:2]

@@ -10,9 +10,9 @@ import pytest
 
 from geogp.errors import DataError, NetworkError, UnreachableError
 from geogp.files import plain_names, read_json
-from geogp.geodata.remote import Patience, RemoteFile
-from geogp.geodata.sources import Folder, Web, relative_name
-from geogp.runs import RunFolder
+from geogp.geodata.store.remote import Patience, RemoteFile
+from geogp.geodata.store.sources import Folder, Web, relative_name
+from geogp.runs.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
 

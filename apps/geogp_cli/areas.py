@@ -12,7 +12,7 @@ from rich.table import Table
 from geogp_cli import console, place
 
 if TYPE_CHECKING:
-    from geogp.areas import AreasResult
+    from geogp.commands.areas import AreasResult
 
 
 def areas(
@@ -43,8 +43,8 @@ def areas(
     ] = False,
 ) -> None:
     """Mean and median level of counties, urban areas or any polygons, with joint intervals."""
-    from geogp.areas import AreasRequest, described_table, make_areas
-    from geogp.run_places import ReadFrom
+    from geogp.commands.areas import AreasRequest, described_table, make_areas
+    from geogp.runs.run_places import ReadFrom
 
     request = AreasRequest(
         run=run,

@@ -21,8 +21,8 @@ from geogp_cli import console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from geogp.batch.ledger import Entry, Ledger
-    from geogp.batch.running import BatchResult, BatchWatcher
+    from geogp.commands.batch.ledger import Entry, Ledger
+    from geogp.commands.batch.make_batch import BatchResult, BatchWatcher
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 
@@ -106,8 +106,8 @@ def batch_command(map_command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _batch(context: typer.Context, options: dict[str, Any]) -> None:
-    from geogp.batch.cluster import Execution
-    from geogp.batch.running import make_batch, resume_batch
+    from geogp.commands.batch.cluster import Execution
+    from geogp.commands.batch.make_batch import make_batch, resume_batch
 
     own = {
         name: options.pop(name) for name in inspect.signature(_own).parameters if name in options
@@ -136,9 +136,9 @@ def _batch(context: typer.Context, options: dict[str, Any]) -> None:
 
 def _request(own: dict[str, Any], options: dict[str, Any]) -> Any:
     """Return the request of the options; those of `geogp map` have its names or a plural."""
-    from geogp.batch.plan import BatchRequest, each_quarter
-    from geogp.geodata.census import PUBLIC_BOUNDARIES
-    from geogp.geodata.ookla import PUBLIC_SOURCE
+    from geogp.commands.batch.batch_plan import BatchRequest, each_quarter
+    from geogp.geodata.places.census import PUBLIC_BOUNDARIES
+    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
 
     if own["states"] is None or own["out"] is None:
         raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")
@@ -187,7 +187,7 @@ def _watching(place: str | None) -> Iterator["BatchWatcher"]:
 
 def _line_watcher() -> "BatchWatcher":
     """Return what prints a line for each change."""
-    from geogp.batch.running import BatchWatcher
+    from geogp.commands.batch.make_batch import BatchWatcher
 
     class Lines(BatchWatcher):
         """Plain lines where there is no terminal."""
@@ -216,7 +216,7 @@ def _line_watcher() -> "BatchWatcher":
 
 def _table_watcher(live: Live) -> "BatchWatcher":
     """Return what keeps a table on the screen."""
-    from geogp.batch.running import BatchWatcher
+    from geogp.commands.batch.make_batch import BatchWatcher
 
     class Rows(BatchWatcher):
         """A live table: what runs, what failed, and counts of the rest."""

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from geogp.geodata.cache_contents import Item
+    from geogp.geodata.store.cache_contents import Item
 
 app = typer.Typer(help="What was fetched: list, verify, clear.", no_args_is_help=True)
 
@@ -21,7 +21,7 @@ Json = Annotated[
 @app.command(name="list")
 def list_command(as_json: Json = False) -> None:
     """List what is in the cache, with source, date and size."""
-    from geogp.geodata.cache_contents import cache_items
+    from geogp.geodata.store.cache_contents import cache_items
 
     _show(cache_items(), as_json=as_json)
 
@@ -29,7 +29,7 @@ def list_command(as_json: Json = False) -> None:
 @app.command()
 def verify(as_json: Json = False) -> None:
     """Compare every file with its note, byte by byte; exit code 3 where one is damaged."""
-    from geogp.geodata.cache_contents import DAMAGED, cache_items
+    from geogp.geodata.store.cache_contents import DAMAGED, cache_items
 
     items = cache_items(check=True)
     _show(items, as_json=as_json)
@@ -43,7 +43,7 @@ def verify(as_json: Json = False) -> None:
 @app.command()
 def clear(as_json: Json = False) -> None:
     """Delete what was fetched; nothing is lost but time."""
-    from geogp.geodata.cache_contents import clear_cache
+    from geogp.geodata.store.cache_contents import clear_cache
 
     done = clear_cache()
     if as_json:
@@ -55,7 +55,7 @@ def clear(as_json: Json = False) -> None:
 
 
 def _show(items: "list[Item]", *, as_json: bool) -> None:
-    from geogp.geodata.cache import cache_folder
+    from geogp.geodata.store.cache import cache_folder
 
     if as_json:
         told = [item.described() for item in items]

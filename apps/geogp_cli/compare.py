@@ -13,7 +13,7 @@ from rich.table import Table
 from geogp_cli import console
 
 if TYPE_CHECKING:
-    from geogp.calibration.compare import Comparison, SplitComparison
+    from geogp.reports.comparison.comparison import Comparison, SplitComparison
 
 
 def compare(
@@ -31,7 +31,7 @@ def compare(
     ] = False,
 ) -> None:
     """Put finished runs side by side, with paired differences and their standard errors."""
-    from geogp.comparing import compare_runs
+    from geogp.commands.compare_runs import compare_runs
 
     with console.working() as watcher:
         watcher.stage(f"comparing {len(runs)} runs")
@@ -59,7 +59,7 @@ def _show(found: "Comparison", out: Path) -> None:
 
 def _runs(found: "Comparison") -> Table:
     """List the runs with the numbers that stand for them: names may be long."""
-    from geogp.calibration.words import number, plain
+    from geogp.reports.words import number, plain
 
     table = Table(title="runs", title_justify="left")
     for heading in ("", "run", "model", "preset", "seed", "seconds to fit"):
@@ -71,8 +71,8 @@ def _runs(found: "Comparison") -> Table:
 
 
 def _table(found: "Comparison", split: "SplitComparison") -> Table:
-    from geogp.calibration.compare_words import estimate
-    from geogp.calibration.words import count, number, percent
+    from geogp.reports.comparison.compare_words import estimate
+    from geogp.reports.words import count, number, percent
 
     table = Table(title=f"{split.title}, {count(split.n)} common test rows", title_justify="left")
     headings = ("stratum", "run", "log score", "against 1", "CRPS", "against 1", "95 % holds")

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from geogp.watcher import Watcher
+from geogp.runs.progress import Watcher
 
 if TYPE_CHECKING:
-    from geogp.models.catalogue import ModelSpec
-    from geogp.workflow import RunResult
+    from geogp.models.catalogue.build_model import ModelSpec
+    from geogp.runs.pipeline.make_map import RunResult
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1

@@ -20,9 +20,9 @@ def doctor(
     ] = False,
 ) -> None:
     """Tell versions, devices, the cache and whether sources answer: paste it into a bug report."""
-    from geogp.doctor import examine
-    from geogp.geodata.census import PUBLIC_BOUNDARIES
-    from geogp.geodata.ookla import PUBLIC_SOURCE
+    from geogp.commands.doctor import examine
+    from geogp.geodata.places.census import PUBLIC_BOUNDARIES
+    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
 
     found = examine(source or PUBLIC_SOURCE, boundaries or PUBLIC_BOUNDARIES, ask=not offline)
     print(json.dumps(found.described()) if as_json else found.text())

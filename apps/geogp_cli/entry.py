@@ -59,14 +59,14 @@ def _code() -> int | str | None:
 
 def _command() -> None:
     """Run the command; of several processes of torchrun one goes ahead."""
-    from geogp.machine import tune_process
+    from geogp.runs.machine import tune_process
     from geogp_cli.main import app
 
     tune_process()
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         app()
         return
-    from geogp.models.parallel import team
+    from geogp.models.training.parallel import team
 
     with team() as leads:
         if leads:
@@ -127,7 +127,7 @@ def _told(error: Exception) -> int:
         what = "the output" if error.filename is None else os.fsdecode(error.filename)
         _say(f"cannot use {what}: {error.strerror}. {_SYSTEM[error.errno]}.")
         return OutputError.exit_code
-    from geogp.fault_logs import one_line, write_fault_log
+    from geogp.commands.fault_logs import one_line, write_fault_log
 
     log = write_fault_log(error, sys.argv)
     what = one_line(error, sys.argv)

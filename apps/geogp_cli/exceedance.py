@@ -12,7 +12,7 @@ from rich.table import Table
 from geogp_cli import console, place
 
 if TYPE_CHECKING:
-    from geogp.exceedance import ExceedanceResult
+    from geogp.commands.exceedance import ExceedanceResult
 
 
 def exceedance(
@@ -40,8 +40,8 @@ def exceedance(
     ] = False,
 ) -> None:
     """Share of area below thresholds with its interval, and where the level meets them for sure."""
-    from geogp.exceedance import ExceedanceRequest, make_exceedance
-    from geogp.run_places import ReadFrom
+    from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
+    from geogp.runs.run_places import ReadFrom
 
     request = ExceedanceRequest(
         run=run,

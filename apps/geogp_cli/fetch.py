@@ -10,7 +10,7 @@ from rich.table import Table
 from geogp_cli import console, place
 
 if TYPE_CHECKING:
-    from geogp.fetching import FetchResult
+    from geogp.commands.fetch import FetchResult
 
 
 def fetch(
@@ -38,11 +38,11 @@ def fetch(
 
     Exit code 4 where a quarter could not be asked for.
     """
+    from geogp.commands.fetch import FetchRequest
+    from geogp.commands.fetch import fetch as bring
     from geogp.errors import NetworkError
-    from geogp.fetching import FetchRequest
-    from geogp.fetching import fetch as bring
-    from geogp.geodata.ookla import PUBLIC_SOURCE
-    from geogp.region_choice import RegionChoice
+    from geogp.geodata.places.region_choice import RegionChoice
+    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
 
     request = FetchRequest(
         place=RegionChoice(region, region_file, region_name, boundaries, urban_vintage),

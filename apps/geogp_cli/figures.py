@@ -31,9 +31,9 @@ def figures(
     ] = False,
 ) -> None:
     """Figures for papers, as PNG and PDF: kernel, basis, widths, spread, reliability."""
-    from geogp.paper_figures import FiguresRequest, make_figures
-    from geogp.reopen import find_run
-    from geogp.run_places import ReadFrom
+    from geogp.commands.paper_figures import FiguresRequest, make_figures
+    from geogp.runs.reopen import find_run
+    from geogp.runs.run_places import ReadFrom
 
     request = FiguresRequest(
         find_run(run), tuple(beside or ()), out, device, ReadFrom(source, boundaries)

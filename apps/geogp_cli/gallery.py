@@ -21,7 +21,7 @@ def gallery(
     ] = False,
 ) -> None:
     """Write one index page of many runs, with thumbnails and key numbers."""
-    from geogp.gallery import make_gallery
+    from geogp.commands.gallery import make_gallery
 
     with console.working() as watcher:
         made = make_gallery(runs, out=out, watcher=watcher)

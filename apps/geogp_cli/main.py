@@ -19,7 +19,7 @@ from geogp_cli.gallery import gallery
 from geogp_cli.next import next_command
 
 if TYPE_CHECKING:
-    from geogp.settings import MapRequest
+    from geogp.runs.settings import MapRequest
 
 app = typer.Typer(
     help="Honest maps of network quality from Ookla's tiles.",
@@ -126,8 +126,8 @@ def map_command(
     as_json: Json = False,
 ) -> None:
     """Fit, predict, draw, report: one map in one run folder."""
-    from geogp.geodata.ookla import PUBLIC_SOURCE
-    from geogp.settings import MapRequest
+    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+    from geogp.runs.settings import MapRequest
 
     request = MapRequest(
         region=region,
@@ -176,7 +176,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run the main job on the embedded region, in about a minute on two cores."""
-    from geogp.demo import demo_request
+    from geogp.commands.demo import demo_request
 
     _map(demo_request(out=out, device=device, seed=seed, fresh=fresh), as_json=as_json)
 
@@ -190,7 +190,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again."""
-    from geogp.workflow import remake_report
+    from geogp.runs.pipeline.make_map import remake_report
 
     console.show(remake_report(run, latex=latex), as_json=as_json)
 
@@ -221,8 +221,8 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Make tiles in Ookla's schema with a known truth."""
-    from geogp.region_choice import RegionChoice
-    from geogp.simulation import SimulationRequest, make_simulation
+    from geogp.commands.simulate import SimulationRequest, make_simulation
+    from geogp.geodata.places.region_choice import RegionChoice
 
     demo = like is None and region_file is None and region_name is None
 
@@ -244,7 +244,7 @@ def simulate(
 @app.command()
 def models(as_json: Json = False) -> None:
     """List the models, one name a line."""
-    from geogp.models.catalogue import CATALOGUE
+    from geogp.models.catalogue.build_model import CATALOGUE
 
     if as_json:
         console.show_models(CATALOGUE)
@@ -265,7 +265,7 @@ app.command()(gallery)
 
 
 def _map(request: "MapRequest", *, as_json: bool) -> None:
-    from geogp.workflow import make_map
+    from geogp.runs.pipeline.make_map import make_map
 
     with console.working() as watcher:
         result = make_map(request, watcher)

@@ -11,7 +11,7 @@ from rich.table import Table
 from geogp_cli import console, place
 
 if TYPE_CHECKING:
-    from geogp.next_tiles import NextResult
+    from geogp.commands.next_tiles import NextResult
 
 _SHOWN = 10
 
@@ -47,9 +47,9 @@ def next_command(
     ] = False,
 ) -> None:
     """Where to measure next: tiles that take most variance from the map, one after the other."""
-    from geogp.next_tiles import NextRequest, choose_tiles, described_tiles
-    from geogp.reopen import find_run
-    from geogp.run_places import ReadFrom
+    from geogp.commands.next_tiles import NextRequest, choose_tiles, described_tiles
+    from geogp.runs.reopen import find_run
+    from geogp.runs.run_places import ReadFrom
 
     request = NextRequest(
         run=find_run(run),

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from rasterio.transform import Affine
 
 from geogp.errors import DataError
-from geogp.geodata import quadkeys
-from geogp.geodata.region import Tiles
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.tiles import quadkeys
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +52,7 @@ class Frame:
 
     @classmethod
     def of_grid(cls, grid: xr.Dataset) -> "Frame":
-        """Return the frame of a grid made by `geogp.maps.grid.build_grid`."""
+        """Return the frame of a grid made by `build_grid`."""
         zoom = int(grid.attrs["zoom"])
         size = quadkeys.tile_size_m(zoom)
         column = round((float(grid["x"][0]) + quadkeys.HALF_WORLD_M) / size - 0.5)

@@ -8,15 +8,15 @@ import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.distributions.count_prediction import CountPrediction
+from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.geodata.quadkeys import EARTH_RADIUS_M
-from geogp.geodata.region import UNKNOWN, Region, Tiles
-from geogp.geodata.thresholds import Threshold
-from geogp.maps.counts import count_variables
+from geogp.geodata.places.region import UNKNOWN, Region, Tiles
+from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_M
+from geogp.geodata.tiles.thresholds import Threshold
+from geogp.maps.count_variables import count_variables
 from geogp.maps.frame import Frame
 from geogp.maps.strata_flag import strata_flag
-from geogp.models.counts import CountPrediction
-from geogp.models.prediction import Prediction
 
 Settings = dict[str, str | int | float]
 
@@ -113,7 +113,7 @@ def build_grid(
     are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none, or one
     beyond float32. The function variance includes that of single tiles, which is given apart too.
     Each threshold adds the probability that what is predicted meets it, such as p_at_least_7_mbps.
-    Numbers of tests have variables of their own; see `geogp.maps.counts.count_variables`.
+    Numbers of tests have variables of their own; see `count_variables`.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
     Parameters
     ----------
     grid
-        A grid made by `geogp.maps.grid.build_grid`.
+        A grid made by `build_grid`.
     folder
         Where ``median_mbps.tif`` and the others go.
 

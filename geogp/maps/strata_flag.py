@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from geogp.geodata.region import STRATA, UNKNOWN, Strata
+from geogp.geodata.places.region import STRATA, UNKNOWN, Strata
 
 URBAN_FLAG, OWN_FLAG = "urban", "stratum"
 """Names of the variable: of urban and rural tiles, and of a user's strata. 1 is the first."""

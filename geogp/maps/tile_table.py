@@ -15,13 +15,13 @@ from pyproj import CRS
 
 from geogp.errors import DataError
 from geogp.files import write_bytes
-from geogp.geodata.quadkeys import (
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.tiles.quadkeys import (
     format_quadkeys,
     tile_bounds,
     tile_centres,
     tiles_to_codes,
 )
-from geogp.geodata.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.strata_flag import OWN_FLAG, stratum_at
 
@@ -42,7 +42,7 @@ def tile_table(
     Parameters
     ----------
     grid
-        A grid made by `geogp.maps.grid.build_grid`.
+        A grid made by `build_grid`.
     tiles
         Its n tiles.
     county

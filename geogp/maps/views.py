@@ -8,7 +8,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.geodata.quadkeys import ZOOM
+from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps.grid import TESTS, Quantity, quantity_of
 from geogp.maps.scales import (
     BOUND_PALETTE,
@@ -67,7 +67,7 @@ class View:
 
 
 def views_of(grid: xr.Dataset) -> tuple[View, ...]:
-    """Return the views of a grid made by `geogp.maps.grid.build_grid`, the main one first."""
+    """Return the views of a grid made by `build_grid`, the main one first."""
     target = str(grid.attrs["target"])
     if target == TESTS:
         return _count_views(int(grid.attrs["zoom"]))

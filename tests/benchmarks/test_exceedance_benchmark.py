@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from geogp.errors import DataError
-from geogp.geodata.thresholds import thresholds_of
+from geogp.geodata.tiles.thresholds import thresholds_of
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "exceedance.py"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geogp.models.training import Data
+from geogp.models.training.training_loop import Data
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from geogp.calibration.classes import ClassReport
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
+from geogp.evaluation.simultaneous_coverage import ClassReport
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(FOLDER))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geogp.models.design import LevelCovariance
+from geogp.models.joint.design import LevelCovariance
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "next_tiles.py"
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "rank.py"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.simulate import simple_region, simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.settings import MapRequest
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.runs.settings import MapRequest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "regions.py"
 

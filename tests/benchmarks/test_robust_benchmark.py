@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geogp.demo import demo_folder
+from geogp.commands.demo import demo_folder
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "robust.py"
 

@@ -13,16 +13,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "maps"))
 
 from maps_worlds import World, irregular_region, make_slices, make_world, smooth_prediction
 
-from geogp.geodata.layers import PolygonLayer
-from geogp.geodata.thresholds import thresholds_of
+from geogp.distributions.count_prediction import predict_counts
+from geogp.distributions.student_sum import NormalPlusStudent
+from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.grid import build_grid
-from geogp.maps.kernel_basis import coarser, kernel_basis
-from geogp.maps.kernel_error import Features
-from geogp.maps.page import map_page
-from geogp.maps.page_data import PageContent, page_data
-from geogp.maps.page_quantiles import QuarterMap
-from geogp.models.counts import predict_counts
-from geogp.models.student_sum import NormalPlusStudent
+from geogp.maps.page.interactive_page import map_page
+from geogp.maps.page.kernel_basis import coarser, kernel_basis
+from geogp.maps.page.kernel_error import Features
+from geogp.maps.page.page_data import PageContent, page_data
+from geogp.maps.page.page_quantiles import QuarterMap
 
 HOSTILE = (
     '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>`${1}` {{2}}'

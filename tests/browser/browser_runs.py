@@ -15,21 +15,21 @@ import xarray as xr
 from shapely.geometry import MultiPolygon, box
 from shapely.geometry.base import BaseGeometry
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "jobs"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from jobs_worlds import Small, write_small
+from run_worlds import Small, write_small
 
-from geogp.demo import demo_request
-from geogp.geodata.region import Region, Tiles
-from geogp.geodata.simulate import simple_region
+from geogp.commands.demo import demo_request
+from geogp.distributions.prediction import Prediction
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.maps.frame import Frame
-from geogp.models.prediction import Prediction
-from geogp.predicting import Asker
-from geogp.reopen import Reopened, reopen
-from geogp.repair import repair_of
-from geogp.validation import map_calibration_rows
-from geogp.watcher import Watcher
-from geogp.workflow import make_map
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.predicting import Asker
+from geogp.runs.pipeline.repair import repair_of
+from geogp.runs.pipeline.validation import map_calibration_rows
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import Reopened, reopen
 
 GIVEN = [Path(text) for text in os.environ.get("GEOGP_RUNS", "").split(os.pathsep) if text]
 """Folders of runs to check besides the one made here."""

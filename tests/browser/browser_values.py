@@ -3,8 +3,8 @@
 import numpy as np
 
 from geogp.maps.frame import Frame
-from geogp.maps.packing import unpack
-from geogp.maps.page_quantiles import probabilities, unpack_quantiles
+from geogp.maps.page.packing import unpack
+from geogp.maps.page.page_quantiles import probabilities, unpack_quantiles
 
 LEVELS = 96
 

@@ -14,7 +14,7 @@ import pytest
 from browser_pages import DESKTOP, HOSTILE, Made, make_page
 from browser_runs import MAKERS
 
-from geogp.maps.page import TILE_HOSTS
+from geogp.maps.page.interactive_page import TILE_HOSTS
 
 NPM = Path(__file__).parent / "node_modules"
 BASE_MAP = tuple(f"{host}/" for host in TILE_HOSTS)

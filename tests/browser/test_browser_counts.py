@@ -4,7 +4,7 @@ import pytest
 from browser_pages import make_counts
 from browser_values import assert_coloured, layer_of, place_of
 
-from geogp.maps.packing import unpack
+from geogp.maps.page.packing import unpack
 
 
 @pytest.fixture(scope="module")

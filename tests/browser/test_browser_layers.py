@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from browser_values import assert_coloured, cells, layer_of, pixels, place_of, values_of
 
-from geogp.geodata.region import Tiles
+from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
-from geogp.maps.kernel_error import interpolated, random_places
-from geogp.maps.packing import unpack
+from geogp.maps.page.kernel_error import interpolated, random_places
+from geogp.maps.page.packing import unpack
 
 CORNERS = """name => {
   const {overlay} = geogp.page.pictures[name];

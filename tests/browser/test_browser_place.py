@@ -7,7 +7,7 @@ from browser_values import cells, place_of, probability, quantile
 from scipy.special import ndtri
 
 from geogp.maps.frame import Frame
-from geogp.maps.packing import unpack
+from geogp.maps.page.packing import unpack
 
 
 def great_circle_km(latitude, longitude, others_latitude, others_longitude):

@@ -11,10 +11,10 @@ from browser_acts import click
 from browser_pages import HOSTILE, squares
 from browser_values import place_of
 
-from geogp.comparing import compare_runs
-from geogp.gallery import make_gallery
-from geogp.maps.page import TILE_HOSTS, map_page
-from geogp.maps.page_assets import page_scripts, page_styles
+from geogp.commands.compare_runs import compare_runs
+from geogp.commands.gallery import make_gallery
+from geogp.maps.page.interactive_page import TILE_HOSTS, map_page
+from geogp.maps.page.page_assets import page_scripts, page_styles
 
 ATTACKS = [
     ("script-src", "add('script', {textContent: 'window.hacked = 1'})"),

@@ -13,10 +13,10 @@ from browser_pages import DESKTOP, PHONE
 from browser_runs import GIVEN, MAKERS, Run, cells_of, places_of
 from browser_values import assert_coloured, layer_of, pixels, place_of, quantile, values_of
 
-from geogp.geodata.region import Tiles
-from geogp.maps.kernel_error import random_places
-from geogp.maps.packing import unpack
-from geogp.maps.page_assets import page_scripts, page_styles
+from geogp.geodata.places.region import Tiles
+from geogp.maps.page.kernel_error import random_places
+from geogp.maps.page.packing import unpack
+from geogp.maps.page.page_assets import page_scripts, page_styles
 
 LEAFLET = sum(len(parts[0].encode()) for parts in (page_scripts(), page_styles()))
 

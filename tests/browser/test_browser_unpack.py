@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from geogp.maps.packing import pack, unpack
+from geogp.maps.page.packing import pack, unpack
 
 DECODE = """async packed => {
   const array = await geogp.unpack(packed);

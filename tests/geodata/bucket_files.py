@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 
-from geogp.geodata import quadkeys
-from geogp.geodata.quarters import quarter_index
-from geogp.geodata.region import Region
-from geogp.geodata.tile_files import tile_file
+from geogp.geodata.places.region import Region
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
 
 OLD = ("quadkey", "tile", "avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
 NEW = (

@@ -6,9 +6,9 @@ from types import ModuleType
 import pytest
 from bucket_files import small_region, tile_columns, tiles_around, write_quarter
 
-from geogp.geodata.census import read_region
-from geogp.geodata.region import Region
-from geogp.geodata.sources import Folder
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.region import Region
+from geogp.geodata.store.sources import Folder
 
 
 @pytest.fixture(scope="session")

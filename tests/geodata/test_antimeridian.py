@@ -7,7 +7,7 @@ import shapely
 from shapely.geometry import MultiPolygon, Polygon, box
 
 from geogp.errors import DataError
-from geogp.geodata.layers import ELSEWHERE, PolygonLayer, read_layer
+from geogp.geodata.places.layers import ELSEWHERE, PolygonLayer, read_layer
 
 ALBERS = 3338
 """Alaska Albers, whose plane runs on across the antimeridian."""

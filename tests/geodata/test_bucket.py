@@ -7,11 +7,11 @@ import pytest
 import requests
 from moto.server import ThreadedMotoServer
 
-from geogp.geodata.cache_contents import cache_items
-from geogp.geodata.census import read_region
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.sources import Folder, open_source
+from geogp.geodata.places.census import read_region
+from geogp.geodata.store.cache_contents import cache_items
+from geogp.geodata.store.sources import Folder, open_source
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
 
 PUBLIC = {"x-amz-acl": "public-read"}  # what the server lets be read without a name
 

@@ -9,14 +9,14 @@ import time
 import pytest
 from bucket_files import tile_columns, tiles_around, write_quarter
 
-from geogp.geodata import cache_contents
-from geogp.geodata.cache import Entry
-from geogp.geodata.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters, quarter_index
-from geogp.geodata.remote import Patience, Transfer
-from geogp.geodata.sources import Folder, Web
-from geogp.geodata.tile_files import tile_file
+from geogp.geodata.store import cache_contents
+from geogp.geodata.store.cache import Entry
+from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
+from geogp.geodata.store.remote import Patience, Transfer
+from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=5.0)
 NAME = tile_file("mobile", quarter_index("2020Q1"))

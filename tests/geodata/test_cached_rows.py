@@ -11,16 +11,16 @@ import pytest
 from bucket_files import NEW, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import DataError
-from geogp.geodata import ookla, quadkeys
-from geogp.geodata.cache_contents import cache_items, clear_cache
-from geogp.geodata.holding import hold_quarters
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters, quarter_index
-from geogp.geodata.remote import Patience, Transfer
-from geogp.geodata.sources import Folder, Web
-from geogp.geodata.tile_files import tile_file
-from geogp.run_identity import IDENTITY_KEYS, same_input
-from geogp.runs import RunFolder
+from geogp.geodata.store.cache_contents import cache_items, clear_cache
+from geogp.geodata.store.fetch_quarters import hold_quarters
+from geogp.geodata.store.remote import Patience, Transfer
+from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.tiles import ookla, quadkeys
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
+from geogp.runs.run_folder import RunFolder
+from geogp.runs.run_identity import IDENTITY_KEYS, same_input
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=2.0)
 QUARTER = quarter_index("2020Q1")

@@ -25,12 +25,12 @@ from bucket_files import TOWN
 from shapely.geometry import box
 
 from geogp.errors import DataError, NetworkError, OutputError, RequestError, UnreachableError
-from geogp.geodata import whole_files
-from geogp.geodata.cache_contents import WHOLE, cache_items
-from geogp.geodata.census import PUBLIC_BOUNDARIES, read_around, read_region
-from geogp.geodata.region import Region
-from geogp.geodata.remote import Patience
-from geogp.geodata.sources import Folder, Web
+from geogp.geodata.places.census import PUBLIC_BOUNDARIES, read_around, read_region
+from geogp.geodata.places.region import Region
+from geogp.geodata.store import whole_files
+from geogp.geodata.store.cache_contents import WHOLE, cache_items
+from geogp.geodata.store.remote import Patience
+from geogp.geodata.store.sources import Folder, Web
 
 QUICK = Patience(
     attempts=3, first_wait_s=0.002, longest_wait_s=0.01, timeout_s=0.25, slowest=100_000.0
@@ -241,8 +241,8 @@ def test_without_network_the_cache_is_used_and_said(server, cache):
 
 def test_two_processes_download_a_file_once(server, national, cache):
     code = (
-        "import sys; from geogp.geodata.census import read_region;"
-        "from geogp.geodata.sources import Web; read_region(Web(sys.argv[1]), 'PR')"
+        "import sys; from geogp.geodata.places.census import read_region;"
+        "from geogp.geodata.store.sources import Web; read_region(Web(sys.argv[1]), 'PR')"
     )
     both = [subprocess.Popen([sys.executable, "-c", code, server.url]) for _ in range(2)]
     assert [one.wait(60) for one in both] == [0, 0]

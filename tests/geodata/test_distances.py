@@ -3,7 +3,7 @@ import pytest
 from pyproj import Geod
 
 from geogp.errors import DataError
-from geogp.geodata.distances import nearest_km
+from geogp.geodata.places.distances import nearest_km
 
 
 def test_distance_equals_pyproj_on_the_sphere():

@@ -9,11 +9,11 @@ import pytest
 from bucket_files import tile_columns, tiles_around, write_quarter
 
 from geogp.errors import DataError
-from geogp.geodata import remote_tiles
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.remote import Patience
-from geogp.geodata.sources import Folder, Web
+from geogp.geodata.store import remote_tiles
+from geogp.geodata.store.remote import Patience
+from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=2.0)
 

@@ -9,15 +9,15 @@ from shapely.geometry import MultiPolygon, Point, Polygon, box
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
-from geogp.geodata.census import read_region
-from geogp.geodata.layers import (
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.layers import (
     ELSEWHERE,
     PolygonLayer,
     absolute_layer,
     read_layer,
     read_layers,
 )
-from geogp.geodata.sources import Folder
+from geogp.geodata.store.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
 

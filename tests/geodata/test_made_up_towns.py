@@ -6,13 +6,13 @@ import shapely
 from shapely.geometry import MultiPolygon, box
 
 from geogp.errors import RequestError
-from geogp.geodata.census import read_region
-from geogp.geodata.made_up_towns import URBAN_SHARE, made_up_towns
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import EARTH_RADIUS_KM, URBAN, Region
-from geogp.geodata.simulate import simulate
-from geogp.geodata.simulation_files import write_simulation
-from geogp.geodata.sources import Folder
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.region import EARTH_RADIUS_KM, URBAN, Region
+from geogp.geodata.simulation.made_up_towns import URBAN_SHARE, made_up_towns
+from geogp.geodata.simulation.simulated_tiles import simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.store.sources import Folder
+from geogp.geodata.tiles.quarters import parse_quarters
 
 
 def _cut_in_two() -> Region:
@@ -72,7 +72,7 @@ def test_a_share_of_the_tiles_is_urban():
 
 
 def _strata(region, seed):
-    from geogp.geodata.region import Strata
+    from geogp.geodata.places.region import Strata
 
     return Strata.of_urban_areas(made_up_towns(region, seed), 2020)
 

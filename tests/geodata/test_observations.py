@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.observations import TARGETS, Observations, find_target
+from geogp.geodata.tiles.observations import TARGETS, Observations, find_target
 
 
 @pytest.mark.parametrize(

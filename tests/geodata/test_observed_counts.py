@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata import counts
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quadkeys import (
+from geogp.geodata.places.region import EARTH_RADIUS_KM
+from geogp.geodata.store.sources import Folder
+from geogp.geodata.tiles import observed_counts as counts
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quadkeys import (
     codes_to_tiles,
     tile_areas_km2,
     tile_bounds,
     tile_centres,
     tiles_to_codes,
 )
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.region import EARTH_RADIUS_KM
-from geogp.geodata.sources import Folder
+from geogp.geodata.tiles.quarters import parse_quarters
 
 
 def _read(bucket, region, quarters="2020Q1..2020Q3", target="tests"):

@@ -23,13 +23,13 @@ from bucket_files import (
 from shapely.geometry import Point, box
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata import quadkeys
-from geogp.geodata.census import read_region
-from geogp.geodata.ookla import ATTRIBUTION, SIMULATED, read_observations
-from geogp.geodata.quarters import parse_quarters, quarter_index
-from geogp.geodata.region import Region
-from geogp.geodata.sources import Folder
-from geogp.geodata.tile_files import tile_file
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.region import Region
+from geogp.geodata.store.sources import Folder
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.ookla import ATTRIBUTION, SIMULATED, read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
 
 QUARTERS = ("2020Q1", "2020Q2", "2020Q3")
 

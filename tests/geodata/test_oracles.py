@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata import quadkeys
-from geogp.geodata.oracles import Oracle, known_oracle, predictive_oracle
-from geogp.geodata.quarters import quarter_index
-from geogp.geodata.region import RURAL, URBAN
-from geogp.geodata.simulate import Simulation, simple_region, simulate
+from geogp.geodata.places.region import RURAL, URBAN
+from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_oracle
+from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_index
 
 
 @pytest.fixture(scope="module")

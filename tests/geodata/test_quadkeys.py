@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geogp.errors import DataError
-from geogp.geodata import quadkeys
-from geogp.geodata.quarters import quarter_index
-from geogp.geodata.tile_files import tile_file
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
 
 ZOOMS = range(1, 31)
 

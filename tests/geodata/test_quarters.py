@@ -3,7 +3,7 @@
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 
 
 def _labels(indices) -> list[str]:

@@ -7,9 +7,10 @@ from bucket_files import ISLAND, LAKE, MAINLAND, TOWN, small_region
 from shapely.geometry import GeometryCollection, LineString, MultiPolygon, Point, Polygon, box
 
 from geogp.errors import DataError
-from geogp.geodata import quadkeys, region
-from geogp.geodata.census import read_region
-from geogp.geodata.region import RURAL, UNKNOWN, URBAN, Region
+from geogp.geodata.places import region
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.region import RURAL, UNKNOWN, URBAN, Region
+from geogp.geodata.tiles import quadkeys
 
 WEST_PART, EAST_PART = box(172.0, 51.0, 180.0, 54.0), box(-180.0, 51.0, -130.0, 71.0)
 

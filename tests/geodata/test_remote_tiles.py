@@ -10,15 +10,16 @@ import pytest
 from bucket_files import NEW, spoil_chunk, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
-from geogp.geodata import quadkeys, remote_tiles
-from geogp.geodata.cache import Entry
-from geogp.geodata.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
-from geogp.geodata.holding import hold_quarters
-from geogp.geodata.ookla import SIMULATED, read_observations
-from geogp.geodata.quarters import parse_quarters, quarter_index
-from geogp.geodata.remote import Patience, Transfer
-from geogp.geodata.sources import Folder, Web
-from geogp.geodata.tile_files import tile_file
+from geogp.geodata.store import remote_tiles
+from geogp.geodata.store.cache import Entry
+from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
+from geogp.geodata.store.fetch_quarters import hold_quarters
+from geogp.geodata.store.remote import Patience, Transfer
+from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.ookla import SIMULATED, read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.tile_files import tile_file
 
 QUICK = Patience(
     attempts=4, first_wait_s=0.01, longest_wait_s=0.05, timeout_s=0.4, slowest=100_000.0
@@ -418,7 +419,7 @@ def test_clearing_deletes_what_geogp_put_there_and_nothing_else(server, testland
 @pytest.mark.parametrize("where", ["https://me:secret@127.0.0.1/x", "s3://bucket/x"])
 def test_an_address_with_a_password_is_refused(where, monkeypatch):
     from geogp.errors import RequestError
-    from geogp.geodata.sources import open_source
+    from geogp.geodata.store.sources import open_source
 
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://me:secret@127.0.0.1")
     with pytest.raises(RequestError, match="netrc") as refusal:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from geogp.errors import NetworkError, UnreachableError
-from geogp.geodata.remote import Patience, RemoteFile
+from geogp.geodata.store.remote import Patience, RemoteFile
 
 QUICK = Patience(attempts=3, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=5.0)
 CONTENT = b"nine byte"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.thresholds import Threshold, thresholds_of
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 
 
 def test_defaults_are_the_tiers_of_the_target():

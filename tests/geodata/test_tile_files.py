@@ -3,10 +3,10 @@
 import numpy as np
 from bucket_files import tile_columns, write_quarter
 
-from geogp.geodata import quadkeys
-from geogp.geodata.ookla import read_observations
-from geogp.geodata.quarters import parse_quarters
-from geogp.geodata.sources import Folder
+from geogp.geodata.store.sources import Folder
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
 
 
 def test_row_groups_that_touch_the_region_at_one_tile_are_read(tmp_path, testland):

@@ -8,10 +8,18 @@ import pytest
 import scipy.fft
 
 from geogp.errors import RequestError
-from geogp.geodata import truth
-from geogp.geodata.region import Region
-from geogp.geodata.simulate import simple_region
-from geogp.geodata.truth import Grid, Places, TruthLaw, field, laws_of, places_of, tile_process
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation import truth
+from geogp.geodata.simulation.simulated_tiles import simple_region
+from geogp.geodata.simulation.truth import (
+    Grid,
+    Places,
+    TruthLaw,
+    field,
+    laws_of,
+    places_of,
+    tile_process,
+)
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ import pytest
 import shapely
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.layers import read_layer
-from geogp.geodata.polygons import read_polygons
+from geogp.geodata.places.layers import read_layer
+from geogp.geodata.places.polygons import read_polygons
 
 TABLE = gpd.GeoDataFrame({"NAME": ["a"]}, geometry=[shapely.box(0, 0, 1, 1)], crs=4326)
 

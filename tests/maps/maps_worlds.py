@@ -6,11 +6,11 @@ import numpy as np
 import xarray as xr
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
-from geogp.geodata.distances import nearest_km
-from geogp.geodata.region import Region, Tiles
+from geogp.distributions.prediction import Prediction
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.region import Region, Tiles
 from geogp.maps.grid import build_grid
-from geogp.maps.slices import KernelSlice
-from geogp.models.prediction import Prediction
+from geogp.maps.kernel_slices import KernelSlice
 
 VIEWS = ("median", "mean", "bound", "width")
 """Names of the views of a map of averages."""

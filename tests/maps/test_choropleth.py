@@ -9,8 +9,8 @@ from PIL import Image
 from shapely.geometry import box
 
 from geogp.errors import DataError
-from geogp.geodata.region import Region
-from geogp.maps.choropleth import choropleth
+from geogp.geodata.places.region import Region
+from geogp.maps.figures.choropleth import choropleth
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE
 
 REGION = Region.from_geometry("XX", "Testland", box(-66.3, 18.0, -66.0, 18.2))

@@ -8,17 +8,17 @@ import rasterio
 from maps_worlds import irregular_region, make_slices
 from scipy import stats
 
+from geogp.distributions.count_prediction import predict_counts
+from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.maps.figures import kernel_figure, write_map_figures
+from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
-from geogp.maps.page_data import PageContent, page_data
-from geogp.maps.page_quantiles import QuarterMap
+from geogp.maps.page.page_data import PageContent, page_data
+from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.maps.rasters import write_geotiffs
 from geogp.maps.scales import count_scale, share_scale
 from geogp.maps.views import find_view, kernel_label, veiled, views_of
-from geogp.models.counts import predict_counts
-from geogp.models.prediction import Prediction
 
 NAMES = ["expected", "lower", "upper", "none"]
 

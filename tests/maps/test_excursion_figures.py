@@ -9,10 +9,10 @@ from PIL import Image
 from shapely.geometry import box
 
 from geogp.errors import DataError
-from geogp.geodata.region import Region
-from geogp.geodata.thresholds import Threshold
-from geogp.maps.excursions import COLOURS, excursion_figure
-from geogp.models.excursions import JointRegion
+from geogp.geodata.places.region import Region
+from geogp.geodata.tiles.thresholds import Threshold
+from geogp.maps.figures.excursion_figures import COLOURS, excursion_figure
+from geogp.models.joint.excursions import JointRegion
 
 REGION = Region.from_geometry("XX", "Testland", box(-66.3, 18.0, -66.0, 18.3))
 TILES = REGION.tiles(13)

@@ -3,8 +3,8 @@ import pytest
 from pyproj import Transformer
 
 from geogp.errors import DataError
-from geogp.geodata import quadkeys
-from geogp.geodata.region import Tiles
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.tiles import quadkeys
 from geogp.maps.frame import Frame, to_mercator
 
 

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.geodata.region import Tiles
+from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
-from geogp.models.prediction import Prediction
 
 # rioxarray still multiplies transforms in the way that affine 3 no longer likes.
 AFFINE_3 = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
@@ -105,7 +105,7 @@ def test_the_lake_is_outside_and_the_island_inside(world):
     values = world.grid["median_mbps"].values
 
     def at(longitude, latitude):
-        from geogp.geodata.quadkeys import tiles_at
+        from geogp.geodata.tiles.quadkeys import tiles_at
 
         column, row = tiles_at(longitude, latitude, 14)
         return values[row - frame.row, column - frame.column]

@@ -7,9 +7,9 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 
 from geogp.errors import DataError, NumericalError
-from geogp.geodata.region import Tiles
+from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
-from geogp.maps.kernel_basis import (
+from geogp.maps.page.kernel_basis import (
     MOST_CELLS,
     MOST_COMPONENTS,
     MOST_TEXT,
@@ -21,8 +21,8 @@ from geogp.maps.kernel_basis import (
     rounded_up,
     with_neighbours,
 )
-from geogp.maps.kernel_error import Features, interpolated, random_places
-from geogp.maps.packing import text_bytes, unpack
+from geogp.maps.page.kernel_error import Features, interpolated, random_places
+from geogp.maps.page.packing import text_bytes, unpack
 
 
 def disc(radius, zoom=16):

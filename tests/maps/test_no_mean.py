@@ -7,12 +7,12 @@ import pytest
 import rasterio
 from maps_worlds import irregular_region, make_world, smooth_prediction
 
+from geogp.distributions.heavy_shapes import NormalMixture
+from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import NumericalError
-from geogp.maps.figures import views_of, write_map_figures
+from geogp.maps.figures.map_figures import views_of, write_map_figures
 from geogp.maps.grid import build_grid
 from geogp.maps.rasters import write_geotiffs
-from geogp.models.heavy_shapes import NormalMixture
-from geogp.models.student_sum import NormalPlusStudent
 
 
 def heavy(tiles):

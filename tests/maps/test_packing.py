@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from geogp.errors import DataError
-from geogp.maps.packing import filled, pack, text_bytes, unpack
+from geogp.maps.page.packing import filled, pack, text_bytes, unpack
 
 SHAPES = st.one_of(
     st.tuples(st.integers(1, 6), st.integers(1, 7)),

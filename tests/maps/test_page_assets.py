@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geogp.maps.page_assets import page_scripts, page_styles
+from geogp.maps.page.page_assets import page_scripts, page_styles
 
 ROOT = Path(__file__).parents[2]
 VENDORED = ROOT / "geogp" / "maps" / "vendored"

@@ -9,19 +9,22 @@ from maps_worlds import irregular_region, make_slices, make_world, smooth_predic
 from scipy.stats import norm
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
+from geogp.distributions.count_prediction import predict_counts
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.errors import DataError
-from geogp.geodata.layers import PolygonLayer
-from geogp.geodata.region import Region, Tiles
-from geogp.geodata.thresholds import thresholds_of
+from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
-from geogp.maps.kernel_basis import coarser, kernel_basis
-from geogp.maps.kernel_error import Features
-from geogp.maps.outlines import outlines, outlines_within
-from geogp.maps.packing import unpack
-from geogp.maps.page_data import PageContent, page_data
-from geogp.maps.page_places import labelled_tiles, main_bounds, named_places
-from geogp.maps.page_quantiles import (
+from geogp.maps.page.kernel_basis import coarser, kernel_basis
+from geogp.maps.page.kernel_error import Features
+from geogp.maps.page.outlines import outlines, outlines_within
+from geogp.maps.page.packing import unpack
+from geogp.maps.page.page_data import PageContent, page_data
+from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
+from geogp.maps.page.page_quantiles import (
     SHOWN_LEVELS,
     QuarterMap,
     choose_levels,
@@ -33,9 +36,6 @@ from geogp.maps.page_quantiles import (
     slider_values,
     unpack_quantiles,
 )
-from geogp.models.counts import predict_counts
-from geogp.models.prediction import Prediction
-from geogp.models.student_sum import NormalPlusStudent
 
 
 def halves(region, name="county"):

@@ -12,13 +12,13 @@ from maps_worlds import irregular_region, make_slices
 from PIL import Image
 
 from geogp.errors import DataError
-from geogp.geodata.region import Region
-from geogp.maps.charts import reliability_panels, width_violins
+from geogp.geodata.places.region import Region
+from geogp.maps.figures.charts import reliability_panels, width_violins
+from geogp.maps.figures.figure_layout import STRATUM_COLOUR
+from geogp.maps.figures.figure_style import MARKS, SIGNED_PALETTE, WIDTH
+from geogp.maps.figures.panels import cell_panels, component_panels, map_panels, slices_panels
 from geogp.maps.frame import Frame
-from geogp.maps.layout import STRATUM_COLOUR
-from geogp.maps.panels import cell_panels, component_panels, map_panels, slices_panels
 from geogp.maps.scales import SEQUENTIAL_KERNEL_PALETTE, WIDTH_PALETTE, linear_scale
-from geogp.maps.style import MARKS, SIGNED_PALETTE, WIDTH
 
 RNG = np.random.default_rng(0)
 WIDTHS = {

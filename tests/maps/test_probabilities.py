@@ -6,7 +6,7 @@ import rasterio
 from scipy.stats import norm
 
 from geogp.errors import RequestError
-from geogp.geodata.thresholds import Threshold, thresholds_of
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
 from geogp.maps.rasters import write_geotiffs

@@ -11,7 +11,7 @@ from rasterio.vrt import WarpedVRT
 from rio_cogeo.cogeo import cog_validate
 
 from geogp.errors import OutputError
-from geogp.geodata.quadkeys import tiles_at
+from geogp.geodata.tiles.quadkeys import tiles_at
 from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.rasters import write_geotiffs, write_netcdf, write_zarr
 

@@ -14,7 +14,7 @@ from maps_worlds import irregular_region, make_world
 from shapely.geometry import box
 
 from geogp.errors import DataError
-from geogp.geodata.region import Region, Tiles
+from geogp.geodata.places.region import Region, Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.tile_table import tile_table, write_tile_table
 

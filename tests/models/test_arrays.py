@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from geogp.errors import DataError
-from geogp.models.arrays import as_floats
+from geogp.models.core.arrays import as_floats
 
 
 @pytest.mark.parametrize(

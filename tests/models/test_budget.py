@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.models import budget
-from geogp.models.architecture import Architecture
-from geogp.models.budget import MOST_RANK, rank_for
-from geogp.models.catalogue import build
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.training import budget
+from geogp.models.training.budget import MOST_RANK, rank_for
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data
 
 SETTINGS = FitSettings(epochs=2, batch=1000, optimiser="lbfgs")
 

@@ -9,20 +9,27 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
+from geogp.distributions.shape_columns import shape_from
+from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError, RequestError
-from geogp.models import burr
-from geogp.models.architecture import Architecture
-from geogp.models.burr import BURR_PRIOR, Burr, BurrMixture, BurrScale, effective_size, normalised
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Weights
-from geogp.models.scale_mixture import BurrProcess, InverseGamma
-from geogp.models.schedule import FitSettings
-from geogp.models.shape_columns import shape_from
-from geogp.models.shapes import GAUSSIAN
-from geogp.models.storage import load_model, save_model
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights
+from geogp.models.families import burr
+from geogp.models.families.burr import (
+    BURR_PRIOR,
+    Burr,
+    BurrMixture,
+    BurrScale,
+    effective_size,
+    normalised,
+)
+from geogp.models.families.scale_mixture import BurrProcess, InverseGamma
+from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 

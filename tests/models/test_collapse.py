@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.joint import effective_rank
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Statistics, Weights, log_marginal_likelihood
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Statistics, Weights, log_marginal_likelihood
+from geogp.models.joint.joint_law import effective_rank
 
 Floats = np.ndarray
 

@@ -9,15 +9,15 @@ from scipy import integrate, stats
 from torch import nn
 
 from geogp.errors import DataError, RequestError
-from geogp.models.architecture import Architecture
-from geogp.models.bases import Basis, Features, squared_norms
-from geogp.models.catalogue import build
-from geogp.models.cox import OFFSET, CoxGP
-from geogp.models.joint import joint_posterior
-from geogp.models.objectives import BatchTerms, Weights, negative_binomial_elbo, poisson_elbo
-from geogp.models.schedule import FitSettings
-from geogp.models.storage import load_model, save_model
-from geogp.models.training import Data, fit
+from geogp.models.bases.basis_functions import Basis, Features, squared_norms
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.objectives import BatchTerms, Weights, negative_binomial_elbo, poisson_elbo
+from geogp.models.families.cox import OFFSET, CoxGP
+from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 NAMES = ["cox", "cox-nb"]
 SIZES = Architecture(

@@ -6,18 +6,18 @@ import torch
 from test_joint_level import dense, exact, grid, make_field
 
 from geogp.errors import DataError, RequestError
-from geogp.models import design
-from geogp.models.design import (
+from geogp.models.core.lowrank import Rows
+from geogp.models.joint import design
+from geogp.models.joint.design import (
     LevelCovariance,
     choose,
     covariance_of,
     measure,
     widest,
 )
-from geogp.models.joint_level import joint_level
-from geogp.models.lowrank import Rows
-from geogp.models.schedule import FitSettings
-from geogp.models.training import fit
+from geogp.models.joint.joint_level import joint_level
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import fit
 
 __all__ = ["exact"]
 

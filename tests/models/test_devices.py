@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.catalogue import CATALOGUE
-from geogp.models.joint import effective_rank, joint_posterior
-from geogp.models.training import fit
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.joint.joint_law import effective_rank, joint_posterior
+from geogp.models.training.training_loop import fit
 
 NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.counts)
 

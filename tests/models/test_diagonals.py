@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from geogp.models.bases import Features
-from geogp.models.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
-from geogp.models.noise import NOISE_FLOOR, ConstantNoise, ValidationNoise
-from geogp.models.training import fit
+from geogp.models.bases.basis_functions import Features
+from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.core.noise import NOISE_FLOOR, ConstantNoise, ValidationNoise
+from geogp.models.training.training_loop import fit
 
 
 def _features(rows: np.ndarray, residual: np.ndarray | None = None) -> Features:

@@ -15,20 +15,20 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from geogp.models import steps
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import (
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import (
     Statistics,
     Weights,
     corrected_log_marginal_likelihood,
     elbo,
     log_marginal_likelihood,
 )
-from geogp.models.posteriors import ClosedFormPosterior, WeightedRows, condition
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
+from geogp.models.training import steps
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 Floats = np.ndarray
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from geogp.errors import DataError, RequestError
-from geogp.models.excursions import FirstMisses, JointRegion
+from geogp.models.joint.excursions import FirstMisses, JointRegion
 
 
 def drawn(mean, covariance, threshold=0.0, draws=40_000, seed=0) -> FirstMisses:

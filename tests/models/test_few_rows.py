@@ -7,17 +7,17 @@ import pytest
 import torch
 from scipy import sparse, stats
 
+from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import DataError
-from geogp.models import few_rows
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.few_rows import FEW_PLACES, FEW_ROWS, are_few, fold_residuals, widen
-from geogp.models.joint import two_variances
-from geogp.models.joint_level import joint_level
-from geogp.models.schedule import FitSettings
-from geogp.models.shapes import GAUSSIAN
-from geogp.models.storage import load_model, read_tensors, save_model, write_tensors
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, read_tensors, save_model, write_tensors
+from geogp.models.core.architecture import Architecture
+from geogp.models.joint.joint_law import two_variances
+from geogp.models.joint.joint_level import joint_level
+from geogp.models.training import few_rows
+from geogp.models.training.few_rows import FEW_PLACES, FEW_ROWS, are_few, fold_residuals, widen
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 SETTINGS = FitSettings(epochs=1, batch=32)
 

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geogp.models import field
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.field_rows import Padded, packed
-from geogp.models.lowrank import Rows
-from geogp.models.vecchia import NO_ROW
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.field import field_model as field
+from geogp.models.field.field_rows import Padded, packed
+from geogp.models.field.vecchia import NO_ROW
 
 
 @given(st.integers(1, 9), st.integers(1, 7), st.integers(1, 6), st.integers(0, 999))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from geogp.models.elementwise import FLOORS, exponential_
-from geogp.models.tiles import SAME_TILE_KM, TileProcess
-from geogp.models.vecchia import whiten
+from geogp.models.core.elementwise import FLOORS, exponential_
+from geogp.models.field.tile_process import SAME_TILE_KM, TileProcess
+from geogp.models.field.vecchia import whiten
 
 
 def _points(n, seed) -> torch.Tensor:

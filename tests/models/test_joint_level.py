@@ -5,21 +5,21 @@ import pytest
 import torch
 from scipy import sparse
 
-from geogp.areas import median_sds
+from geogp.commands.areas import median_sds
 from geogp.errors import DataError, RequestError
-from geogp.models import vecchia
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.field import FieldGP
-from geogp.models.joint import joint_posterior
-from geogp.models.joint_level import JointLevel, joint_level
-from geogp.models.lowrank import Rows
-from geogp.models.posteriors import VariationalPosterior
-from geogp.models.schedule import FitSettings
-from geogp.models.shape_laws import ShapeLaw
-from geogp.models.tile_sequence import earlier_tiles
-from geogp.models.training import Data, fit
-from geogp.models.vecchia import NO_ROW
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.core.posteriors import VariationalPosterior
+from geogp.models.field import vecchia
+from geogp.models.field.field_model import FieldGP
+from geogp.models.field.shape_laws import ShapeLaw
+from geogp.models.field.tile_sequence import earlier_tiles
+from geogp.models.field.vecchia import NO_ROW
+from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
 
@@ -165,9 +165,9 @@ class TestApproximation:
     def test_sums_in_blocks_are_those_at_once(self, level, monkeypatch):
         weights = areas(len(level), self.SIDE)
         whole = level.sum_variances(weights)
-        monkeypatch.setattr("geogp.models.joint_level.AT_ONCE", 2)
-        monkeypatch.setattr("geogp.models.lowrank.CHUNK", 50)
-        monkeypatch.setattr("geogp.models.joint_level.CHUNK", 50)
+        monkeypatch.setattr("geogp.models.joint.joint_level.AT_ONCE", 2)
+        monkeypatch.setattr("geogp.models.core.lowrank.CHUNK", 50)
+        monkeypatch.setattr("geogp.models.joint.joint_level.CHUNK", 50)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
 
     def test_many_sums_and_paths_take_one_pass_over_the_features(self, level, monkeypatch):
@@ -181,7 +181,7 @@ class TestApproximation:
         drawn = np.concatenate(list(level.paths(100)))
         assert len(passes) == 2
         # With hardly any memory each batch takes a pass of its own, to the same end.
-        monkeypatch.setattr("geogp.models.joint_level.HELD_BYTES", 1)
+        monkeypatch.setattr("geogp.models.joint.joint_level.HELD_BYTES", 1)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-10)
         np.testing.assert_allclose(np.concatenate(list(level.paths(100))), drawn, rtol=1e-10)
         assert len(passes) == 2 + 4 + 4
@@ -393,7 +393,7 @@ class TestRefusals:
                 level.sum_variances(weights)
 
     def test_too_little_memory(self, monkeypatch, train, make_model):
-        monkeypatch.setattr("geogp.models.memory.available_bytes", lambda _: 3_000_000)
+        monkeypatch.setattr("geogp.models.core.memory.available_bytes", lambda _: 3_000_000)
         with pytest.raises(RequestError, match=r"level of 16 tiles together needs about .* GB"):
             joint_level(make_field(4, 30), None, grid(4))
         model = make_model("vbll", dtype="float64")

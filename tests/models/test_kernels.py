@@ -13,8 +13,8 @@ from scipy import integrate, stats
 from torch.func import functional_call
 
 from geogp.errors import RequestError
-from geogp.models import expectations
-from geogp.models.expectations import (
+from geogp.models.bases import expectations
+from geogp.models.bases.expectations import (
     ERF_GAIN,
     SIGMOID_GAIN,
     TANH_GAIN,
@@ -22,7 +22,7 @@ from geogp.models.expectations import (
     arcsine_slope,
     relu,
 )
-from geogp.models.kernels import (
+from geogp.models.bases.kernels import (
     PROPORTION_PRIOR,
     VARIANCE_PRIOR,
     LeakyReluKernel,
@@ -33,7 +33,7 @@ from geogp.models.kernels import (
     log_beta,
     log_inverse_gamma,
 )
-from geogp.models.network_kernels import NetworkKernel
+from geogp.models.bases.network_kernels import NetworkKernel
 
 VARIANCES = {
     "output_bias": 0.3,

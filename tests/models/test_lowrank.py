@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from geogp.errors import DataError, RequestError
-from geogp.models import lowrank
-from geogp.models.architecture import Architecture
-from geogp.models.bases import InducingBasis
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.diagonals import NystromDiagonal, VarianceCorrection
-from geogp.models.lowrank import LowRankGP
-from geogp.models.noise import ValidationNoise
-from geogp.models.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
-from geogp.models.rich import LastLayerPosterior
-from geogp.models.training import Data, fit
+from geogp.models.bases.basis_functions import InducingBasis
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.core import lowrank
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.diagonals import NystromDiagonal, VarianceCorrection
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.noise import ValidationNoise
+from geogp.models.core.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
+from geogp.models.families.last_layers import LastLayerPosterior
+from geogp.models.training.training_loop import Data, fit
 
 DTYPES = ["float32", "float64"]
 

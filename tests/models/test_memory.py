@@ -9,18 +9,18 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models import memory
-from geogp.models.architecture import Architecture
-from geogp.models.memory import available_bytes, check_memory, fit_bytes
+from geogp.models.core import memory
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.memory import available_bytes, check_memory, fit_bytes
 
 PROGRAM = """
 import sys
 from pathlib import Path
 import numpy as np
-from geogp.models.catalogue import build
-from geogp.models.architecture import Architecture
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 name, n, r, batch = sys.argv[1], *map(int, sys.argv[2:])
 random = np.random.default_rng(0)
@@ -72,12 +72,12 @@ LEVEL_PROGRAM = """
 import ctypes, sys
 from pathlib import Path
 import numpy as np
-from geogp.models import joint_level as levels
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.memory import level_bytes
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.models.joint import joint_level as levels
+from geogp.models.core.architecture import Architecture
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.memory import level_bytes
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 random = np.random.default_rng(0)
 places = random.uniform(-1, 1, (200, 2)).repeat(5, axis=0)

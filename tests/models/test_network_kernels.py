@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.kernels import ReluKernel, TanhKernel
-from geogp.models.network_kernels import NetworkKernel
+from geogp.models.bases.kernels import ReluKernel, TanhKernel
+from geogp.models.bases.network_kernels import NetworkKernel
 
 X = torch.tensor([[0.1, -0.4], [0.5, 0.5], [-0.5, 0.3], [0.2, -0.4]], dtype=torch.float64)
 ACTIVATIONS = {"erf": torch.erf, "relu": torch.relu}

@@ -9,18 +9,18 @@ import torch
 from scipy import stats
 
 from geogp.errors import DataError, NumericalError, RequestError
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.diagonals import NystromDiagonal
-from geogp.models.kernels import MixedKernel
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.nystrom import AnchorEvidence, kernel_prior
-from geogp.models.objectives import Weights, log_marginal_likelihood
-from geogp.models.placement import place_anchors
-from geogp.models.schedule import FitSettings
-from geogp.models.steps import WholeData
-from geogp.models.storage import load_model, save_model
-from geogp.models.training import Data, FitState, fit
+from geogp.models.bases.kernels import MixedKernel
+from geogp.models.bases.nystrom import AnchorEvidence, kernel_prior
+from geogp.models.bases.placement import place_anchors
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.diagonals import NystromDiagonal
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights, log_marginal_likelihood
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import WholeData
+from geogp.models.training.training_loop import Data, FitState, fit
 
 KERNELS = sorted(name for name, spec in CATALOGUE.items() if spec.family == "kernel")
 SIZES = Architecture(d=2, r=12, dtype="float64")
@@ -249,7 +249,9 @@ def test_an_interrupted_fit_ends_with_the_same_numbers(name, tmp_path):
 def test_a_checkpoint_without_the_optimiser_is_refused(tmp_path, monkeypatch):
     train, validation = _table(80), _table(20, seed=1)
     path = tmp_path / "checkpoint"
-    monkeypatch.setattr("geogp.models.training.state_tensors", lambda _: {"0.t": torch.zeros(())})
+    monkeypatch.setattr(
+        "geogp.models.training.training_loop.state_tensors", lambda _: {"0.t": torch.zeros(())}
+    )
 
     def stop(_state: FitState, _epochs: int) -> None:
         raise KeyboardInterrupt

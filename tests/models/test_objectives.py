@@ -10,8 +10,8 @@ import pytest
 import torch
 from scipy import stats
 
-from geogp.models.lowrank import LowRankGP
-from geogp.models.objectives import BatchTerms, Weights, dppgp, elbo, gaussian_nll
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.objectives import BatchTerms, Weights, dppgp, elbo, gaussian_nll
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
     warnings.simplefilter("ignore", DeprecationWarning)

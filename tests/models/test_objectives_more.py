@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from geogp.errors import RequestError
-from geogp.models.objectives import (
+from geogp.models.core.objectives import (
     BatchObjective,
     BatchTerms,
     Weights,
@@ -19,7 +19,7 @@ from geogp.models.objectives import (
     ppgp,
     squared_error,
 )
-from geogp.models.steps import PerBatch
+from geogp.models.training.steps import PerBatch
 
 Floats = np.ndarray
 N = 77

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models import parallel
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import Rows
-from geogp.models.schedule import FitSettings
-from geogp.models.steps import Part
-from geogp.models.storage import load_model, read_tensors
-from geogp.models.teams import Team, current_team
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.storage import load_model, read_tensors
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.training import parallel
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import Part
+from geogp.models.training.teams import Team, current_team
+from geogp.models.training.training_loop import Data, fit
 
 PROGRAM = '''
 """Fit what the cases say, and tell how it went; run by each process."""
@@ -27,12 +27,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from geogp.errors import GeogpError
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.parallel import team
-from geogp.models.schedule import FitSettings
-from geogp.models.storage import save_model
-from geogp.models.training import Data, fit
+from geogp.models.core.architecture import Architecture
+from geogp.models.catalogue.build_model import build
+from geogp.models.training.parallel import team
+from geogp.models.training.schedule import FitSettings
+from geogp.models.catalogue.storage import save_model
+from geogp.models.training.training_loop import Data, fit
 
 def run(folder):
     rows = np.load(folder / "rows.npz")

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from geogp.models import products
-from geogp.models.noise import ConstantNoise
-from geogp.models.posteriors import VariationalPosterior
+from geogp.models.core import products
+from geogp.models.core.noise import ConstantNoise
+from geogp.models.core.posteriors import VariationalPosterior
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.noise import NOISE_FLOOR
-from geogp.models.objectives import Weights, elbo, ppgp
-from geogp.models.steps import PerBatch
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.noise import NOISE_FLOOR
+from geogp.models.core.objectives import Weights, elbo, ppgp
+from geogp.models.training.steps import PerBatch
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
     warnings.simplefilter("ignore", DeprecationWarning)

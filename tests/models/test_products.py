@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from geogp.models import products
-from geogp.models.linalg import inverse_cholesky, jittered_inverse_cholesky
+from geogp.models.core import products
+from geogp.models.core.linalg import inverse_cholesky, jittered_inverse_cholesky
 
 
 @pytest.fixture(params=[1, 4, 64])

@@ -7,12 +7,12 @@ import pytest
 import torch
 from scipy.special import expit
 
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.objectives import Weights
-from geogp.models.prediction import Prediction
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, fit
+from geogp.distributions.prediction import Prediction
+from geogp.models.catalogue.build_model import build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.objectives import Weights
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Weights
-from geogp.models.schedule import FitSettings
-from geogp.models.steps import ByInputs, PerBatch
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import ByInputs, PerBatch
+from geogp.models.training.training_loop import Data, fit
 
 NAMES = sorted(
     name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch) and not spec.counts

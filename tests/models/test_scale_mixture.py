@@ -7,17 +7,22 @@ import pytest
 import torch
 from scipy import stats
 
+from geogp.distributions.heavy_shapes import StudentT
 from geogp.errors import RequestError
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import CATALOGUE, build
-from geogp.models.heavy_shapes import StudentT
-from geogp.models.joint import joint_posterior
-from geogp.models.lowrank import LowRankGP, Rows
-from geogp.models.objectives import Weights
-from geogp.models.scale_mixture import SCALE_PRIOR, InverseGamma, StudentProcess, scaled_elbo
-from geogp.models.schedule import FitSettings
-from geogp.models.storage import load_model, save_model
-from geogp.models.training import Data, fit
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights
+from geogp.models.families.scale_mixture import (
+    SCALE_PRIOR,
+    InverseGamma,
+    StudentProcess,
+    scaled_elbo,
+)
+from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
 
 SIZES = Architecture(d=2, r=10, dtype="float64")
 

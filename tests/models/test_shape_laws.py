@@ -7,15 +7,15 @@ from scipy import stats
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
+from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError
-from geogp.models.architecture import Architecture
-from geogp.models.catalogue import build
-from geogp.models.field import FieldGP
-from geogp.models.lowrank import Rows
-from geogp.models.shape_laws import DISTANCES, NO_LAW, ShapeLaw, fit_shape
-from geogp.models.shapes import GAUSSIAN
-from geogp.models.storage import load_model, save_model
-from geogp.models.vecchia import Sites, distance_to_others
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.field.field_model import FieldGP
+from geogp.models.field.shape_laws import DISTANCES, NO_LAW, ShapeLaw, fit_shape
+from geogp.models.field.vecchia import Sites, distance_to_others
 
 BY_TESTS = np.array([[0.2, -0.1, 0.0], [0.3, -0.1, 0.0], [-0.5, 0.2, 0.0], [-0.3, 0.1, 0.0]])
 BY_BOTH = np.array([[0.2, -0.1, 0.1], [0.3, -0.1, 0.2], [-0.5, 0.2, 0.1], [-0.1, 0.1, -0.15]])

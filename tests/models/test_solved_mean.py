@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.lowrank import LowRankGP
-from geogp.models.training import Data, fit
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.training.training_loop import Data, fit
 
 
 def _ridge(model, data, *, spread_is_noise) -> np.ndarray:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from geogp.errors import NumericalError, RequestError
-from geogp.models import tuning
-from geogp.models.catalogue import CATALOGUE
-from geogp.models.lowrank import LowRankGP
-from geogp.models.objectives import Weights
-from geogp.models.schedule import FitSettings
-from geogp.models.training import Data, FitState, fit
-from geogp.models.tuning import Trial, choose_weights, grid
+from geogp.models.catalogue.build_model import CATALOGUE
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.objectives import Weights
+from geogp.models.training import tuning
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.tuning import Trial, choose_weights, grid
 
 VALUES = [0.0, 0.01, 0.1, 1.0]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from geogp.models.vecchia import NO_ROW, Sites, earlier_rows
+from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
 
 
 def test_places_are_conditioned_on_their_six_nearest_earlier_ones():

@@ -1,1 +1,0 @@
-"""Scores, splits, strata and reports."""

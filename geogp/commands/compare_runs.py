@@ -1,0 +1,73 @@
+"""Finished runs side by side: read, compare, write."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from geogp.errors import OutputError
+from geogp.evaluation.comparison_rows import RunContent
+from geogp.files import write_text
+from geogp.reports.comparison.compare_pages import (
+    comparison_html,
+    comparison_latex,
+    comparison_markdown,
+)
+from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
+from geogp.runs.run_folder import check_apart, read_run, run_names
+
+_LATEX_FILE = "compare.tex"
+
+
+def compare_runs(
+    runs: Sequence[Path],
+    *,
+    out: Path = Path("comparison"),
+    reference: str | None = None,
+    latex: bool = False,
+) -> Comparison:
+    """Compare finished runs and write compare.html, .md and .json, and compare.tex if asked for.
+
+    Runs are called by the names of their folders, or by their paths where names are the same.
+
+    Parameters
+    ----------
+    runs
+        Run folders, two or more.
+    out
+        Folder for the files, made when absent; no run folder.
+    reference
+        Name, or path as given, of the run that the others are compared with. Default: the first.
+    latex
+        Whether to write compare.tex; one that an earlier call left is removed else.
+
+    Raises
+    ------
+    RequestError
+        A folder is no finished run, the runs cannot be compared, or `out` is in a run folder.
+    DataError
+        A file is damaged, or files contradict each other.
+    OutputError
+        The files cannot be written.
+    """
+    check_apart(out, runs, "a comparison")
+    names = run_names(runs)
+    if reference not in (None, *names):
+        paths = [str(path) for path in runs]
+        reference = names[paths.index(reference)] if reference in paths else reference
+    contents = [RunContent(name, *read_run(run)) for name, run in zip(names, runs, strict=True)]
+    found = compare(contents, reference=reference)
+    pages = {
+        "compare.html": comparison_html(found),
+        "compare.md": comparison_markdown(found),
+        "compare.json": comparison_json(found),
+        **({_LATEX_FILE: comparison_latex(found)} if latex else {}),
+    }
+    for name, page in pages.items():
+        write_text(out / name, page)
+    if not latex:
+        try:
+            (out / _LATEX_FILE).unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"cannot remove {out / _LATEX_FILE}, which is of another comparison: {error}."
+            ) from error
+    return found

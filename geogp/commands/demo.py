@@ -1,0 +1,40 @@
+"""The embedded region: where it is, and the request that maps it."""
+
+from pathlib import Path
+
+import geogp
+from geogp.errors import DataError
+from geogp.runs.settings import MapRequest
+
+
+def demo_folder() -> Path:
+    """Return the folder of the embedded region: in the repository, or in the installed package.
+
+    Raises
+    ------
+    DataError
+        It is in neither place.
+    """
+    package = Path(geogp.__file__).parent
+    places = [package.parent / "data" / "demo", package / "demo_data"]
+    for place in places:
+        if (place / "simulation.json").is_file():
+            return place
+    raise DataError(f"the demo region is in none of {', '.join(map(str, places))}; reinstall.")
+
+
+def demo_request(
+    *, out: Path | None = None, device: str = "auto", seed: int = 0, fresh: bool = False
+) -> MapRequest:
+    """Return the request that maps the embedded region."""
+    folder = demo_folder()
+    return MapRequest(
+        region="DEMO",
+        source=str(folder),
+        boundaries=str(folder / "boundaries"),
+        preset="quick",
+        device=device,
+        seed=seed,
+        out=out,
+        fresh=fresh,
+    )

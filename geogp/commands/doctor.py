@@ -1,0 +1,259 @@
+"""What a bug report needs: versions, devices, the cache, and whether the sources answer."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyproj
+import rasterio
+import shapely
+import torch
+
+from geogp import __version__
+from geogp.errors import GeogpError
+from geogp.geodata.places.census import STATE_FILES
+from geogp.geodata.store.cache import cache_folder
+from geogp.geodata.store.cache_contents import UNFINISHED, cache_items
+from geogp.geodata.store.remote import GLANCE, NoRangesError, RemoteFile
+from geogp.geodata.store.sources import Folder, Web, open_source
+from geogp.geodata.tiles.observations import SERVICES
+from geogp.geodata.tiles.ookla import FIRST_QUARTER
+from geogp.geodata.tiles.tile_files import tile_file
+
+VARIABLES = (
+    "GEOGP_CACHE",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+)
+"""Variables of the environment that change what geogp does."""
+
+OPTIONAL = ("dask", "distributed")
+"""Packages that some commands need."""
+
+_CREDENTIALS = re.compile(r"//[^/@\s]+@")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """What was found.
+
+    Attributes
+    ----------
+    facts
+        By group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``, ``sources``),
+        text by name. Free of credentials, and the home folder is ``~``.
+    problems
+        What will keep commands from working, with what to do.
+    """
+
+    facts: dict[str, dict[str, str]]
+    problems: tuple[str, ...]
+
+    def described(self) -> dict[str, object]:
+        """Return it for JSON."""
+        return {**self.facts, "problems": list(self.problems)}
+
+    def text(self) -> str:
+        """Return lines to paste into a bug report."""
+        lines = []
+        for group, found in self.facts.items():
+            lines.append(group)
+            lines += [f"  {name}: {value}" for name, value in found.items()]
+        lines.append("problems" if self.problems else "no problem found")
+        lines += [f"  {problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+
+def examine(source: str, boundaries: str, *, ask: bool = True) -> Checkup:
+    """Look at this installation; what is wrong becomes a problem in the result, not an error.
+
+    Parameters
+    ----------
+    source, boundaries
+        Places of Ookla's files and of boundaries, as for a map.
+    ask
+        Whether to ask the sources if they answer.
+    """
+    problems: list[str] = []
+    facts = {
+        "geogp": _about(),
+        "packages": _packages(),
+        "devices": _devices(problems),
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "cache": _cache(problems),
+        "sources": _sources(source, boundaries, problems) if ask else {},
+    }
+    clean = {
+        group: {_clean(name): _clean(value) for name, value in found.items()}
+        for group, found in facts.items()
+        if found
+    }
+    return Checkup(clean, tuple(map(_clean, problems)))
+
+
+def _about() -> dict[str, str]:
+    cores = os.cpu_count() or 0
+    return {
+        "version": __version__,
+        "installed in": str(Path(__file__).parent),
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "system": f"{platform.platform()}, {cores} cores{_memory()}",
+    }
+
+
+def _memory() -> str:
+    """Return the machine's memory, where the system tells it."""
+    names = getattr(os, "sysconf_names", {})
+    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(names):
+        return ""
+    return f", {_gigabytes(os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'))} of memory"
+
+
+def _packages() -> dict[str, str]:
+    declared = importlib.metadata.requires("geogp") or []
+    needed = [one for one in declared if "extra ==" not in one]
+    names = [found[0] for one in needed if (found := _NAME.match(one))]
+    versions = {name: _version(name) for name in names}
+    optional = {name: version for name in OPTIONAL if (version := _version(name)) != "missing"}
+    libraries = {
+        "GDAL": rasterio.__gdal_version__,
+        "PROJ": pyproj.proj_version_str,
+        "GEOS": shapely.geos_version_string,
+    }
+    return {**versions, **optional, **libraries}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _devices(problems: list[str]) -> dict[str, str]:
+    """Describe the devices, each after a factorisation that must come out right."""
+    found = {"cpu": f"threads: {torch.get_num_threads()}"}
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        about = torch.cuda.get_device_properties(index)
+        found[f"cuda:{index}"] = f"{about.name}, {_gigabytes(about.total_memory)}"
+    built = torch.version.cuda
+    if len(found) == 1:
+        found["cuda"] = f"none found (torch is built for CUDA {built})" if built else "not in torch"
+    for device in [name for name in found if name != "cuda"]:
+        try:
+            wrong = _arithmetic_error(device)
+        except RuntimeError as error:
+            problems.append(f"device {device} does not compute: {error}")
+            continue
+        if not wrong < 1e-10:
+            problems.append(
+                f"device {device} computes wrongly: a Cholesky factorisation is off by {wrong:.1e}."
+            )
+    return found
+
+
+def _arithmetic_error(device: str) -> float:
+    """Return the largest error of a Cholesky factorisation: L L' with L all ones has factor L."""
+    factor = torch.ones(64, 64, dtype=torch.float64, device=device).tril()
+    return float((torch.linalg.cholesky(factor @ factor.T) - factor).abs().max())
+
+
+def _cache(problems: list[str]) -> dict[str, str]:
+    folder = cache_folder()
+    items = cache_items()
+    left = sum(item.state == UNFINISHED for item in items)
+    size = sum(item.size for item in items)
+    found = {
+        "folder": str(folder),
+        "content": f"{len(items) - left} files, {left} unfinished, {_gigabytes(size)} "
+        "(`geogp cache verify` reads them all)",
+    }
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+        found["free"] = _gigabytes(shutil.disk_usage(there).free)
+    except OSError as error:
+        problems.append(
+            f"the cache {folder} cannot be written: {error.strerror}. Set GEOGP_CACHE to another "
+            "folder."
+        )
+    return found
+
+
+def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
+    """Ask each source for a file of it, all at once."""
+    tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
+    questions: dict[str, Callable[[], str]] = {
+        f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
+        f"boundaries {boundaries}": lambda: _answer(boundaries, STATE_FILES, by_parts=False),
+    }
+    found = {}
+    with ThreadPoolExecutor() as pool:
+        for name, task in {name: pool.submit(ask) for name, ask in questions.items()}.items():
+            try:
+                found[name] = task.result()
+            except GeogpError as error:
+                found[name] = "not usable, see below"
+                problems.append(str(error))
+    return found
+
+
+def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
+    """Tell which of several files a place has.
+
+    Raises
+    ------
+    NetworkError
+        The place refuses, or does not answer.
+    DataError, RequestError
+        The place is none; see `open_source`.
+    """
+    place = open_source(where)
+    if isinstance(place, Folder):
+        here = next((name for name in names if place.has(name)), None)
+        return f"a folder; has {here}" if here else f"a folder, without {names[0]}"
+    assert isinstance(place, Web)
+    for name in names:
+        with closing(RemoteFile(f"{place.url}/{name}", GLANCE)) as remote:
+            if not remote.open():
+                continue
+            size = remote.version.size
+            told = f"answers; {name}" + (f" has {size:,} bytes" if size is not None else "")
+            if not by_parts:
+                return told
+            try:
+                remote.read(0, 4)
+            except NoRangesError:
+                return f"{told}, sent as a whole only: every file is downloaded once"
+            return f"{told}, sent by parts"
+    return f"answers; no {names[0]}"
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f} GB"
+
+
+def _clean(text: str) -> str:
+    """Take names, passwords and the home folder out of a text."""
+    return _CREDENTIALS.sub("//***@", text).replace(str(Path.home()), "~")

@@ -1,0 +1,317 @@
+"""Figures of a finished run for papers: kernel, basis, widths, spread and reliability."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.evaluation.assessment import split_rows, widths_by_group
+from geogp.evaluation.score_groups import group_reports
+from geogp.evaluation.splits.split_names import RANDOM, SPLITS
+from geogp.evaluation.spread import CELL_DEGREES, LEAST_ROWS, SpreadCells, spread_by_cell
+from geogp.files import write_bytes, write_text
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.places.stratum_column import ALL
+from geogp.maps.figures.charts import reliability_panels, width_violins
+from geogp.maps.figures.figure_layout import Canvas
+from geogp.maps.figures.panels import cell_panels, component_panels, slices_panels
+from geogp.maps.grid import quantity_of
+from geogp.models.catalogue.build_model import find_spec
+from geogp.models.joint.joint_law import Components, leading_components
+from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.pipeline.reference_slices import reference_slices
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import Reopened, reopen
+from geogp.runs.run_folder import check_apart, held_run, read_run, run_names
+from geogp.runs.run_places import AS_TOLD, ReadFrom
+
+Floats = NDArray[np.float64]
+
+FOLDER = "figures"
+"""Folder of a run that holds its figures unless another is asked for."""
+
+COMPONENTS = 6
+"""Components of the basis that are drawn."""
+
+_SPLITS_SHOWN = 3
+
+LEFT_OUT_OF_COUNTS = {
+    "interval_widths": "the interval of a number of tests widens with the number: widths would say "
+    "where tests are many, not where the model is unsure",
+    "spread_cells": "the spread of a number of tests follows its mean: a cell's would be that of "
+    "its few busiest tiles",
+}
+"""Figures that are not drawn of numbers of tests, and why."""
+
+
+@dataclass(frozen=True)
+class FiguresRequest:
+    """Of which run to draw figures.
+
+    Attributes
+    ----------
+    run
+        A finished run folder.
+    beside
+        Other finished runs of the same region, service and target, for the violins; none for a run
+        that maps numbers of tests.
+    out
+        Where the figures go; None takes the folder ``figures`` of the run.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where the run's tiles and boundaries are, where not as its run.json says.
+    """
+
+    run: Path
+    beside: tuple[Path, ...] = ()
+    out: Path | None = None
+    device: str = "auto"
+    read_from: ReadFrom = AS_TOLD
+
+
+@dataclass(frozen=True)
+class FiguresResult:
+    """What was drawn: the files, and a caption for each figure by its name.
+
+    What was left out has the reason in its place.
+    """
+
+    files: tuple[Path, ...]
+    captions: dict[str, str]
+    left_out: dict[str, str]
+
+
+def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> FiguresResult:
+    """Draw the figures of a run, each as PNG and PDF, and write their captions.
+
+    ``kernel_slices``, ``interval_widths`` and ``spread_cells`` show what figures 7, 8 and 10 of
+    Zhu, Yuchi and Xie show; ``basis`` the leading components of the basis, ``reliability`` observed
+    against stated coverage. Of a run that maps numbers of tests, `interval_widths` and
+    `spread_cells` are left out (see `LEFT_OUT_OF_COUNTS`), which the captions say.
+
+    Parameters
+    ----------
+    request
+        Of which run.
+    watcher
+        Hears of stages and warnings.
+
+    Raises
+    ------
+    RequestError
+        A folder is no finished run; a run to set beside is of another region, service, target or
+        split; one is named beside a run that maps numbers of tests; the figures would go into a
+        run folder, other than the run's own; or another process holds this one.
+    DataError
+        A file is damaged, or differs from that which the run was made from; or no cell has enough
+        test rows.
+    OutputError
+        A file cannot be written.
+    """
+    own, out = request.run / FOLDER, request.out or request.run / FOLDER
+    apart = out.resolve() != own.resolve()
+    if apart:
+        check_apart(out, [request.run, *request.beside], "a set of figures")
+    with nullcontext() if apart else held_run(request.run), arithmetic():
+        return _figures(request, out, watcher or Watcher())
+
+
+def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresResult:
+    run, predictions = read_run(request.run)
+    counts, split = find_spec(run["model"]).counts, _split_of(run)
+    if counts and request.beside:
+        raise RequestError(
+            f"{request.run} maps numbers of tests, of which no interval_widths are drawn; leave "
+            "--beside out."
+        )
+    spread = None if counts else _spread(request, run, predictions, split)
+    opened = reopen(
+        request.run, watcher, device=request.device, counts=True, read_from=request.read_from
+    )
+    watcher.stage("the kernel and its components over the region")
+    slices, components = _kernel(opened)
+    watcher.stage("drawing")
+    region, tiles, target = opened.job.region, opened.tiles, run["target"]
+    drawn = {"kernel_slices": slices_panels(region, tiles, slices, target=target)}
+    captions = _captions(run, region.name, components)
+    if spread is not None:
+        drawn |= _spread_figures(spread, region, tiles, f"log10 {quantity_of(target).unit}")
+        captions |= _spread_captions(run, region.name, split, spread.cells)
+    drawn |= {
+        "basis": component_panels(region, tiles, components.values, components.share),
+        "reliability": reliability_panels(_curves(run, predictions, counts=counts)),
+    }
+    captions = {name: captions[name] for name in drawn}
+    left_out = LEFT_OUT_OF_COUNTS if counts else {}
+    files = _write(out, drawn, captions, left_out)
+    return FiguresResult(tuple(files), captions, dict(left_out))
+
+
+def _write(
+    folder: Path, drawn: dict[str, Canvas], captions: dict[str, str], left_out: dict[str, str]
+) -> list[Path]:
+    files = []
+    for name, canvas in drawn.items():
+        for end, content in (("png", canvas.png()), ("pdf", canvas.pdf())):
+            files.append(folder / f"{name}.{end}")
+            write_bytes(files[-1], content)
+    parts = [f"**{name}.** {caption}" for name, caption in captions.items()]
+    parts += [f"**{name}** is left out: {reason}." for name, reason in left_out.items()]
+    files.append(folder / "captions.md")
+    write_text(files[-1], "\n\n".join(parts) + "\n")
+    return files
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Widths of intervals by run and stratum, and the spread of rows by cell."""
+
+    widths: dict[str, dict[str, Floats]]
+    cells: SpreadCells
+
+
+def _spread(
+    request: FiguresRequest, run: dict[str, Any], predictions: pd.DataFrame, split: str
+) -> _Spread:
+    others = [read_run(path) for path in request.beside]
+    rows = _rows_of(request.run, predictions, split)
+    paths = (request.run, *request.beside)
+    runs = [(run, predictions), *others]
+    for path, (other, _) in zip(paths[1:], others, strict=True):
+        _check_alike(run, other, path)
+    names = _names(paths, [held for held, _ in runs])
+    widths = {
+        name: _by_stratum(widths_by_group(_rows_of(path, table, split)))
+        for name, path, (_, table) in zip(names, paths, runs, strict=True)
+    }
+    return _Spread(widths, spread_by_cell(rows))
+
+
+def _spread_figures(spread: _Spread, region: Region, tiles: Tiles, unit: str) -> dict[str, Canvas]:
+    cells = spread.cells
+    shown = {
+        "measurements": cells.measured,
+        "errors of the prediction": cells.error,
+        "as predicted": cells.predicted,
+    }
+    return {
+        "interval_widths": width_violins(spread.widths, unit=unit),
+        "spread_cells": cell_panels(
+            region, tiles, cells.west, cells.south, shown, degrees=CELL_DEGREES, unit=unit
+        ),
+    }
+
+
+def _split_of(run: dict[str, Any]) -> str:
+    """Return the split whose test rows are shown: the random one, as in the paper, or the first."""
+    splits = list(run["metrics"])
+    return RANDOM.name if RANDOM.name in splits else splits[0]
+
+
+def _rows_of(path: Path, predictions: pd.DataFrame, split: str) -> pd.DataFrame:
+    rows = predictions[predictions["split"] == split]
+    if rows.empty:
+        raise RequestError(
+            f"{path} has no test rows of the split {split}. Run it with --split {split}."
+        )
+    return rows
+
+
+def _check_alike(run: dict[str, Any], other: dict[str, Any], path: Path) -> None:
+    for key in ("region", "service", "target"):
+        if run[key] != other[key]:
+            raise RequestError(f"{path} has the {key} {other[key]}, expected {run[key]}.")
+
+
+def _names(paths: Sequence[Path], runs: list[dict[str, Any]]) -> list[str]:
+    """Return a name for each run: its model, or its folder where models are alike."""
+    models = [str(run["model"]) for run in runs]
+    return models if len(set(models)) == len(models) else run_names(paths)
+
+
+def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
+    """Return those of each stratum with rows; of all where strata are unknown."""
+    known = {name: found for name, found in values.items() if name != ALL and len(found)}
+    return known or {"all": values["all"]}
+
+
+def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
+    job, tiles = opened.job, opened.tiles
+    quarter = job.question.quarter
+    slices = reference_slices(opened.model, job.scale.inputs, tiles, job.observations, quarter)
+    inputs = job.scale.inputs(*tiles.centres, np.full(len(tiles), quarter))
+    return slices, leading_components(opened.model, inputs, COMPONENTS)
+
+
+def _curves(
+    run: dict[str, Any], predictions: pd.DataFrame, *, counts: bool
+) -> dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]]:
+    """Return the reliability curves of the first splits, by title and stratum."""
+    found = {}
+    for name in list(run["metrics"])[:_SPLITS_SHOWN]:
+        rows = predictions[predictions["split"] == name]
+        groups = group_reports(rows, split_rows(name, rows), {}, counts=counts)
+        shown = [name for name in groups if name != ALL and groups[name].n] or ["all"]
+        strata = {}
+        for group in shown:
+            curve = groups[group].reliability
+            assert curve is not None
+            parts = (curve.level, curve.observed, curve.lower, curve.upper)
+            level, observed, lower, upper = (np.asarray(part, np.float64) for part in parts)
+            strata[group] = (level, observed, lower, upper)
+        found[SPLITS[name].title] = strata
+    return found
+
+
+def _where(run: dict[str, Any], place: str) -> str:
+    return f"{place}, {run['service']}, {quantity_of(run['target']).subject}"
+
+
+def _captions(run: dict[str, Any], place: str, components: Components) -> dict[str, str]:
+    """Return what the figures of any run show, in the words of captions."""
+    what, at = f"{_where(run, place)}, model {run['model']}.", run["map"]["at"]
+    held = 100 * components.share.sum()
+    kernel, inside = "the learned kernel", "inside central intervals against the stated level"
+    if find_spec(run["model"]).counts:
+        kernel += ", that of the log rate,"
+        inside += ", by the randomised distribution function of a count (Czado, Gneiting and Held)"
+    return {
+        "kernel_slices": f"Slices k(x, x*) of {kernel} at three places (stars), x and x* "
+        f"in {at}. {what}",
+        "basis": f"Leading components of the basis over the tiles in {at}, uncorrelated there: "
+        "their sum, weighted by independent normal weights, is the prior. The "
+        f"{len(components.share)} have {held:.4g} % of its variance. {what}",
+        "reliability": f"Share of test rows {inside}, with "
+        f"exact binomial 95 % bounds that take rows to be independent. {what}",
+    }
+
+
+def _spread_captions(
+    run: dict[str, Any], place: str, split: str, cells: SpreadCells
+) -> dict[str, str]:
+    """Return what the figures of widths and of cells show."""
+    where, title = _where(run, place), SPLITS[split].title
+    rows = f"est rows of the {title[0].lower()}{title[1:]}"
+    shown = (
+        f"{len(cells.n):,} cells of {CELL_DEGREES} degrees with {LEAST_ROWS} t{rows} or more; "
+        "dotted: fewer."
+    )
+    together = np.corrcoef(cells.error, cells.predicted)[0, 1] if len(cells.n) > 2 else np.nan
+    if np.isfinite(together):
+        shown += f" Errors and prediction correlate by {together:.2f}."
+    if run["settings"].get("conformal", "none") != "none":
+        shown += " Predicted ones are the model's own, before the conformal repair."
+    return {
+        "interval_widths": "Widths of the 95 % intervals by stratum: a white line is the "
+        f"median, bars the middle half and the middle 90 %. T{rows}. {where}.",
+        "spread_cells": "Standard deviation of the measurements in a cell around their mean, root "
+        f"mean squared error of the predicted means, and root mean predictive variance. {shown} "
+        f"{where}, model {run['model']}.",
+    }

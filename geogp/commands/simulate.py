@@ -1,0 +1,220 @@
+"""Simulated sources for the pipeline, with the best scores that any model could reach."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from geogp.choices import MOST_SEED, whole_number
+from geogp.errors import DataError, RequestError
+from geogp.evaluation.splits.split_rows import block_split, random_split
+from geogp.files import check_path, read_json, write_bytes, write_text
+from geogp.geodata.places.region import Region, Strata
+from geogp.geodata.places.region_choice import RegionChoice
+from geogp.geodata.simulation.made_up_towns import made_up_towns
+from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_oracle
+from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
+from geogp.geodata.simulation.simulation_files import compact_table, write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
+from geogp.runs.progress import Watcher
+
+ORACLE_TARGET = "download"
+"""The target whose oracles are written."""
+
+ORACLES = ("known", "predictive")
+"""Names of the oracles."""
+
+
+MOST_ROWS = 100_000_000
+"""What a region has room for says more; this much is refused before it is read."""
+
+MADE_UP_VINTAGE = 2020
+"""The census whose columns the file of made-up towns has."""
+
+
+@dataclass(frozen=True)
+class SimulationRequest:
+    """What to simulate.
+
+    Attributes
+    ----------
+    out
+        Folder for the tiles, boundaries, truth and oracles.
+    like
+        The region whose boundary and urban areas are used; None takes a made-up one.
+    rows
+        Exact number of rows over all quarters.
+    quarters
+        As `parse_quarters` reads them.
+    service
+        ``mobile`` or ``fixed``.
+    seed
+        Fixes the data, and the splits of the oracles.
+    made_up_towns
+        Whether urban areas are drawn where the region of `like` has none at hand.
+    oracles
+        Whether the best possible scores are worked out, which takes longer than the rest.
+    """
+
+    out: Path
+    like: RegionChoice | None = None
+    rows: int = 36_000
+    quarters: str = "2022Q1..2023Q4"
+    service: str = "mobile"
+    seed: int = 0
+    made_up_towns: bool = False
+    oracles: bool = True
+
+
+def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) -> dict[str, Any]:
+    """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
+
+    Both oracles predict the download speed: ``known`` knows field, tile effect and noise;
+    ``predictive`` knows field, noise law and tile covariance, and predicts tile effects from
+    the training rows.
+
+    Returns
+    -------
+    dict
+        Rows, region, quarters, whether towns were made up, and under ``oracles`` the mean log
+        score of each oracle on the test rows of each split, where they are asked for.
+
+    Raises
+    ------
+    RequestError
+        The output path is a file or holds something else, or the request cannot be met.
+    DataError, NetworkError
+        The boundaries cannot be read.
+    OutputError
+        The files cannot be written.
+    """
+    watcher = watcher or Watcher()
+    out = request.out
+    check_path(out)
+    whole_number("rows", request.rows, 1, MOST_ROWS)
+    whole_number("a seed", request.seed, 0, MOST_SEED)
+    if out.exists() and not out.is_dir():
+        raise RequestError(f"{out} is a file; --out needs a folder.")
+    quarters = parse_quarters(request.quarters).all
+    region, drawn = _region(request, watcher)
+    _check_folder(request, quarters, region, drawn=drawn)
+    watcher.stage(f"simulating {request.rows:,} rows in {region.name}")
+    made = simulate(
+        region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
+    )
+    oracles = _oracles(made, request, watcher) if request.oracles else None
+    write_simulation(made, region, out, made_up_towns=drawn)
+    described: dict[str, Any] = {
+        "rows": len(made.tiles),
+        "region": region.code,
+        "quarters": request.quarters,
+        "made_up_towns": drawn,
+    }
+    return described if oracles is None else {**described, "oracles": _write_oracles(oracles, out)}
+
+
+def _oracles(made: Simulation, request: SimulationRequest, watcher: Watcher) -> pd.DataFrame:
+    watcher.stage("scoring the oracles")
+    try:
+        return oracle_table(made, request.seed)
+    except DataError as error:
+        raise RequestError(
+            f"the oracles are scored on test rows, for which {request.rows:,} rows are too few: "
+            f"{error} Ask for more --rows, or leave the oracles out with --no-oracles."
+        ) from error
+
+
+def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, float]]:
+    """Write what the oracles predict; return their mean log scores by split and name."""
+    scores = {
+        str(split): {
+            name: float(oracle_of(rows, name).log_score(rows["y"].to_numpy()).mean())
+            for name in ORACLES
+        }
+        for split, rows in oracles.groupby("split", sort=False)
+    }
+    write_bytes(out / "oracles.parquet", compact_table(oracles))
+    write_text(out / "oracles.json", json.dumps(scores, indent=1) + "\n")
+    return scores
+
+
+def _check_folder(
+    request: SimulationRequest, quarters: tuple[int, ...], region: Region, *, drawn: bool
+) -> None:
+    """Refuse a folder that holds anything but this very simulation."""
+    out = request.out
+    if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
+        return
+    try:
+        held = read_json(out / "simulation.json")
+        same = (
+            (held["seed"], held["rows"], held["service"]),
+            (held["quarters"], held["region"]["code"]),
+            held["region"].get("made_up_towns", False),  # older simulations had none
+        ) == (
+            (request.seed, request.rows, request.service),
+            ([quarter_label(q) for q in quarters], region.code),
+            drawn,
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        same = False
+    if not same:
+        raise RequestError(
+            f"{out} holds something other than this simulation; choose another folder with --out."
+        )
+
+
+def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
+    """Return both oracles' predictions for the test rows of both splits.
+
+    Returns
+    -------
+    DataFrame
+        Columns split, quadkey, quarter, y, and mean and sd of each oracle.
+    """
+    truth, tiles = simulation.truth, simulation.tiles
+    splits = {
+        "random": random_split(tiles["quadkey"].to_numpy(), tiles["quarter"].to_numpy(), seed),
+        "blocks": block_split(truth["longitude"], truth["latitude"], seed),
+    }
+    law = simulation.laws[ORACLE_TARGET]
+    tables: list[pd.DataFrame] = []
+    for name, parts in splits.items():
+        # Validation rows are asked nothing; leaving them out saves their share of the time.
+        rows = truth[parts != "validation"].reset_index(drop=True)
+        test = parts[parts != "validation"] == "test"
+        known = known_oracle(rows, ORACLE_TARGET)
+        predictive = predictive_oracle(rows, ~test, law, target=ORACLE_TARGET)
+        table: pd.DataFrame = rows.loc[test, ["quadkey", "quarter", "y"]].copy()
+        table.insert(0, "split", name)
+        for label, oracle in (("known", known), ("predictive", predictive)):
+            table[f"{label}_mean"] = oracle.mean[test]
+            table[f"{label}_sd"] = oracle.sd[test]
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
+    """Return one oracle's predictions from rows of `oracle_table`."""
+    return Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
+
+
+def _region(request: SimulationRequest, watcher: Watcher) -> tuple[Region, bool]:
+    """Return the region, and whether its towns were made up."""
+    if request.like is None:
+        region = simple_region()
+    else:
+        found = request.like.read()
+        for text in found.warnings:
+            watcher.warn(text)
+        region = found.region
+    if not request.made_up_towns:
+        return region, False
+    if region.strata is not None:
+        watcher.warn(f"{region.name} has urban areas at hand: --made-up-towns changes nothing.")
+        return region, False
+    watcher.stage(f"drawing made-up towns in {region.name}")
+    towns = made_up_towns(region, request.seed)
+    return region.with_strata(Strata.of_urban_areas(towns, MADE_UP_VINTAGE)), True

@@ -1,0 +1,1 @@
+"""Predictive distributions, without torch: their shapes, scores and intervals."""

@@ -1,0 +1,204 @@
+"""Laws of counts given an uncertain rate: sums over rates, walked through count by count.
+
+See `count_prediction.py` for the law and for how its rates are laid out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+REACH = 9.0
+"""Places go from minus this to this, in standard deviations."""
+
+PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
+"""Numbers of places; one is enough for a rate that is known. The last serves counts y and sd s of
+the log rate with s sqrt(y) up to 256; beyond, probabilities of single counts lose digits."""
+
+_TAIL = 1e-6
+"""Sums over counts end where so little probability is left."""
+
+_MOST_STEPS = 4096
+"""Counts up to this are visited one by one; beyond, sums take as many evenly spaced ones."""
+
+
+def places_of(number: int) -> Floats:
+    """Return evenly spaced places of a standard normal variable; one is its middle."""
+    return np.linspace(-REACH, REACH, number) if number > 1 else np.zeros(1)
+
+
+@dataclass(frozen=True)
+class RateMixture:
+    """Some rows: their rates (k, q), the weights of the q places, and dispersions (k,)."""
+
+    rows: Rows
+    rate: Floats
+    share: Floats
+    dispersion: Floats
+
+    def at(self, chosen: NDArray[np.bool_] | Rows) -> "RateMixture":
+        """Return some of the rows."""
+        return RateMixture(
+            self.rows[chosen], self.rate[chosen], self.share, self.dispersion[chosen]
+        )
+
+    def cdf(self, counts: Floats) -> Floats:
+        """P(Y <= count), (k,); 0 below 0."""
+        found = np.zeros(len(self.rows))
+        chosen = np.flatnonzero(counts >= 0)
+        walk, wanted = _Walk(self.at(chosen)), counts[chosen]
+        reached = np.zeros(len(chosen))
+        while len(walk.open):
+            walk.close(reached, walk.count >= wanted[walk.open], walk.total)
+            if not walk.step():
+                break
+        late = walk.late
+        if len(late):
+            reached[late] = self.at(chosen[late]).far_cdf(wanted[late])
+        found[chosen] = np.minimum(reached, 1.0)
+        return found
+
+    def far_cdf(self, counts: Floats) -> Floats:
+        """P(Y <= count) from incomplete beta and gamma functions, (k,); 0 below 0.
+
+        Between counts it is their smooth continuation.
+        """
+        k = np.maximum(counts, 0.0)[:, None]
+        poisson = self.dispersion == 0
+        found = np.empty(len(self.rows))
+        found[poisson] = special.gammaincc(k[poisson] + 1, self.rate[poisson]) @ self.share
+        spread = ~poisson
+        a = 1 / self.dispersion[spread, None]
+        below = special.betainc(a, k[spread] + 1, a / (a + self.rate[spread]))
+        found[spread] = below @ self.share
+        return np.where(counts < 0, 0.0, np.minimum(found, 1.0))
+
+    def log_mass(self, counts: Floats) -> Floats:
+        """Log P(Y = count), (k,)."""
+        k = counts[:, None]
+        with np.errstate(divide="ignore"):
+            log_rate = np.log(self.rate)
+        poisson = self.dispersion == 0
+        found = np.empty(self.rate.shape)
+        found[poisson] = k[poisson] * log_rate[poisson] - self.rate[poisson]
+        spread = ~poisson
+        a = 1 / self.dispersion[spread, None]
+        odds = log_rate[spread] - np.log(a)
+        gammas = special.gammaln(k[spread] + a) - special.gammaln(a)
+        found[spread] = gammas + k[spread] * odds - (k[spread] + a) * np.logaddexp(0.0, odds)
+        mixed: Floats = special.logsumexp(found + np.log(self.share), axis=1)
+        return mixed - special.gammaln(counts + 1)
+
+    def quantile(self, probability: float) -> Floats:
+        """Return the least counts with P(Y <= count) >= probability, (k,)."""
+        found = np.zeros(len(self.rows))
+        walk = _Walk(self)
+        while len(walk.open):
+            count = np.full(len(walk.open), float(walk.count))
+            walk.close(found, walk.total >= probability, count)
+            if not walk.step():
+                break
+        late = walk.late
+        if len(late):
+            found[late] = self.at(late).search(probability)
+        return found
+
+    def search(self, probability: float) -> Floats:
+        """Find quantiles by halving."""
+        low, high = np.full(len(self.rows), -1.0), np.ones(len(self.rows))
+        while (short := self.far_cdf(high) < probability).any():
+            low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            enough = self.far_cdf(middle) >= probability
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
+
+    def crps(self, y: Floats) -> Floats:
+        """Return the score at counts `y`, (k,)."""
+        found = np.zeros(len(self.rows))
+        walk = _Walk(self)
+        score = np.zeros(len(self.rows))
+        while len(walk.open):
+            at = walk.open
+            score[at] += (walk.total - (y[at] <= walk.count)) ** 2
+            # What is left of the sum where y lies beyond the tail: ones.
+            beyond = np.maximum(0.0, y - 1 - walk.count)
+            walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
+            if not walk.step():
+                break
+        for row in walk.late.tolist():
+            found[row] = self.at(np.array([row])).summed_crps(float(y[row]))
+        return found
+
+    def summed_crps(self, y: float) -> float:
+        """Return the score of one row, each side of y by at most 4,096 evenly spaced counts."""
+        top = float(self.search(1 - _TAIL)[0])
+        below = self._sum_squares(0.0, min(y, top + 1), above=False) + max(0.0, y - top - 1)
+        return below + self._sum_squares(y, top + 1, above=True)
+
+    def _sum_squares(self, start: float, stop: float, *, above: bool) -> float:
+        """Sum F² or (1 - F)² over the counts from start to before stop."""
+        if stop <= start:
+            return 0.0
+        step = np.ceil((stop - start) / _MOST_STEPS)
+        lows = np.arange(start, stop, step)
+        widths = np.minimum(step, stop - lows)
+        # Between two counts the incomplete functions go on smoothly.
+        middle = lows + (widths - 1) / 2
+        total = 0.0
+        for at in range(0, len(middle), 512):
+            counts = middle[at : at + 512]
+            F = self.at(np.zeros(len(counts), np.intp)).far_cdf(counts)
+            total += float(((1 - F if above else F) ** 2 * widths[at : at + 512]).sum())
+        return total
+
+
+class _Walk:
+    """P(Y <= count) for count 0, 1, 2, ..., of the rows that are still open.
+
+    p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate), and p_(k+1) = p_k · rate
+    (1 + dispersion k) / ((1 + dispersion rate)(k + 1)), for each rate. Rows whose p_0 would
+    underflow, and those still open after 4,096 counts, are `late`.
+    """
+
+    def __init__(self, mixture: RateMixture) -> None:
+        dispersion, rate = mixture.dispersion[:, None], mixture.rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = np.log1p(dispersion * rate) / dispersion
+        exponent = np.where(dispersion > 0, spread, rate)
+        # Beyond z = 7 lies 1e-12 of the weight: there it may underflow.
+        slow = exponent[:, places_of(rate.shape[1]) <= 7.0].max(1) > 690.0
+        self.late: Rows = np.flatnonzero(slow)
+        self.open: Rows = np.flatnonzero(~slow)
+        self.count = 0
+        self.share = mixture.share
+        self.dispersion = mixture.dispersion[self.open]
+        self.ratio = (rate / (1 + dispersion * rate))[self.open]
+        self.mass = np.exp(-exponent[self.open])
+        self.total: Floats = self.mass @ self.share
+
+    def close(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
+        """Write values (of the open rows) for those that are done, and close them."""
+        if not done.any():
+            return
+        found[self.open[done]] = values[done]
+        left = ~done
+        self.open, self.total = self.open[left], self.total[left]
+        self.dispersion, self.ratio = self.dispersion[left], self.ratio[left]
+        self.mass = self.mass[left]
+
+    def step(self) -> bool:
+        """Go on to the next count; False where the rest is late."""
+        if self.count >= _MOST_STEPS:
+            self.late = np.concatenate([self.late, self.open])
+            return False
+        growth = (1 + self.dispersion * self.count) / (self.count + 1)
+        self.mass *= self.ratio * growth[:, None]
+        self.count += 1
+        self.total = self.total + self.mass @ self.share
+        return True

@@ -1,0 +1,332 @@
+"""Shapes with heavy tails: Student's t, and scale mixtures of normals."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from geogp.distributions.shapes import Floats, RowChoice, Shape
+from geogp.errors import RequestError
+
+_LOG_2PI = math.log(2 * math.pi)
+
+VALUES_AT_ONCE = 1 << 21
+"""Values of components, or pairs of them, that are held at once."""
+
+_LEAST_PROBABILITY = 1e-300
+_NEWTON_STEPS = 200
+_NEWTON_TOLERANCE = 1e-8
+_STIRLING_FROM = 50.0
+
+
+@dataclass(frozen=True)
+class StudentT(Shape):
+    """Student's t with `df` degrees of freedom, brought to mean 0 and variance 1.
+
+    X = T sqrt((df - 2) / df).
+
+    Attributes
+    ----------
+    df
+        Degrees of freedom, above 2; beyond about 1e9 the normal to all digits but the tails'.
+
+    Raises
+    ------
+    RequestError
+        The degrees of freedom are not finite or not above 2: there is no variance.
+    """
+
+    df: float
+
+    def __post_init__(self) -> None:
+        check_df(self.df)
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """0 and 1."""
+        return 0.0, 1.0
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """Skewness 0, tail weight 1, and `df`."""
+        return {**super().columns, "df": self.df}
+
+    @property
+    def has_power_mean(self) -> bool:
+        """E[exp(t X)] does not exist."""
+        return False
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        return mirrored_quantile(self, z)
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles."""
+        found = special.stdtrit(self.df, probability) * self._scale
+        return np.asarray(found, np.float64)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+        found = special.stdtr(self.df, np.asarray(x, np.float64) / self._scale)
+        return np.asarray(found, np.float64)
+
+    def survival(self, x: Floats) -> Floats:
+        """Return P(X > x)."""
+        return self.cdf(-np.asarray(x, np.float64))
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density of t = x / c, less log c, with c = sqrt((df - 2) / df).
+
+        log Γ((df + 1) / 2) - log Γ(df / 2) - ½ log(df π) - (df + 1) / 2 log(1 + t² / df).
+        """
+        found: Floats = self._standard_log_density(x / self._scale) - math.log(self._scale)
+        return found
+
+    def crps(self, x: Floats) -> Floats:
+        """Return the score of Jordan, Krüger and Lerch (2019), appendix A, times c.
+
+        At t = x / c, with F and f those of the t distribution and B the beta function:
+        t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
+        - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
+        """
+        df = self.df
+        t = np.asarray(x, np.float64) / self._scale
+        density = np.exp(self._standard_log_density(t))
+        # B(½, b) = sqrt(π) Γ(b) / Γ(b + ½).
+        betas = math.exp(2 * log_gamma_step(df / 2) - log_gamma_step(df - 0.5)) / math.sqrt(math.pi)
+        found: Floats = self._scale * (
+            t * (2 * special.stdtr(df, t) - 1)
+            + 2 * density * (df / (df - 1) + t**2 / (df - 1))
+            - 2 * math.sqrt(df) / (df - 1) * betas
+        )
+        return found
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return infinity, and 1 at t = 0: the tails fall as a power, so E[exp(t X)] diverges."""
+        return no_exponential_mean(t)
+
+    def _standard_log_density(self, t: Floats) -> Floats:
+        df = self.df
+        constant = log_gamma_step(df / 2) - 0.5 * math.log(df * math.pi)
+        found: Floats = constant - (df + 1) / 2 * np.log1p(np.square(t) / df)
+        return found
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt((self.df - 2) / self.df)
+
+
+class NormalMixture(Shape):
+    """Scale mixtures of centred normals, one a row, brought to variance 1.
+
+    X = s_I Z with P(I = i) = w_i and Z standard normal; the scales of each row are divided by
+    sqrt(Σ w_i s_i²). All values are taken at one x a row.
+
+    Parameters
+    ----------
+    weights
+        w, (q,), above 0; divided by their sum.
+    scales
+        s, (n, q), above 0.
+
+    Raises
+    ------
+    RequestError
+        Shapes do not agree, or a value is not finite or not above 0.
+    """
+
+    def __init__(self, weights: Floats, scales: Floats) -> None:
+        weights, scales = np.asarray(weights, np.float64), np.asarray(scales, np.float64)
+        fits = weights.ndim == 1 and scales.ndim == 2 and scales.shape[1] == len(weights) > 0
+        if not fits or not all((np.isfinite(v) & (v > 0)).all() for v in (weights, scales)):
+            raise RequestError(
+                "expected weights (q,) and scales (n, q), all finite and above 0, found shapes "
+                f"{weights.shape} and {scales.shape}."
+            )
+        self.weights = weights / weights.sum()
+        self._scales = scales / np.sqrt(np.square(scales) @ self.weights)[:, None]
+
+    def __len__(self) -> int:
+        return len(self._scales)
+
+    def __getitem__(self, rows: RowChoice) -> Shape:
+        """Return the mixtures of some of the rows."""
+        return NormalMixture(self.weights, self._scales[rows])
+
+    def scales(self, rows: slice) -> Floats:
+        """Return the scales of some rows, (c, q)."""
+        found: Floats = self._scales[rows]
+        return found
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """0 and 1."""
+        return 0.0, 1.0
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """No columns of a table hold a mixture in general.
+
+        Raises
+        ------
+        RequestError
+            Always.
+        """
+        raise RequestError(
+            "a mixture of normals has no columns in a table of predictions; those of a normal and "
+            "a Student-t part have (NormalPlusStudent)."
+        )
+
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return the numbers of the rows, (n,): each has its own scales."""
+        return np.arange(n)
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        return mirrored_quantile(self, z)
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles, by Newton's method on the log of the tail's probability.
+
+        The quantile of a mixture lies between those of its narrowest and its widest component;
+        a step that leaves the bracket is replaced by its middle.
+        """
+        return self._by_rows(mixture_quantile, probability)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return Σ w_i Φ(x / s_i)."""
+        return self._by_rows(lambda w, s, v: special.ndtr(v[:, None] / s) @ w, x)
+
+    def survival(self, x: Floats) -> Floats:
+        """Return Σ w_i Φ(-x / s_i)."""
+        return self.cdf(-np.asarray(x, np.float64))
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return log Σ w_i φ(x / s_i) / s_i."""
+        return self._by_rows(lambda w, s, v: special.logsumexp(log_normals(w, s, v), axis=1), x)
+
+    def crps(self, x: Floats) -> Floats:
+        """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
+
+        A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1), Grimit et al. (2006).
+        """
+        return self._by_rows(_crps, x, len(self.weights))
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return Σ w_i exp(t² s_i² / 2); infinity where it overflows."""
+
+        def mean(w: Floats, s: Floats, v: Floats) -> Floats:
+            with np.errstate(over="ignore"):
+                found: Floats = np.exp(np.square(v[:, None] * s) / 2) @ w
+            return found
+
+        return self._by_rows(mean, t)
+
+    def _by_rows(
+        self, function: Callable[[Floats, Floats, Floats], Floats], values: Floats, more: int = 1
+    ) -> Floats:
+        """Call a function of weights, scales and values with chunks of rows."""
+        n = len(self)
+        values = np.broadcast_to(np.asarray(values, np.float64), (n,))
+        found = np.empty(n)
+        for rows in self.chunks(more):
+            found[rows] = function(self.weights, self.scales(rows), values[rows])
+        return found
+
+    def chunks(self, more: int = 1) -> Iterator[slice]:
+        """Yield slices of the rows that hold `VALUES_AT_ONCE` values, `more` for a component."""
+        size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
+        return (slice(start, start + size) for start in range(0, len(self), size))
+
+
+def mirrored_quantile(shape: Shape, z: Floats) -> Floats:
+    """Return the quantiles of a symmetric shape at Φ(z), from those of its lower tail."""
+    z = np.asarray(z, np.float64)
+    lower = shape.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
+    found: Floats = np.where(z > 0, -lower, lower)
+    return found
+
+
+def log_gamma_step(a: float) -> float:
+    """Return log Γ(a + ½) - log Γ(a) for a > 0, without loss of digits for large a.
+
+    From 50 on by Stirling's series, ½ log a - 1/(8a) + 1/(192a³) - 1/(640a⁵).
+    """
+    if a < _STIRLING_FROM:
+        return math.lgamma(a + 0.5) - math.lgamma(a)
+    return 0.5 * math.log(a) - 1 / (8 * a) + 1 / (192 * a**3) - 1 / (640 * a**5)
+
+
+def check_df(df: float) -> None:
+    """Refuse degrees of freedom of no finite variance."""
+    if not 2 < df < math.inf:
+        raise RequestError(
+            f"expected finite degrees of freedom above 2, found {df}: below there is no variance."
+        )
+
+
+def no_exponential_mean(t: Floats) -> Floats:
+    """Return infinity, and 1 at t = 0."""
+    return np.where(np.asarray(t) == 0, 1.0, np.inf)
+
+
+def log_normals(w: Floats, s: Floats, x: Floats) -> Floats:
+    """Return log(w_i φ(x / s_i) / s_i), (c, q)."""
+    found: Floats = np.log(w) - np.log(s) - 0.5 * (_LOG_2PI + np.square(x[:, None] / s))
+    return found
+
+
+def _crps(w: Floats, s: Floats, x: Floats) -> Floats:
+    z = x[:, None] / s
+    near = 2 * s * np.exp(-0.5 * (_LOG_2PI + z**2)) + x[:, None] * (2 * special.ndtr(z) - 1)
+    i, j = np.triu_indices(len(w))
+    pairs = np.sqrt(np.square(s)[:, i] + np.square(s)[:, j])
+    spread = pairs @ (w[i] * w[j] * np.where(i == j, 1.0, 2.0)) / math.sqrt(2 * math.pi)
+    found: Floats = near @ w - spread
+    return found
+
+
+def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
+    """Return the quantiles by Newton's method on log F in the lower tail, with a bracket.
+
+    `start` are guesses of the lower quantiles, (c,); those of the normal where none are given.
+    """
+    tail = np.minimum(p, 1 - p)
+    z = special.ndtri(tail)
+    low, high = s.max(1) * z, s.min(1) * z
+    x = np.clip(z if start is None else start, low, high)
+    log_tail = np.log(tail)
+    rows = np.flatnonzero(high > low)
+    for _ in range(_NEWTON_STEPS):
+        if not len(rows):
+            break
+        at, scales = x[rows], s[rows]
+        share = at[:, None] / scales
+        cdf = special.ndtr(share) @ w
+        density = (np.exp(-0.5 * share**2) / scales) @ w / math.sqrt(2 * math.pi)
+        below = cdf < tail[rows]
+        low[rows] = np.where(below, at, low[rows])
+        high[rows] = np.where(below, high[rows], at)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = at - (np.log(cdf) - log_tail[rows]) * cdf / density
+        newton = (step >= low[rows]) & (step <= high[rows])
+        x[rows] = np.where(newton, step, 0.5 * (low[rows] + high[rows]))
+        # The error that a Newton step leaves is of the order of the step's square.
+        moved = np.abs(x[rows] - at)
+        near = newton & (moved <= _NEWTON_TOLERANCE * np.abs(at))
+        rows = rows[~near & (high[rows] > low[rows])]
+    found: Floats = np.where(p < 0.5, x, -x)
+    return found

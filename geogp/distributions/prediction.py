@@ -1,0 +1,208 @@
+"""What every model returns for a set of points: one predictive distribution per point."""
+
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.errors import NumericalError, RequestError
+
+Floats = NDArray[np.float64]
+
+
+def check_inside(what: str, found: float) -> None:
+    """Refuse a level or a probability that does not lie strictly between 0 and 1.
+
+    Raises
+    ------
+    RequestError
+        It does not, or is no number.
+    """
+    if not isinstance(found, Real) or not 0 < found < 1:
+        raise RequestError(
+            f"expected {what} between 0 and 1, found {found!s:.40}. Give 95 % as 0.95."
+        )
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predictive distributions with given mean and variance, Gaussian unless a shape is given.
+
+    The variance of a measurement is function_variance + noise_variance; the function variance
+    is that of the field (what more data would remove) plus that of the tile process.
+
+    Attributes
+    ----------
+    mean, function_variance, noise_variance
+        float64 arrays of shape (n,), in the unit of the target and its square.
+    tile_variance
+        The part of the function variance that belongs to single tiles, (n,); 0 for models
+        without a tile process.
+    shape
+        Distribution of (y - mean) / sd. A repaired one (`warped_shapes.py`) keeps the
+        median but not mean and variance: those above are then the model's own, before the repair.
+
+    Raises
+    ------
+    NumericalError
+        Shapes differ, a value is not finite, a variance is negative, the tile variance exceeds
+        the function variance, or a predictive variance is not positive.
+    """
+
+    mean: Floats
+    function_variance: Floats
+    noise_variance: Floats
+    tile_variance: Floats = None  # type: ignore[assignment]
+    shape: Shape = GAUSSIAN
+
+    def __post_init__(self) -> None:
+        if self.tile_variance is None:
+            object.__setattr__(self, "tile_variance", np.zeros_like(self.function_variance))
+        parts = (self.mean, self.function_variance, self.noise_variance, self.tile_variance)
+        shapes = {part.shape for part in parts}
+        if len(shapes) != 1:
+            raise NumericalError(f"expected parts of one shape, found {sorted(shapes)}.")
+        if not all(np.isfinite(part).all() for part in parts):
+            raise NumericalError("a prediction holds values that are not finite.")
+        if not self.mean.size:
+            return
+        if self.function_variance.min() < 0 or self.variance.min() <= 0:
+            raise NumericalError(
+                "expected function variances of 0 or more and positive predictive variances, "
+                f"found {self.function_variance.min():.3g} and {self.variance.min():.3g}."
+            )
+        if self.tile_variance.min() < 0 or (self.tile_variance > self.function_variance).any():
+            raise NumericalError(
+                "expected tile variances from 0 to the function variance, found "
+                f"{self.tile_variance.min():.3g} to {self.tile_variance.max():.3g}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __getitem__(self, rows: "NDArray[np.bool_] | NDArray[np.intp] | slice") -> "Prediction":
+        """Return the prediction at some of the points."""
+        return Prediction(
+            self.mean[rows],
+            self.function_variance[rows],
+            self.noise_variance[rows],
+            self.tile_variance[rows],
+            self.shape[rows],
+        )
+
+    def widened(self, factor: float) -> "Prediction":
+        """Return the prediction with its standard deviations times a factor."""
+        if factor == 1:
+            return self
+        square = factor**2
+        return replace(
+            self,
+            function_variance=square * self.function_variance,
+            noise_variance=square * self.noise_variance,
+            tile_variance=square * self.tile_variance,
+        )
+
+    def columns(self) -> dict[str, Floats]:
+        """Return all that the distributions follow from, by name, each (n,)."""
+        shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}
+        return {
+            "mean": self.mean,
+            "function_variance": self.function_variance,
+            "tile_variance": self.tile_variance,
+            "noise_variance": self.noise_variance,
+            **shape,
+        }
+
+    @property
+    def centre(self) -> Floats:
+        """What absolute errors are taken from, shape (n,): the mean; for counts the median."""
+        return self.mean
+
+    @property
+    def field_variance(self) -> Floats:
+        """Variance of the field, which more data would remove, shape (n,)."""
+        return self.function_variance - self.tile_variance
+
+    @property
+    def variance(self) -> Floats:
+        """Predictive variance of a new measurement, shape (n,)."""
+        return self.function_variance + self.noise_variance
+
+    @property
+    def sd(self) -> Floats:
+        """Predictive standard deviation, shape (n,)."""
+        return np.sqrt(self.variance)
+
+    def quantile(self, probability: float) -> Floats:
+        """Return the quantiles at one probability, shape (n,).
+
+        Raises
+        ------
+        RequestError
+            The probability does not lie strictly between 0 and 1.
+        """
+        check_inside("a probability", probability)
+        standard = self.shape.quantile(np.full(len(self), probability))
+        return self.mean + standard * self.sd
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds of the central interval of a level, each (n,).
+
+        Raises
+        ------
+        RequestError
+            The level does not lie strictly between 0 and 1.
+        """
+        check_inside("a level", level)
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def interval_mass(self, level: float) -> Floats:
+        """Return the probability of the central interval of a level, bounds included, (n,).
+
+        It is the level; for counts, which cannot be cut anywhere, it is more.
+
+        Raises
+        ------
+        RequestError
+            The level does not lie strictly between 0 and 1.
+        """
+        check_inside("a level", level)
+        return np.full(len(self), level)
+
+    def pit(self, y: ArrayLike) -> Floats:
+        """Return the probability integral transforms at `y`, uniform if all is right, (n,)."""
+        return self.cdf(y)
+
+    def cdf(self, value: ArrayLike) -> Floats:
+        """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""
+        return self.shape.cdf(self._standard(value))
+
+    def exceedance(self, threshold: ArrayLike) -> Floats:
+        """Return P(y > threshold) at each point, shape (n,)."""
+        return self.shape.survival(self._standard(threshold))
+
+    def log_score(self, y: ArrayLike) -> Floats:
+        """Return the negative log density at the observations `y`, shape (n,); lower is better."""
+        return 0.5 * np.log(self.variance) - self.shape.log_density(self._standard(y))
+
+    def crps(self, y: ArrayLike) -> Floats:
+        """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
+
+        The score of a location-scale family is sd times that of its shape at (y - mean) / sd.
+        """
+        return self.sd * self.shape.crps(self._standard(y))
+
+    def power_mean(self, base: float) -> Floats:
+        """Return E[base^y] at each point, shape (n,): for log10 of a speed, its mean at base 10.
+
+        Infinity where it does not exist, as the tails are too heavy; see `Shape.has_power_mean`.
+        """
+        rate = np.log(base)
+        found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
+        return found
+
+    def _standard(self, y: ArrayLike) -> Floats:
+        found: Floats = (np.asarray(y, np.float64) - self.mean) / self.sd
+        return found

@@ -1,0 +1,99 @@
+"""Shapes from the columns of a table of predictions: the way back from `Shape.columns`."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from geogp.distributions.heavy_shapes import StudentT
+from geogp.distributions.shapes import (
+    BURR_COLUMNS,
+    GAUSSIAN,
+    SHAPE_COLUMNS,
+    Floats,
+    RowShapes,
+    Shape,
+)
+from geogp.distributions.sinh_arcsinh import shape_of
+from geogp.distributions.student_sum import NormalPlusStudent
+from geogp.distributions.warped_shapes import WarpedShape
+from geogp.distributions.warps import REPAIR_COLUMNS, Warp
+from geogp.errors import RequestError
+from geogp.models.families.burr import Burr, BurrMixture, BurrScale
+
+_KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
+"""Columns of each kind of shape."""
+
+
+def shape_from(
+    columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
+) -> Shape:
+    """Return the shapes of rows of a table, equal to those that were written.
+
+    Parameters
+    ----------
+    columns
+        Those of `SHAPE_COLUMNS` that the table has, each (n,); absent ones are those of the
+        normal. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
+        `noise_df` of Student-t noise around a normal function, `BURR_COLUMNS` of a Burr scale.
+        Those of `REPAIR_COLUMNS` are the knots of a repair of that shape: all or none; rows of NaN
+        are not repaired.
+    function_variance, noise_variance
+        Variances of the rows, (n,), on which the last depends.
+
+    Raises
+    ------
+    RequestError
+        A value is out of range, a row has parameters of two kinds of shape, rows differ in
+        `noise_df`, or some columns of a repair are missing.
+    """
+    base = _base_from(columns, function_variance, noise_variance)
+    missing = [name for name in REPAIR_COLUMNS if name not in columns]
+    if len(missing) == len(REPAIR_COLUMNS) or not len(function_variance):
+        return base
+    if missing:
+        raise RequestError(
+            f"expected all columns of a repair or none, missing {', '.join(missing)}."
+        )
+    knots = np.column_stack([columns[name] for name in REPAIR_COLUMNS])
+    # NaN would differ from NaN.
+    distinct, number = np.unique(np.nan_to_num(knots, nan=-1.0), axis=0, return_inverse=True)
+    if (distinct == -1.0).all():
+        return base
+    warp = Warp(np.where(distinct == -1.0, np.nan, distinct))
+    return WarpedShape(base, warp, number.reshape(-1))
+
+
+def _base_from(
+    columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
+) -> Shape:
+    n = len(function_variance)
+    if not n:
+        return GAUSSIAN
+    filled = [columns.get(name, np.full(n, usual)) for name, usual in SHAPE_COLUMNS.items()]
+    distinct, number = np.unique(np.column_stack(filled), axis=0, return_inverse=True)
+    rows = [dict(zip(SHAPE_COLUMNS, row, strict=True)) for row in distinct.tolist()]
+    if any(row["noise_df"] != np.inf for row in rows):
+        if len(rows) > 1 or _kinds(rows[0]) > 1:
+            raise RequestError(
+                "expected one noise_df for all rows of a split, and no other parameter of a shape "
+                f"beside it, found {len(rows)} different sets of parameters."
+            )
+        return NormalPlusStudent(function_variance, noise_variance, rows[0]["noise_df"])
+    shapes = [_one(row) for row in rows]
+    return shapes[0] if len(shapes) == 1 else RowShapes(shapes, number.reshape(-1))
+
+
+def _kinds(row: Mapping[str, float]) -> int:
+    """Count the kinds of shape, other than the normal, that a row has parameters of."""
+    return sum(any(row[name] != SHAPE_COLUMNS[name] for name in names) for names in _KINDS)
+
+
+def _one(row: Mapping[str, float]) -> Shape:
+    if _kinds(row) > 1:
+        raise RequestError(f"expected parameters of one kind of shape, found {dict(row)}.")
+    c, d, rows, distance = (row[name] for name in BURR_COLUMNS)
+    if (c, d, rows, distance) != (np.inf,) * 4:
+        return BurrMixture(BurrScale(Burr(c, d), rows, distance))
+    if row["df"] != np.inf:
+        return StudentT(row["df"])
+    return shape_of(row["skewness"], row["tailweight"])

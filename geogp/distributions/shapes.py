@@ -1,0 +1,252 @@
+"""Shapes of predictive distributions: location-scale families in standard form.
+
+A shape is a distribution with mean 0 and variance 1. A prediction with mean mu and variance v
+is that of mu + sqrt(v) X with X of the shape. Repaired shapes alone
+(`warped_shapes.py`) may have another mean and variance.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+RowChoice = NDArray[np.bool_] | NDArray[np.intp] | slice
+
+_LOG_2PI = math.log(2 * math.pi)
+
+BURR_COLUMNS = ("burr_c", "burr_d", "burr_rows", "burr_distance")
+
+SHAPE_COLUMNS = {
+    "skewness": 0.0,
+    "tailweight": 1.0,
+    "df": math.inf,
+    "noise_df": math.inf,
+    **dict.fromkeys(BURR_COLUMNS, math.inf),
+}
+"""Columns that describe shapes, and their values for the normal, which absent ones stand for."""
+
+_LEAST_PROBABILITY = 1e-300
+_MOST_BELOW_1 = 1 - 2.0**-53
+
+
+class Shape(ABC):
+    """What a prediction asks of its shape; all values are elementwise."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> tuple[float | Floats, float | Floats]:
+        """Skewness and tail weight, as in `shape_of`."""
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """What a table holds of it, a number or one a row, by names of `SHAPE_COLUMNS`.
+
+        `shape_from` makes the same shape from them.
+        """
+        return dict(zip(("skewness", "tailweight"), self.parameters, strict=True))
+
+    @property
+    def has_power_mean(self) -> bool:
+        """Whether E[exp(t X)] exists for some t other than 0."""
+        return True
+
+    def __getitem__(self, _rows: RowChoice) -> "Shape":
+        """Return the shape of some of the rows."""
+        return self
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether X and -X are known to have one distribution."""
+        return False
+
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return a number for each of n rows, (n,); rows of one number have one shape."""
+        return np.zeros(n, np.intp)
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), with their digits in both tails."""
+        found: Floats = self.quantile(np.clip(special.ndtr(z), _LEAST_PROBABILITY, _MOST_BELOW_1))
+        return found
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return Φ^(-1)(P(X <= x)), with its digits in both tails; at least from -37 to 37."""
+        x = np.asarray(x, np.float64)
+        lower, upper = self.cdf(x), self.survival(x)
+        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _LEAST_PROBABILITY))
+        found: Floats = np.where(lower < upper, tail, -tail)
+        return found
+
+    @abstractmethod
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles at probabilities strictly between 0 and 1."""
+
+    @abstractmethod
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+
+    @abstractmethod
+    def survival(self, x: Floats) -> Floats:
+        """Return P(X > x), with its digits where it is small."""
+
+    @abstractmethod
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density at x."""
+
+    @abstractmethod
+    def crps(self, x: Floats) -> Floats:
+        """Return the continuous ranked probability score of the shape at x."""
+
+    @abstractmethod
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return E[exp(t X)]."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Shape):
+    """The standard normal."""
+
+    @property
+    def parameters(self) -> tuple[float, float]:
+        """0 and 1."""
+        return 0.0, 1.0
+
+    @property
+    def symmetric(self) -> bool:
+        """It is."""
+        return True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return z."""
+        return np.asarray(z, np.float64)
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return x."""
+        return np.asarray(x, np.float64)
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles Φ^(-1)(p)."""
+        return _of_torch(torch.special.ndtri, probability)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return Φ(x)."""
+        # erfc keeps the digits of the lower tail, where torch's ndtr loses them.
+        return 0.5 * _of_torch(torch.special.erfc, -x * math.sqrt(0.5))
+
+    def survival(self, x: Floats) -> Floats:
+        """Return 1 - Φ(x)."""
+        return self.cdf(-x)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return log φ(x)."""
+        return -0.5 * (_LOG_2PI + x**2)
+
+    def crps(self, x: Floats) -> Floats:
+        """Return x (2 Φ(x) - 1) + 2 φ(x) - 1 / sqrt(π) (Gneiting and Raftery 2007, (21))."""
+        density = np.exp(self.log_density(x))
+        found: Floats = x * (2 * self.cdf(x) - 1) + 2 * density - 1 / math.sqrt(math.pi)
+        return found
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return exp(t² / 2)."""
+        found: Floats = np.exp(np.square(t) / 2)
+        return found
+
+
+GAUSSIAN = Gaussian()
+
+
+class RowShapes(Shape):
+    """One shape for each row, of few different ones; values are those of the rows, in order.
+
+    Parameters
+    ----------
+    shapes
+        The different ones.
+    number
+        Which of them each row has, (n,).
+    """
+
+    def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
+        self.shapes, self.number = tuple(shapes), number
+
+    @property
+    def parameters(self) -> tuple[float | Floats, float | Floats]:
+        """Skewness and tail weight of each row, each (n,)."""
+        table = np.array([shape.parameters for shape in self.shapes], np.float64)[self.number]
+        return table[:, 0], table[:, 1]
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """Columns of all the shapes, those of each row, each (n,)."""
+        held = [shape.columns for shape in self.shapes]
+        names = [name for name in SHAPE_COLUMNS if any(name in each for each in held)]
+        return {
+            name: np.array([each.get(name, SHAPE_COLUMNS[name]) for each in held])[self.number]
+            for name in names
+        }
+
+    @property
+    def has_power_mean(self) -> bool:
+        """Whether that of each row has."""
+        return all(shape.has_power_mean for shape in self.shapes)
+
+    def __getitem__(self, rows: RowChoice) -> Shape:
+        """Return the shapes of some of the rows."""
+        return RowShapes(self.shapes, self.number[rows])
+
+    def kinds(self, n: int) -> NDArray[np.intp]:
+        """Return which of the shapes each row has, (n,)."""
+        return self.number[:n]
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z)."""
+        return self._each(lambda shape, part: shape.from_normal(part), z)
+
+    def normal_score(self, x: Floats) -> Floats:
+        """Return Φ^(-1)(P(X <= x))."""
+        return self._each(lambda shape, part: shape.normal_score(part), x)
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles."""
+        return self._each(lambda shape, part: shape.quantile(part), probability)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return P(X <= x)."""
+        return self._each(lambda shape, part: shape.cdf(part), x)
+
+    def survival(self, x: Floats) -> Floats:
+        """Return P(X > x)."""
+        return self._each(lambda shape, part: shape.survival(part), x)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return the log density at x."""
+        return self._each(lambda shape, part: shape.log_density(part), x)
+
+    def crps(self, x: Floats) -> Floats:
+        """Return the continuous ranked probability score."""
+        return self._each(lambda shape, part: shape.crps(part), x)
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return E[exp(t X)]."""
+        return self._each(lambda shape, part: shape.exponential_mean(part), t)
+
+    def _each(self, function: Callable[[Shape, Floats], Floats], values: Floats) -> Floats:
+        values = np.broadcast_to(np.asarray(values, np.float64), self.number.shape)
+        found = np.empty(values.shape)
+        for number, shape in enumerate(self.shapes):
+            rows = self.number == number
+            if rows.any():
+                found[rows] = function(shape, values[rows])
+        return found
+
+
+def _of_torch(function: object, values: Floats) -> Floats:
+    tensor = torch.from_numpy(np.ascontiguousarray(values, np.float64))
+    found: Floats = function(tensor).numpy().reshape(np.shape(values))  # type: ignore[operator]
+    return found

@@ -1,0 +1,165 @@
+"""The shape of a normal variable plus a Student-t one: f plus robust noise."""
+
+import math
+from copy import copy
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+from scipy.interpolate import CubicSpline
+
+from geogp.distributions.heavy_shapes import (
+    NormalMixture,
+    check_df,
+    mixture_quantile,
+    no_exponential_mean,
+)
+from geogp.distributions.shapes import Floats, RowChoice, Shape
+from geogp.errors import RequestError
+
+LEAST_MASS = 1e-12
+"""Mass at the wide end that `student_scales` puts into one component."""
+
+_SHARES = 129
+
+
+class NormalPlusStudent(NormalMixture):
+    """The sum of a normal variable and an independent Student-t one, brought to variance 1.
+
+    The t variable is a normal one over sqrt(g), g ~ Gamma(df/2, rate df/2), so that the sum is a
+    scale mixture of normals of variances s² + σ²/g; its components are `student_scales`. Density
+    and tail probabilities are right to 1e-5 of their value within 8 standard deviations.
+
+    Parameters
+    ----------
+    function_variance
+        s², the variance of the normal part, (n,).
+    noise_variance
+        The variance of the t part, σ² df / (df - 2), (n,), above 0.
+    df
+        Degrees of freedom, above 2.
+
+    Raises
+    ------
+    RequestError
+        The degrees of freedom are not above 2, or variances are out of range.
+    """
+
+    def __init__(self, function_variance: Floats, noise_variance: Floats, df: float) -> None:
+        total = np.asarray(function_variance, np.float64) + noise_variance
+        share = noise_variance / total
+        if total.ndim != 1 or not ((share > 0) & (share <= 1)).all():
+            raise RequestError(
+                "expected function variances (n,) of 0 or more and noise variances above 0, found "
+                f"shape {total.shape}."
+            )
+        self.df, self.share = df, share
+        self.weights, self._spread = student_scales(df)
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+    def __getitem__(self, rows: RowChoice) -> Shape:
+        """Return the shapes of some of the rows."""
+        part = copy(self)
+        part.share = self.share[rows]
+        return part
+
+    def scales(self, rows: slice) -> Floats:
+        """Return the scales of some rows, (c, q)."""
+        share = self.share[rows, None]
+        found: Floats = np.sqrt(1 - share + share * self._spread)
+        return found
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles; see `NormalMixture.quantile`.
+
+        At each of few probabilities they are a smooth function of the t part's share of the
+        variance: for many rows, Newton's method starts from a spline through the quantiles at 129
+        shares.
+        """
+        p = np.broadcast_to(np.asarray(probability, np.float64), (len(self),))
+        distinct, of = np.unique(p, return_inverse=True)
+        if len(self) <= 2 * _SHARES * len(distinct):
+            return super().quantile(p)
+        if len(distinct) > 1:
+            found = np.empty(len(self))
+            for place, value in enumerate(distinct):
+                rows = np.flatnonzero(of == place)
+                found[rows] = self[rows].quantile(np.full(len(rows), value))
+            return found
+        # Closer together at both ends, where the shape changes fastest.
+        grid = 0.5 - 0.5 * np.cos(np.linspace(0, np.pi, _SHARES))
+        grid = self.share.min() + np.ptp(self.share) * grid
+        if not (np.diff(grid) > 0).all():
+            return super().quantile(p)
+        held = copy(self)
+        held.share = grid
+        lower = np.full(_SHARES, min(p[0], 1 - p[0]))
+        start = CubicSpline(grid, NormalMixture.quantile(held, lower))(self.share)
+        found = np.empty(len(self))
+        for part in self.chunks():
+            found[part] = mixture_quantile(self.weights, self.scales(part), p[part], start[part])
+        return found
+
+    @property
+    def columns(self) -> dict[str, float | Floats]:
+        """Skewness 0, tail weight 1, and `noise_df`; the variances say the rest."""
+        return {"skewness": 0.0, "tailweight": 1.0, "noise_df": self.df}
+
+    @property
+    def has_power_mean(self) -> bool:
+        """E[exp(t X)] does not exist."""
+        return False
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return infinity, and 1 at t = 0: the t part's tails fall as a power.
+
+        That of the finite mixture, which exists, would be that of its widest component.
+        """
+        return no_exponential_mean(np.broadcast_to(t, (len(self),)))
+
+
+@lru_cache(maxsize=32)
+def student_scales(df: float) -> tuple[Floats, Floats]:
+    """Return weights w and variances v of normals whose mixture is a standardised Student's t.
+
+    With 1/v' = g ~ Gamma(df/2, rate df/2) and u = log g, the density of u is proportional to
+    exp(df/2 (u - e^u)): smooth, and small at both ends, so that the trapezoidal rule converges
+    faster than any power of its step. The components below the 1e-12 quantile of g are put into
+    one of their weight and variance, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature of
+    48 nodes, the usual choice, misses 11 % of the variance and 70 % of the probability beyond 8
+    standard deviations at 3 degrees of freedom, as 1/g is no polynomial of g.
+
+    Parameters
+    ----------
+    df
+        Degrees of freedom, above 2.
+
+    Returns
+    -------
+    w, v
+        Each (q,), q from 20 to about 65.
+
+    Raises
+    ------
+    RequestError
+        The degrees of freedom are not finite or not above 2.
+    """
+    check_df(df)
+    a = df / 2
+    step = min(0.5, 0.75 / math.sqrt(a))
+    u = np.arange(-8000, 400) * step
+    u = u[u > -600]  # keeps 1/g within floating point
+    log_mass = a * (u - np.expm1(u))
+    log_mass -= special.logsumexp(log_mass)
+    mass, spread = np.exp(log_mass), np.exp(log_mass - u)
+    first = int(np.argmax(np.cumsum(mass) > LEAST_MASS))
+    last = len(mass) - int(np.argmax(np.cumsum(mass[::-1]) > 1e-17))
+    w, v = mass[first:last].copy(), np.exp(-u[first:last])
+    w[0] = mass[: first + 1].sum()
+    v[0] = spread[: first + 1].sum() / w[0]
+    w /= w.sum()
+    v /= w @ v
+    w.flags.writeable = v.flags.writeable = False
+    return w, v

@@ -1,0 +1,108 @@
+"""Maps of normal scores that move central intervals level by level, each given by its knots.
+
+Which distributions they make is said in `warped_shapes.py`.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from geogp.distributions.shapes import Floats
+from geogp.errors import RequestError
+
+Rows = NDArray[np.intp]
+
+LADDER = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+"""Levels of the central intervals that a warp moves."""
+
+REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
+"""Columns of a table that hold the knots, one a level."""
+
+LEAST_SLOPE = 0.01
+"""g rises by at least this times the rise of t from knot to knot (see `covering_knots`)."""
+
+MARGIN = 1e-9
+"""Share of itself by which a knot lies beyond its score (see `covering_knots`)."""
+
+KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
+"""t_p at the levels of the ladder: the knots of a warp that moves nothing."""
+KNOTS.flags.writeable = False
+
+_STARTS = np.concatenate([[0.0], KNOTS[:-1]])
+
+
+def covering_knots(scores: Floats) -> Floats:
+    """Return the knots (c, K) whose intervals hold the rows of these scores, one a level.
+
+    Each is raised by `MARGIN`. The row that a score comes from, and every row that ties with it,
+    lies at the very end of its interval. The end is worked out from the score and rounds in its
+    own way, which differs between processors; without the margin such rows would fall out by
+    chance. Scores come back from ends to 1e-11.
+
+    Knots are raised further where needed, so that g rises at least by `LEAST_SLOPE`: equal knots
+    (of scores with ties) would make g flat and its density infinite. Knots are only ever raised,
+    by at most `MARGIN` and 0.01 t: intervals are never narrowed. NaN stay.
+    """
+    found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
+    for k, step in enumerate(KNOTS - _STARTS):
+        found[:, k] = np.maximum(found[:, k], before + LEAST_SLOPE * float(step))
+        before = found[:, k]
+    return found
+
+
+class Warp:
+    """Maps g of different cells, each with its knots.
+
+    Parameters
+    ----------
+    knots
+        q_p at the levels of `LADDER`, (c, K). NaN from the first level on that a cell has no knot
+        for; a cell of NaN alone is left as it is (g(u) = u).
+
+    Raises
+    ------
+    RequestError
+        Knots are of another shape, not finite, do not increase, or follow a NaN.
+    """
+
+    def __init__(self, knots: Floats) -> None:
+        knots = np.asarray(knots, np.float64)
+        if knots.ndim != 2 or knots.shape[1] != len(LADDER):
+            raise RequestError(
+                f"expected knots (cells, {len(LADDER)}), one a level of the ladder, found shape "
+                f"{knots.shape}."
+            )
+        absent = np.isnan(knots)
+        held = np.where(np.logical_and.reduce(absent, axis=1)[:, None], KNOTS, knots)
+        rises = np.diff(held, axis=1, prepend=0.0)
+        gap = np.diff(np.isnan(held).astype(np.int8), axis=1) < 0
+        if gap.any() or (rises <= 0).any() or np.isinf(knots).any():
+            raise RequestError(
+                "expected knots that are finite, above 0 and increase with the level, NaN only "
+                "from the first unsupported level on, found others."
+            )
+        self.knots = knots
+        last = (~np.isnan(held)).sum(1)
+        self.last_t, self.last_q = KNOTS[last - 1], held[np.arange(len(held)), last - 1]
+        self._ends = np.where(np.isnan(held), np.inf, held)
+        self._begins = np.column_stack([np.zeros(len(held)), held[:, :-1]])
+        self._slopes = rises / (KNOTS - _STARTS)
+
+    def forward(self, u: Floats, number: Rows) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return g(u) for cells (n,), and where u lies beyond the last knot (g is NaN there)."""
+        size = np.abs(u)
+        part = np.minimum(np.searchsorted(KNOTS, size), len(KNOTS) - 1)
+        g = self._begins[number, part] + self._slopes[number, part] * (size - _STARTS[part])
+        beyond = size > self.last_t[number]
+        return np.where(beyond, np.nan, np.copysign(g, u)), beyond
+
+    def backward(self, z: Floats, number: Rows) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Return g^(-1)(z), the slope of g there, and where z lies beyond the last knot."""
+        size = np.abs(z)
+        part = np.zeros(size.shape, np.intp)
+        for k in range(len(KNOTS) - 1):
+            part += size > self._ends[number, k]
+        slope = self._slopes[number, part]
+        u = _STARTS[part] + (size - self._begins[number, part]) / slope
+        beyond = size > self.last_q[number]
+        return np.where(beyond, np.nan, np.copysign(u, z)), slope, beyond

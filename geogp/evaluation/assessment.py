@@ -1,0 +1,282 @@
+"""Test predictions read back, checked and scored, each row once."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.distributions.count_prediction import CountPrediction
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.shape_columns import shape_from
+from geogp.distributions.shapes import SHAPE_COLUMNS
+from geogp.distributions.warps import REPAIR_COLUMNS
+from geogp.errors import DataError
+from geogp.evaluation.metrics import RowScores, Scores, row_scores, rows_by_group
+
+TABLE_LEVELS = (50, 80, 90, 95)
+"""Levels, in percent, whose coverage stands in the tables."""
+
+TOLERANCE = 1e-6
+"""Largest difference between a figure on file and the same figure worked out again."""
+
+COLUMNS = (
+    "split",
+    "quadkey",
+    "quarter",
+    "longitude",
+    "latitude",
+    "y",
+    "tests",
+    "stratum",
+    "mean",
+    "function_variance",
+    "noise_variance",
+    "lower_95",
+    "upper_95",
+)
+"""Columns of test_predictions.parquet that a report needs."""
+
+OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
+"""Columns that may be absent, and what that means: no tile process, a normal distribution, no
+repair."""
+
+DISPERSION = "dispersion"
+"""Column that predictions of counts have, and others do not."""
+
+FOLD = "fold"
+"""Column that says which of several fits predicted a row; absent where there is one."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """What the figures of one split are worked out from, each of its n rows once.
+
+    Attributes
+    ----------
+    scores
+        Theirs, at `TABLE_LEVELS`.
+    pit
+        Integral transforms, (n,).
+    median
+        Predictive medians, (n,).
+    mass
+        Probability of the interval of a level, bounds included, (n,), by level in percent.
+    fold
+        Number of each row's fold, (n,).
+    """
+
+    scores: RowScores
+    pit: Floats
+    median: Floats
+    mass: dict[int, Floats]
+    fold: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.pit)
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> "SplitRows":
+        """Return some of the rows."""
+        return SplitRows(
+            self.scores[rows],
+            self.pit[rows],
+            self.median[rows],
+            {level: mass[rows] for level, mass in self.mass.items()},
+            self.fold[rows],
+        )
+
+
+def split_rows(name: str, rows: pd.DataFrame) -> SplitRows:
+    """Score the rows of one split, those of each fold by the predictions of their own fit.
+
+    Parameters
+    ----------
+    name
+        Of the split, for messages.
+    rows
+        Its rows of test_predictions.parquet.
+
+    Raises
+    ------
+    DataError
+        A measurement is not finite, a fold is no number, or bounds do not follow from their
+        prediction.
+    NumericalError
+        A mean or a variance is missing or out of range.
+    """
+    fold = folds_of(rows)
+    parts: list[SplitRows] = []
+    order: list[NDArray[np.intp]] = []
+    for number in np.unique(fold):
+        chosen = np.flatnonzero(fold == number)
+        part = rows.iloc[chosen]
+        prediction = prediction_of(part)
+        check_bounds(name, part, prediction)
+        parts.append(_scored(part, prediction, fold[chosen]))
+        order.append(chosen)
+    if len(parts) == 1:
+        return parts[0]
+    place = np.argsort(np.concatenate(order))
+    return _together(parts, place)
+
+
+def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
+    """Return the number of each row's fold, (n,); 0 where the table has none.
+
+    Raises
+    ------
+    DataError
+        A fold is no whole number of 0 or more.
+    """
+    if FOLD not in rows:
+        return np.zeros(len(rows), np.int64)
+    fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
+    if not (np.isfinite(fold) & (fold >= 0) & (fold == np.floor(fold))).all():
+        raise DataError(
+            "expected whole numbers of 0 or more in the column fold, found others. "
+            "Run `geogp map` again with --fresh."
+        )
+    return fold.astype(np.int64)
+
+
+def _scored(rows: pd.DataFrame, prediction: Prediction, fold: NDArray[np.int64]) -> SplitRows:
+    y = rows["y"].to_numpy(np.float64)
+    scores = row_scores(prediction, y, TABLE_LEVELS)
+    mass = {level: prediction.interval_mass(level / 100) for level in TABLE_LEVELS}
+    return SplitRows(scores, prediction.pit(y), prediction.quantile(0.5), mass, fold)
+
+
+def _together(parts: list[SplitRows], place: NDArray[np.intp]) -> SplitRows:
+    def of(values: Iterator[Floats]) -> Floats:
+        found: Floats = np.concatenate(list(values))[place]
+        return found
+
+    each = [part.scores for part in parts]
+    scores = RowScores(
+        of(one.error for one in each),
+        of(one.absolute for one in each),
+        of(one.nll for one in each),
+        of(one.crps for one in each),
+        of(one.width for one in each),
+        {
+            level: np.concatenate([one.inside[level] for one in each])[place]
+            for level in TABLE_LEVELS
+        },
+    )
+    return SplitRows(
+        scores,
+        of(part.pit for part in parts),
+        of(part.median for part in parts),
+        {level: of(part.mass[level] for part in parts) for level in TABLE_LEVELS},
+        np.concatenate([part.fold for part in parts])[place],
+    )
+
+
+def prediction_of(rows: pd.DataFrame) -> Prediction:
+    """Return the predictive distributions of rows of test_predictions.parquet.
+
+    A column `dispersion` tells that they are of counts.
+
+    Raises
+    ------
+    NumericalError
+        A mean or a variance is missing or out of range.
+    RequestError
+        A parameter of a shape is out of range.
+    """
+    names = ("mean", "function_variance", "noise_variance")
+    mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
+    if counted(rows):
+        dispersion = rows[DISPERSION].to_numpy(np.float64)
+        return CountPrediction(mean, function, noise, dispersion=dispersion)
+    optional = {name: rows[name].to_numpy(np.float64) for name in OPTIONAL if name in rows}
+    tile = optional.pop("tile_variance", np.zeros(len(rows)))
+    return Prediction(mean, function, noise, tile, shape_from(optional, function, noise))
+
+
+def counted(rows: pd.DataFrame) -> bool:
+    """Tell whether rows of test_predictions.parquet are predictions of counts."""
+    return DISPERSION in rows.columns
+
+
+def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
+    """Return the widths of the 95 % intervals of one split's rows, by stratum and overall."""
+    width = (rows["upper_95"] - rows["lower_95"]).to_numpy(np.float64)
+    return {
+        name: width[chosen] for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
+    }
+
+
+def check_columns(predictions: pd.DataFrame) -> None:
+    """Refuse a table without rows or without a column that the report needs.
+
+    Raises
+    ------
+    DataError
+        Names the missing columns.
+    """
+    missing = [name for name in COLUMNS if name not in predictions.columns]
+    if missing:
+        raise DataError(
+            f"expected the columns of test_predictions.parquet, missing {', '.join(missing)}. "
+            "Run `geogp map` again."
+        )
+    if predictions.empty:
+        raise DataError("expected test predictions, found a table without rows.")
+
+
+def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
+    """Refuse rows whose stored bounds are not those of their prediction.
+
+    Raises
+    ------
+    DataError
+        Says how many rows differ, and by how much.
+    """
+    lower, upper = prediction.interval(0.95)
+    off = np.maximum(
+        np.abs(rows["lower_95"].to_numpy(np.float64) - lower),
+        np.abs(rows["upper_95"].to_numpy(np.float64) - upper),
+    )
+    wrong = ~(off <= TOLERANCE)
+    if wrong.any():
+        raise DataError(
+            f"expected lower_95 and upper_95 to follow from mean and variances, found "
+            f"{int(wrong.sum())} rows of the split {name!r} that differ. Was "
+            "test_predictions.parquet edited? Run `geogp map` again with --fresh."
+        )
+
+
+def check_scores(
+    name: str, found: dict[str, Scores], on_file: dict[str, dict[str, float | None]]
+) -> None:
+    """Refuse figures of run.json that do not follow from the predictions.
+
+    Raises
+    ------
+    DataError
+        Names the first figure that differs by more than 1e-6, and counts them.
+    """
+    wrong: list[str] = []
+    for group, scores in found.items():
+        stored = on_file.get(group, {})
+        for figure, value in asdict(scores).items():
+            other = stored.get(figure)
+            if not _agree(value, other):
+                wrong.append(f"{figure} of {name}/{group} is {other} on file, {value} here")
+    if wrong:
+        raise DataError(
+            "expected the figures of run.json to follow from test_predictions.parquet, found "
+            f"{len(wrong)} that differ: {wrong[0]}. Was one of the files edited? "
+            "Run `geogp map` again with --fresh."
+        )
+
+
+def _agree(value: float | None, other: float | None) -> bool:
+    if value is None or other is None:
+        return value is None and other is None
+    return abs(value - other) <= TOLERANCE

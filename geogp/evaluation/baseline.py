@@ -1,0 +1,140 @@
+"""The yardstick: the mean and the variance of each quarter, with no place in it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.distributions.count_prediction import predict_counts
+from geogp.distributions.prediction import Prediction
+from geogp.errors import DataError
+
+Floats = NDArray[np.float64]
+
+_LEAST_SD = 1e-9
+"""Standard deviations up to this are the rounding of equal values, not a spread."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Predictions of the yardstick.
+
+    Attributes
+    ----------
+    prediction
+        Function variance 0; the whole variance is noise.
+    quarters_pooled
+        Quarters among those predicted that took the mean and variance of all training rows.
+    rows_pooled
+        Number of predicted rows in these quarters.
+    """
+
+    prediction: Prediction
+    quarters_pooled: tuple[int, ...]
+    rows_pooled: int
+
+
+def quarter_baseline(
+    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
+) -> Baseline:
+    """Predict each row by N(mean, variance) of the training rows of its quarter.
+
+    The variance is s² = Σ (y - mean)² / (n - 1). A quarter with fewer than 2 training rows,
+    or whose training rows are all equal, takes mean and variance of all training rows.
+
+    Parameters
+    ----------
+    train_quarter, train_y
+        Indices of quarters, and the target, of the training rows, each of shape (n,).
+    test_quarter
+        Indices of quarters to predict, shape (m,).
+
+    Returns
+    -------
+    Baseline
+        With a prediction of length m.
+
+    Raises
+    ------
+    DataError
+        Shapes differ, a target is not finite, or there are not two different training values.
+    """
+    found = _quarter_moments(train_quarter, train_y, test_quarter)
+    prediction = Prediction(found.mean, np.zeros(len(found.mean)), found.variance)
+    return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
+
+
+def count_baseline(
+    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
+) -> Baseline:
+    """Predict each count by a law with mean and variance of the training rows of its quarter.
+
+    Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance does
+    not exceed the mean. Quarters are pooled as in `quarter_baseline`.
+
+    Parameters
+    ----------
+    train_quarter, train_y
+        Indices of quarters, and the counts, of the training rows, each of shape (n,).
+    test_quarter
+        Indices of quarters to predict, shape (m,).
+
+    Raises
+    ------
+    DataError
+        As `quarter_baseline` says.
+    """
+    found = _quarter_moments(train_quarter, train_y, test_quarter)
+    dispersion = np.maximum(found.variance - found.mean, 0.0) / found.mean**2
+    prediction = predict_counts(np.log(found.mean), np.zeros(len(found.mean)), dispersion)
+    return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Mean and variance for each predicted row, and which quarters took those of all rows."""
+
+    mean: Floats
+    variance: Floats
+    quarters_pooled: tuple[int, ...]
+    rows_pooled: int
+
+
+def _quarter_moments(
+    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
+) -> _Moments:
+    quarter = np.asarray(train_quarter, np.int64)
+    y = np.asarray(train_y, np.float64)
+    _check(quarter, y)
+    known, member = np.unique(quarter, return_inverse=True)
+    count = np.bincount(member, minlength=len(known))
+    mean = np.bincount(member, y, minlength=len(known)) / count
+    squares = np.bincount(member, (y - mean[member]) ** 2, minlength=len(known))
+    variance = squares / np.maximum(count - 1, 1)
+    usable = (count >= 2) & (variance > _LEAST_SD**2)
+
+    asked = np.asarray(test_quarter, np.int64)
+    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    own: NDArray[np.bool_] = (known[at] == asked) & usable[at]
+    return _Moments(
+        np.where(own, mean[at], y.mean()),
+        np.where(own, variance[at], y.var(ddof=1)),
+        tuple(np.unique(asked[~own]).tolist()),
+        int(np.count_nonzero(~own)),
+    )
+
+
+def _check(quarter: NDArray[np.int64], y: NDArray[np.float64]) -> None:
+    if quarter.ndim != 1 or quarter.shape != y.shape:
+        raise DataError(
+            "expected one quarter and one target per training row, found shapes "
+            f"{quarter.shape} and {y.shape}."
+        )
+    if not np.isfinite(y).all():
+        wrong = int(np.count_nonzero(~np.isfinite(y)))
+        raise DataError(f"expected finite targets, found {wrong} that are not; drop them first.")
+    if len(y) < 2 or y.std() <= _LEAST_SD:
+        raise DataError(
+            "expected at least two different training values for a variance, found "
+            f"{len(np.unique(y))} among {len(y)} rows. Ask for more quarters or a larger region."
+        )

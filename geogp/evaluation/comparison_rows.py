@@ -1,0 +1,158 @@
+"""Rows of several runs, joined by what they are of, and their scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from geogp.errors import DataError, RequestError
+from geogp.evaluation.assessment import TOLERANCE, check_columns, counted, prediction_of
+from geogp.evaluation.metrics import widths
+from geogp.evaluation.splits.split_names import SPLITS
+from geogp.geodata.places.stratum_column import ALL
+
+SCORES = ("log_score", "crps", "absolute_error")
+"""Lower is better; differences are marked where they are beyond chance."""
+
+LEVELS = (50, 80, 90, 95)
+COVERAGES = tuple(f"coverage_{level}" for level in LEVELS)
+
+_KEYS = ("quadkey", "quarter", "fold")
+_SAME = ("target", "service", "region")
+_ORDER = sorted(SPLITS, key=lambda name: SPLITS[name].flatters)
+_STORED = {"log_score": "nll", "crps": "crps"}
+
+
+@dataclass(frozen=True)
+class RunContent:
+    """A finished run as it was read.
+
+    Attributes
+    ----------
+    name
+        What it is called here; names differ.
+    run
+        The content of run.json.
+    predictions
+        The content of test_predictions.parquet.
+    """
+
+    name: str
+    run: dict[str, Any]
+    predictions: pd.DataFrame
+
+
+def check_comparable(runs: Sequence[RunContent]) -> None:
+    """Refuse runs of which differences would say nothing.
+
+    Raises
+    ------
+    RequestError
+        Target, service or region differ, or only some predict counts.
+    DataError
+        Keys or columns are missing.
+    """
+    for one in runs:
+        missing = [key for key in ("region", "target", "model") if key not in one.run]
+        if missing:
+            raise DataError(
+                f"{one.name}: expected the keys of run.json, missing {', '.join(missing)}. "
+                "Run `geogp map` again."
+            )
+        try:
+            check_columns(one.predictions)
+        except DataError as error:
+            raise DataError(f"{one.name}: {error}") from error
+    first = runs[0]
+    for one in runs[1:]:
+        for key in _SAME:
+            ours, theirs = first.run.get(key), one.run.get(key)
+            if ours != theirs:
+                raise RequestError(
+                    f"expected runs of one {key}, found {ours} ({first.name}) and {theirs} "
+                    f"({one.name}). Compare runs of the same target, service and region."
+                )
+        if counted(first.predictions) != counted(one.predictions):
+            raise RequestError(
+                f"expected predictions of one kind, found counts in only one of {first.name} and "
+                f"{one.name}: the probability of a count and a density cannot be compared."
+            )
+
+
+def table_of(one: RunContent) -> pd.DataFrame:
+    """Return the predictions with a fold, which older runs do not tell; its rows by their keys."""
+    table = one.predictions.copy()
+    table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
+    table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
+    twice = int(table.duplicated(["split", *_KEYS]).sum())
+    if twice:
+        raise DataError(
+            f"{one.name}: expected each tile and quarter once in a fold of a split, found {twice} "
+            "again. Was test_predictions.parquet edited? Run `geogp map` again with --fresh."
+        )
+    odd = sorted(set(table["split"]) - set(SPLITS))
+    if odd:
+        raise DataError(
+            f"{one.name}: expected the splits {', '.join(SPLITS)}, found {', '.join(odd)}."
+        )
+    return table.set_index(list(_KEYS))
+
+
+def shared_splits(runs: Sequence[RunContent]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return the splits that all runs have, and the others with the runs that lack them."""
+    held = {one.name: set(one.predictions["split"]) for one in runs}
+    known = [split for split in _ORDER if any(split in splits for splits in held.values())]
+    lacking = {split: [name for name in held if split not in held[name]] for split in known}
+    return (
+        [split for split in known if not lacking[split]],
+        {split: names for split, names in lacking.items() if names},
+    )
+
+
+def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
+    """Refuse runs that have other measurements of the same rows."""
+    (first, base), *others = joined.items()
+    for name, table in others:
+        off = np.abs(table["y"].to_numpy(np.float64) - base["y"].to_numpy(np.float64))
+        wrong = int((~(off <= TOLERANCE)).sum())
+        if wrong:
+            raise DataError(
+                f"expected one measurement of each row, found {wrong} of {len(table)} common rows "
+                f"({title}) that {first} and {name} measured differently: the runs are of "
+                "different data. Compare runs made from the same source."
+            )
+
+
+def scores_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return all figures of each row, fold by fold: each fold has a fit of its own."""
+    found = [_scores_of_fold(part) for _, part in table.groupby(level="fold", sort=False)]
+    return pd.concat(found).loc[table.index].reset_index(drop=True)
+
+
+def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
+    prediction, y = prediction_of(rows), rows["y"].to_numpy(np.float64)
+    found = {
+        "log_score": prediction.log_score(y),
+        "crps": prediction.crps(y),
+        "absolute_error": np.abs(y - prediction.quantile(0.5)),
+    }
+    for level, name in zip(LEVELS, COVERAGES, strict=True):
+        lower, upper = prediction.interval(level / 100)
+        found[name] = ((lower <= y) & (y <= upper)).astype(np.float64)
+    found["width_95"] = widths(prediction)
+    return pd.DataFrame(found, index=rows.index)
+
+
+def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
+    """Refuse scores that are not those of run.json; the rows are all that the run tested."""
+    stored = ((one.run.get("metrics") or {}).get(split) or {}).get(ALL) or {}
+    for name, key in _STORED.items():
+        told, found = stored.get(key), float(scores[name].mean())
+        if told is not None and not abs(told - found) <= TOLERANCE:
+            raise DataError(
+                f"{one.name}: expected the figures of run.json to follow from "
+                f"test_predictions.parquet, found {key} of {split} {told} on file and {found} "
+                "here. Was one of the files edited? Run `geogp map` again with --fresh."
+            )

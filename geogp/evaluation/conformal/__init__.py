@@ -1,0 +1,1 @@
+"""Conformal repair of predictive distributions, and what it guarantees."""

@@ -1,0 +1,152 @@
+"""How far the coverage of a conformal repair may lie from its level by chance.
+
+With m calibration and n test rows, all exchangeable and without ties, the number of test rows
+inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, where
+k = ceil((m + 1) p): given the calibration rows the coverage is Beta(k, m + 1 - k) (Vovk 2012,
+proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.warps import KNOTS, LADDER
+from geogp.errors import RequestError
+from geogp.evaluation.conformal.conformal_cells import Places
+from geogp.evaluation.conformal.conformal_repair import Repair, normal_scores, rank
+
+CHECKED = (0.5, 0.8, 0.9, 0.95)
+"""Levels that are checked."""
+
+Floats = NDArray[np.float64]
+
+
+class Band(NamedTuple):
+    """Least and most share of test rows inside that chance allows for."""
+
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class CellCheck:
+    """Coverage of the test rows of a cell.
+
+    Attributes
+    ----------
+    cell
+        Its name.
+    level
+        The stated level.
+    calibration, test
+        Its rows, m and n.
+    observed
+        Share of the test rows inside.
+    band
+        What chance allows for, for all checks together.
+    inside
+        Whether the share lies in the band.
+    """
+
+    cell: str
+    level: float
+    calibration: int
+    test: int
+    observed: float
+    band: Band
+    inside: bool
+
+
+def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Band:
+    """Return the central band of the share of test rows inside intervals of level p.
+
+    Parameters
+    ----------
+    m, n
+        Calibration and test rows.
+    p
+        Level of the intervals.
+    level
+        Probability of the band; with several checks, that all shares lie in their bands, by the
+        correction of Šidák (1967): each band has probability ``level ** (1 / checks)``. It is
+        exact for independent cells, and errs to the wide side for the levels of one cell.
+    checks
+        Bands that should hold together.
+
+    Raises
+    ------
+    RequestError
+        There is no test row, or m calibration rows do not support the level.
+    """
+    k = rank(m, p)
+    if n < 1 or not 0 < p < 1 or not 0 < level < 1 or checks < 1 or k > m:
+        raise RequestError(
+            "expected a test row or more, levels between 0 and 1, and calibration rows m with "
+            f"ceil((m + 1) p) <= m, found n {n}, p {p:g}, level {level:g}, m {m}."
+        )
+    tail = (1 - level ** (1 / checks)) / 2
+    # SciPy's quantiles of this law are found by search, a sum over all counts each time.
+    below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
+    lower, upper = np.searchsorted(below, [tail, 1 - tail])
+    return Band(float(lower) / n, float(min(upper, n)) / n)
+
+
+def check_coverage(
+    repair: Repair,
+    prediction: Prediction,
+    y: ArrayLike,
+    places: Places,
+    *,
+    levels: tuple[float, ...] = CHECKED,
+    level: float = 0.99,
+) -> list[CellCheck]:
+    """Compare the coverage of test rows with its bands, cell by cell.
+
+    Parameters
+    ----------
+    repair
+        A repair with cells: marginal or strata.
+    prediction
+        Of the test rows, repaired (or not: then it tells what the repair was needed for), (n,).
+    y
+        What was measured, (n,).
+    places
+        Theirs.
+    levels
+        Of the ladder.
+    level
+        Probability that all shares lie in their bands, where the rows are exchangeable.
+
+    Raises
+    ------
+    RequestError
+        The repair has no cells, or a level is not of the ladder.
+    DataError
+        A row lies in no cell, or lengths differ.
+    """
+    odd = [stated for stated in levels if stated not in LADDER]
+    if not repair.cells or odd:
+        raise RequestError(
+            "expected a repair with cells (marginal or strata) and levels of the ladder "
+            f"{LADDER}, found the method {repair.method} and {odd or 'no others'}."
+        )
+    number, size = repair.cell_of(places), normal_scores(prediction, y)
+    held = [
+        (cell, stated, size[number == place])
+        for place, cell in enumerate(repair.cells)
+        for stated in levels
+        if (number == place).any() and np.isfinite(cell.knots[LADDER.index(stated)])
+    ]
+    found = []
+    for cell, stated, scores in held:
+        band = coverage_band(cell.n, len(scores), stated, level, len(held))
+        observed = float(np.mean(scores <= KNOTS[LADDER.index(stated)]))
+        inside = band.lower <= observed <= band.upper
+        found.append(
+            CellCheck(cell.name, stated, cell.n, len(scores), observed, band, bool(inside))
+        )
+    return found

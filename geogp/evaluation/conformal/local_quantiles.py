@@ -1,0 +1,130 @@
+"""Conformal quantiles from the calibration rows around a place, weighted by nearness.
+
+With w_i the weight of calibration row i at place x and w_x = 1 that of the new row, which lies at x
+itself, the quantile of level p is the least score s with
+
+    Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023),
+
+the k-th smallest with k = ceil((m + 1) p) where all weights are 1. The rows are the 200 nearest
+to x, h the distance to the farthest of them, and w = 1 - ¾ (d / h)². As weights lie between ¼ and
+1, their effective number (Σ w)² / Σ w² is never below 0.64 of theirs (Kantorovich's inequality):
+128.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from geogp.distributions.warps import LADDER, covering_knots
+from geogp.errors import DataError
+from geogp.geodata.places.region import EARTH_RADIUS_KM
+
+NEAREST = 200
+"""Calibration rows that a place's quantiles come from."""
+
+LEAST_NEAREST = 157
+"""Fewer rows in all leave an effective number below 100, as 100 / 0.64 is 156.25."""
+
+MOST_SCORE = 37.0
+"""Normal scores are not told apart beyond: probabilities of 1e-300."""
+
+_FALL = 0.75
+_CHUNK = 4096
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NearbyScores:
+    """Calibration rows with their scores, in the order of the scores.
+
+    Attributes
+    ----------
+    longitude, latitude
+        Places of the rows, in degrees, (m,).
+    scores
+        Their scores, (m,), sorted.
+
+    Raises
+    ------
+    DataError
+        There are fewer than 157 rows.
+    """
+
+    longitude: Floats
+    latitude: Floats
+    scores: Floats
+
+    def __post_init__(self) -> None:
+        if len(self.scores) < LEAST_NEAREST:
+            raise DataError(
+                f"expected at least {LEAST_NEAREST} calibration rows for a local repair, found "
+                f"{len(self.scores)}. Choose the method marginal, or a larger region."
+            )
+        order = np.argsort(self.scores, kind="stable")
+        for name in ("longitude", "latitude", "scores"):
+            values = np.asarray(getattr(self, name), np.float64)[order]
+            object.__setattr__(self, name, values)
+
+    def knots(self, longitude: Floats, latitude: Floats) -> Floats:
+        """Return the knots of the ladder's levels at places (n,), (n, K), by `covering_knots`.
+
+        NaN where even the largest score has too little weight below it, or is 37 or more.
+
+        Raises
+        ------
+        DataError
+            Around a place nearly all scores are 37 or more.
+        """
+        tree = cKDTree(_on_sphere(self.longitude, self.latitude))
+        points = _on_sphere(longitude, latitude)
+        found = np.empty((len(points), len(LADDER)))
+        for start in range(0, len(points), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            found[part] = self._of(tree, points[part])
+        found = covering_knots(found)
+        found[found >= MOST_SCORE] = np.nan
+        if np.isnan(found[:, 0]).any():
+            raise DataError(
+                f"expected normal scores below {MOST_SCORE:g}, found places around which nearly "
+                "all lie beyond. Fit the model anew."
+            )
+        return found
+
+    def bandwidths_km(self, longitude: Floats, latitude: Floats) -> Floats:
+        """Return h at places (n,): the great-circle distance to the farthest row used, in km."""
+        tree = cKDTree(_on_sphere(self.longitude, self.latitude))
+        nearest = min(NEAREST, len(self.scores))
+        chord = np.asarray(tree.query(_on_sphere(longitude, latitude), k=[nearest])[0])
+        found: Floats = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord[:, 0] / 2, 1))
+        return found
+
+    def _of(self, tree: cKDTree, points: Floats) -> Floats:
+        nearest = np.arange(1, min(NEAREST, len(self.scores)) + 1)
+        chord, rows = map(np.asarray, tree.query(points, k=nearest, workers=-1))
+        # Chords stand for distances: h is a few tens of kilometres. Where all lie at x, w is 1.
+        reach = np.maximum(chord[:, -1:], np.finfo(np.float64).tiny)
+        weights = 1 - _FALL * np.square(chord / reach)
+        # Rows are numbered by their scores, so that sorting numbers sorts scores.
+        order = np.argsort(rows, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
+        below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+        total = below[:, -1] + 1
+        found = np.full((len(points), len(LADDER)), np.nan)
+        for column, level in enumerate(LADDER):
+            # As for ranks: a sum that should reach the level exactly does, whatever its rounding.
+            short = below < (level * total * (1 - 1e-12))[:, None]
+            place = np.count_nonzero(short, axis=1)
+            held = np.flatnonzero(place < rows.shape[1])
+            found[held, column] = self.scores[rows[held, place[held]]]
+        return found
+
+
+def _on_sphere(longitude: Floats, latitude: Floats) -> Floats:
+    """Return points on the unit sphere, (n, 3)."""
+    east, north = np.radians(longitude), np.radians(latitude)
+    return np.column_stack(
+        [np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)]
+    )

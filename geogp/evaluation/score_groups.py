@@ -1,0 +1,158 @@
+"""The figures of one split beside its baseline's: overall, in town and in the country."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.evaluation.assessment import TABLE_LEVELS, SplitRows
+from geogp.evaluation.metrics import (
+    Scores,
+    binomial_interval,
+    difference_from_baseline,
+    pit_counts,
+    rows_by_group,
+)
+
+LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
+"""Nominal levels of the reliability curve."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Observed against nominal coverage, with exact binomial 95 % bounds; lists of one length."""
+
+    level: list[float]
+    observed: list[float]
+    lower: list[float]
+    upper: list[float]
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """Figures of one stratum (or of all rows) of one split; None where there are no rows.
+
+    Attributes
+    ----------
+    n, tiles
+        Test rows, and different tiles among them.
+    scores, baseline, difference
+        The figures of `metrics.Scores` but n, by name: the model's, the baseline's, and model
+        minus baseline. The model's has coverage_90 as well, which run.json does not hold.
+    coverage_expected
+        Coverage that right predictions would have, by name of figure: the stated level; for
+        counts the mean probability of the intervals, bounds included, which is more.
+    coverage_bounds
+        Exact binomial 95 % bounds of the model's coverage, by name of figure.
+    median_width_95
+        Median width of the 95 % intervals, on the scale of the target.
+    median_factor_95
+        10 to the median width: upper bound over lower bound, for a target in log10; None for
+        counts.
+    reliability
+        Share of the integral transforms within each of a grid of levels around the middle.
+    pit
+        Counts in ten equal bins of the probability integral transform.
+    """
+
+    n: int
+    tiles: int
+    scores: dict[str, float | None]
+    baseline: dict[str, float | None]
+    difference: dict[str, float | None]
+    coverage_expected: dict[str, float | None]
+    coverage_bounds: dict[str, list[float] | None]
+    median_width_95: float | None
+    median_factor_95: float | None
+    reliability: Reliability | None
+    pit: list[int] | None
+
+
+def group_reports(
+    rows: pd.DataFrame,
+    scored: SplitRows,
+    baseline: dict[str, dict[str, float | None]],
+    *,
+    counts: bool = False,
+) -> dict[str, GroupReport]:
+    """Work out the figures of one split's rows, overall and by stratum.
+
+    Parameters
+    ----------
+    rows
+        Rows of test_predictions.parquet of one split.
+    scored
+        The same rows, scored.
+    baseline
+        The run's baseline figures by stratum; missing ones stay missing.
+    counts
+        Whether counts are predicted, whose widths are no factors.
+
+    Raises
+    ------
+    DataError
+        A stratum has an unknown name, or the baseline was scored on another number of rows.
+    """
+    quadkey = rows["quadkey"].to_numpy()
+    return {
+        name: _group_report(
+            scored[chosen], len(pd.unique(quadkey[chosen])), baseline.get(name), counts=counts
+        )
+        for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
+    }
+
+
+def _group_report(
+    scored: SplitRows, tiles: int, baseline: dict[str, float | None] | None, *, counts: bool
+) -> GroupReport:
+    scores = scored.scores.mean()
+    other = Scores(scores.n) if baseline is None else _stored_scores(baseline)
+    median = float(np.median(scored.scores.width)) if scores.n else None
+    names = {level: f"coverage_{level}" for level in TABLE_LEVELS}
+    return GroupReport(
+        n=scores.n,
+        tiles=tiles,
+        scores=_figures(scores) | {n: scored.scores.coverage(k) for k, n in names.items()},
+        baseline=dict.fromkeys(names.values()) | _figures(other),
+        difference=dict.fromkeys(names.values()) | difference_from_baseline(scores, other),
+        coverage_expected={
+            name: float(scored.mass[level].mean()) if scores.n else None
+            for level, name in names.items()
+        },
+        coverage_bounds={name: _bounds(scored, level) for level, name in names.items()},
+        median_width_95=median,
+        median_factor_95=None if counts or median is None else 10.0**median,
+        reliability=_reliability(scored.pit) if scores.n else None,
+        pit=pit_counts(scored.pit).tolist() if scores.n else None,
+    )
+
+
+def _bounds(scored: SplitRows, level: int) -> list[float] | None:
+    if not len(scored):
+        return None
+    hits = int(np.count_nonzero(scored.scores.inside[level]))
+    return list(binomial_interval(hits, len(scored)))
+
+
+def _reliability(pit: Floats) -> Reliability:
+    away = np.abs(pit - 0.5)
+    hits = [int(np.count_nonzero(away <= level / 2)) for level in LEVELS]
+    bounds = [binomial_interval(count, len(pit)) for count in hits]
+    return Reliability(
+        list(LEVELS),
+        [count / len(pit) for count in hits],
+        [bound.lower for bound in bounds],
+        [bound.upper for bound in bounds],
+    )
+
+
+def _figures(scores: Scores) -> dict[str, float | None]:
+    return {name: value for name, value in asdict(scores).items() if name != "n"}
+
+
+def _stored_scores(stored: dict[str, float | None]) -> Scores:
+    figures = {name: stored.get(name) for name in Scores.__dataclass_fields__ if name != "n"}
+    return Scores(int(stored.get("n") or 0), **figures)

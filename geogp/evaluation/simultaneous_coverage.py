@@ -1,0 +1,321 @@
+"""Coverage by stratum, judged for all strata and levels of a split at once.
+
+With many strata some miss their level by chance. Each coverage therefore has a band, and the bands
+of a split hold together with 95 %. Blocks of tiles, not rows, are taken to be independent, as rows
+of one place err alike. The 5 % are shared out by number between two sorts of strata.
+
+Few large blocks among many small ones say less than their number, so blocks count as the effective
+number B = (sum m_b)² / sum m_b², m_b the rows of block b (Kish 1965), as in
+`paired.py`; that of a stratum is at most that of its split.
+
+Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. With p_k the observed
+coverage of check k and p*_k that of a sample of blocks, s_k = sd(p*_k), and q a quantile of
+max_k |p*_k - p_k| / s_k,
+
+    p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
+
+q is moved from the normal to Student's t with B - 1 degrees of freedom, B that of the stratum, and
+multiplied by sqrt(B / (B - 1)). s_k is never below the deviation by the design effect (below), so
+that a stratum without a miss has a band too; it is taken over the samples that hold the stratum.
+
+Strata in fewer (many counties) say little of how rows of a block err alike. That is taken
+from the whole split, as the correlation r of hits within its blocks. A stratum with n rows, m_b of
+them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
+1965), with which its band is the exact binomial one (Korn and Graubard 1998) of the split's B, at a
+level shared between all such checks (Bonferroni). Below `LEAST_BLOCKS` blocks, however uneven, or
+`LEAST_ROWS` rows a stratum is not judged, nor is any where the whole split lies in fewer than
+`LEAST_SPLIT_BLOCKS` effective blocks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from geogp.errors import DataError
+from geogp.evaluation.paired import effective_blocks, student_quantile
+from geogp.evaluation.splits.split_rows import cell_indices
+from geogp.evaluation.strata import LEAST_ROWS
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
+"""Levels that are checked."""
+
+FEW_BLOCKS = 20
+"""Strata in fewer effective blocks take the correlation within blocks from the whole split."""
+
+LEAST_BLOCKS = 3
+"""Strata in fewer blocks, counted one by one, are not judged."""
+
+LEAST_SPLIT_BLOCKS = 5
+"""Splits in fewer effective blocks say too little of how rows of a block err alike: not judged."""
+
+DRAWS = 1000
+TOLERANCE = 0.03
+"""A coverage that is off by no more is not marked, however narrow its band."""
+
+_RISK = 0.05
+_TWO_SIDED = 1.96
+
+
+@dataclass(frozen=True)
+class Check:
+    """One coverage and its band.
+
+    Attributes
+    ----------
+    level
+        The stated level.
+    observed
+        Share of the stratum's rows inside the central interval of the level.
+    lower, upper
+        Band that holds for all checks of the split together with 95 %; None where the stratum has
+        too few rows or blocks.
+    off
+        Whether the level lies outside the band and is missed by more than 3 points.
+    error
+        Standard error s_k of `observed`; None where the stratum is not judged.
+    """
+
+    level: float
+    observed: float
+    lower: float | None
+    upper: float | None
+    off: bool
+    error: float | None
+
+    @property
+    def outside(self) -> bool:
+        """Whether the level lies outside the band."""
+        if self.lower is None or self.upper is None:
+            return False
+        return not self.lower <= self.level <= self.upper
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """Coverage of one stratum.
+
+    Attributes
+    ----------
+    kind
+        Such as ``stratum``, ``quarter``, ``tests`` or ``county``.
+    name
+        Such as ``2020Q1`` or ``3 to 4``.
+    n, blocks
+        Its rows, and the blocks they lie in.
+    checks
+        One for each level.
+    """
+
+    kind: str
+    name: str
+    n: int
+    blocks: int
+    checks: list[Check]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Rows and hits by block and stratum.
+
+    Attributes
+    ----------
+    sizes
+        Rows, (blocks, strata).
+    inside
+        Rows inside the intervals, (blocks, strata, levels).
+    level
+        Stated levels, (levels,).
+    correlation
+        Of hits within blocks, (levels,).
+    split_blocks
+        Effective number of blocks of the whole split.
+    """
+
+    sizes: Floats
+    inside: Floats
+    level: Floats
+    correlation: Floats
+    split_blocks: float
+
+    @property
+    def effective(self) -> Floats:
+        """Effective number of blocks, at most that of the split, (strata,)."""
+        return np.minimum(effective_blocks(self.sizes), self.split_blocks)
+
+    @property
+    def observed(self) -> Floats:
+        found: Floats = self.inside.sum(0) / self.sizes.sum(0)[:, None]
+        return found
+
+    @property
+    def design_effect(self) -> Floats:
+        """1 + r (sum m_b² / n - 1), (strata, levels)."""
+        alike = np.square(self.sizes).sum(0) / self.sizes.sum(0) - 1
+        found: Floats = 1 + np.maximum(alike, 0)[:, None] * self.correlation
+        return found
+
+    @property
+    def binomial_sd(self) -> Floats:
+        """Of a share of rows at the stated level, with the design effect, (strata, levels)."""
+        variance = self.level * (1 - self.level) * self.design_effect
+        found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
+        return found
+
+    def __getitem__(self, strata: Rows) -> "_Counts":
+        return replace(self, sizes=self.sizes[:, strata], inside=self.inside[:, strata])
+
+
+def blocks_of(longitude: Floats, latitude: Floats) -> NDArray[np.int64]:
+    """Return the number of the cell of 0.1 by 0.1 degrees that each row lies in, (n,)."""
+    _, number = np.unique(cell_indices(longitude, latitude), axis=0, return_inverse=True)
+    return number.reshape(-1)
+
+
+def class_reports(
+    pit: Floats,
+    groups: Mapping[str, Mapping[str, Rows]],
+    blocks: NDArray[np.int64],
+    *,
+    levels: Sequence[float] = CLASS_LEVELS,
+    least: int = LEAST_ROWS,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[ClassReport]:
+    """Work out the coverage of strata, with bands that hold for all of them at once.
+
+    Parameters
+    ----------
+    pit
+        P(Y <= y) of each row's prediction at what was measured, (n,).
+    groups
+        Rows (n,) of each stratum by its name, by kind.
+    blocks
+        Number of the block of each row, (n,).
+    levels
+        Levels that are checked.
+    least
+        Strata with fewer rows are not judged.
+    draws, seed
+        Bootstrap samples, and what they are drawn from.
+
+    Raises
+    ------
+    DataError
+        A stratum has no row, or a value of `pit` is no probability.
+    """
+    if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
+        raise DataError("expected probabilities from 0 to 1 as integral transforms.")
+    classes = [(kind, name, rows) for kind, of in groups.items() for name, rows in of.items()]
+    empty = [name for _, name, rows in classes if not rows.any()]
+    if empty:
+        raise DataError(f"expected classes with rows, found none in {', '.join(empty)}.")
+    if not classes:
+        return []
+    counts = _counts(pit, [rows for _, _, rows in classes], blocks, np.array(levels))
+    observed = counts.observed
+    lower, upper, error = _bands(counts, least, draws, seed)
+    return [
+        ClassReport(
+            kind,
+            name,
+            int(counts.sizes[:, k].sum()),
+            int(np.count_nonzero(counts.sizes[:, k])),
+            [
+                _check(level, observed[k, j], lower[k, j], upper[k, j], error[k, j])
+                for j, level in enumerate(levels)
+            ],
+        )
+        for k, (kind, name, _) in enumerate(classes)
+    ]
+
+
+def _counts(
+    pit: Floats, classes: Sequence[Rows], blocks: NDArray[np.int64], level: Floats
+) -> _Counts:
+    hits = (np.abs(pit[:, None] - 0.5) <= 0.5 * level).astype(np.float64)
+    number = int(blocks.max()) + 1
+    sizes = np.empty((number, len(classes)))
+    inside = np.empty((number, len(classes), len(level)))
+    for k, rows in enumerate(classes):
+        where, held = blocks[rows], hits[rows]
+        sizes[:, k] = np.bincount(where, minlength=number)
+        for j in range(len(level)):
+            inside[:, k, j] = np.bincount(where, held[:, j], minlength=number)
+    size = np.bincount(blocks, minlength=number).astype(np.float64)
+    correlation = _correlation(hits, blocks, size)
+    return _Counts(sizes, inside, level, correlation, float(effective_blocks(size)))
+
+
+def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
+    """Return the mean correlation of hits of two rows of one block, at least 0, (levels,)."""
+    away = hits - hits.mean(0)
+    total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
+    squares = np.square(away).sum(0)
+    pairs = max(float((size * (size - 1)).sum()), 1.0)
+    variance = np.maximum(squares / len(hits), 1e-12)
+    found: Floats = np.maximum((np.square(total).sum(0) - squares) / pairs / variance, 0.0)
+    return found
+
+
+def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Return the ends of all bands and standard errors, each (strata, levels).
+
+    NaN for strata that are not judged.
+    """
+    lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
+    within = np.count_nonzero(counts.sizes, axis=0)
+    judged = (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least)
+    judged &= counts.split_blocks >= LEAST_SPLIT_BLOCKS
+    many = judged & (counts.effective >= FEW_BLOCKS)
+    few = judged & ~many
+    if many.any():
+        half, error[many] = _bootstrap(counts[many], _RISK * many.sum() / judged.sum(), draws, seed)
+        observed = counts.observed[many]
+        lower[many], upper[many] = np.maximum(observed - half, 0), np.minimum(observed + half, 1)
+    if few.any():
+        risk = _RISK * few.sum() / judged.sum()
+        lower[few], upper[few] = _exact_bands(counts[few], risk)
+        error[few] = counts[few].binomial_sd
+    return lower, upper, error
+
+
+def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
+    """Return half the width of each band, and s_k, each (strata, levels)."""
+    number, observed = len(counts.sizes), counts.observed
+    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
+    drawing = weights.astype(np.float64)
+    drawn = (drawing @ counts.sizes)[:, :, None]
+    share = (drawing @ counts.inside.reshape(number, -1)).reshape(draws, *observed.shape)
+    away = np.where(drawn > 0, np.abs(share / np.maximum(drawn, 1) - observed), 0.0)
+    drawn_sd = np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0))
+    sd: Floats = np.maximum(drawn_sd, counts.binomial_sd)
+    # Where no sample differs from the whole there is still the binomial deviation.
+    q = max(float(np.quantile((away / sd).max((1, 2)), 1 - risk)), _TWO_SIDED)
+    return student_quantile(q, counts.effective)[:, None] * sd, sd
+
+
+def _exact_bands(counts: _Counts, risk: float) -> tuple[Floats, Floats]:
+    """Return Korn and Graubard's intervals, each (strata, levels)."""
+    observed = counts.observed
+    tail = risk / observed.size / 2
+    normal = float(stats.norm.isf(tail))
+    shrunk = (normal / student_quantile(normal, counts.split_blocks)) ** 2
+    n = counts.sizes.sum(0)[:, None] / counts.design_effect * shrunk
+    hits = observed * n
+    lower = np.where(hits > 0, special.betaincinv(np.maximum(hits, 1e-9), n - hits + 1, tail), 0.0)
+    missed = np.maximum(n - hits, 1e-9)
+    upper = np.where(observed < 1, special.betaincinv(hits + 1, missed, 1 - tail), 1.0)
+    return lower, upper
+
+
+def _check(level: float, observed: float, lower: float, upper: float, error: float) -> Check:
+    if np.isnan(lower):
+        return Check(level, float(observed), None, None, off=False, error=None)
+    off = abs(observed - level) > TOLERANCE and not lower <= level <= upper
+    return Check(level, float(observed), float(lower), float(upper), bool(off), float(error))

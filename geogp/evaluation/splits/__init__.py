@@ -1,0 +1,1 @@
+"""Which rows train, validate, calibrate and test."""

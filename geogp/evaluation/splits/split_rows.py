@@ -1,0 +1,377 @@
+"""Which rows train, which validate, which test, and what each way of splitting asks.
+
+Splits are functions of the seed, the quadkey (or its place) and the quarter. Neither the order
+of rows nor the target enters, so every model and every peer is judged on the same rows. Folds
+hold out other rows in turn, no row twice. A calibrated split takes one more tenth from the
+training rows, which is used for nothing but the repair of intervals; its test rows are the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.evaluation.splits.row_parts import (
+    CALIBRATION,
+    LEFT_OUT,
+    TENTHS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Codes,
+    Numbers,
+    Parts,
+    check_fold,
+    deal,
+    hashed,
+    part_names,
+    tenths,
+    text_codes,
+    without_empty,
+)
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.layers import ELSEWHERE
+
+CELL_DEGREES = 0.1
+"""Side of the cells of the split by blocks, in degrees of longitude and of latitude."""
+
+BUFFER_KM = 5.0
+"""Default of the distance that the split with a buffer keeps between training and test rows.
+
+What single tiles share with those around them starts at a range of 3 km (`tile_process.py`), of
+which at 5 km less than a fifth is left: what informs a test row is then the smooth field.
+"""
+
+MOST_FOLDS = 5
+"""A split by blocks tests a fifth of the blocks in each fold."""
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """What splits may know of the rows.
+
+    Attributes
+    ----------
+    quadkey, quarter
+        Codes of quadkeys and indices of quarters, (n,).
+    longitude, latitude
+        Centroids of tiles in degrees, (n,).
+    county
+        Name of each row's county, (n,); None where no boundaries of counties are at hand.
+    """
+
+    quadkey: Codes
+    quarter: Numbers
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+    county: NDArray[np.str_] | None = None
+
+
+def split_parts(
+    name: str,
+    rows: SplitRows,
+    seed: int,
+    *,
+    fold: int = 0,
+    calibrated: bool = False,
+    buffer_km: float = BUFFER_KM,
+) -> Parts:
+    """Split rows in the way of a name.
+
+    Parameters
+    ----------
+    name
+        One of `SPLITS`.
+    rows
+        What is known of the rows.
+    seed
+        Any integer.
+    fold
+        Which rows are held out, from 0.
+    calibrated
+        Whether some training rows are kept for calibration.
+    buffer_km
+        Distance that the split ``buffer`` keeps.
+
+    Returns
+    -------
+    ndarray of str, shape (n,)
+        ``train``, ``validation`` or ``test``; ``calibration`` and ``left out`` where the split
+        has such rows.
+
+    Raises
+    ------
+    RequestError
+        The split does not have that fold, or cannot be had from these rows.
+    DataError
+        The rows are wrong, or a part came out empty.
+    """
+    place = rows.longitude, rows.latitude
+    ways: dict[str, Callable[[], Parts]] = {
+        RANDOM.name: lambda: random_split(
+            rows.quadkey, rows.quarter, seed, fold=fold, calibrated=calibrated
+        ),
+        BLOCKS.name: lambda: block_split(*place, seed, fold=fold, calibrated=calibrated),
+        BUFFER.name: lambda: buffer_split(
+            *place, seed, buffer_km=buffer_km, fold=fold, calibrated=calibrated
+        ),
+        COUNTY.name: lambda: county_split(rows.county, seed, fold=fold, calibrated=calibrated),
+        LATEST.name: lambda: latest_split(
+            rows.quadkey, rows.quarter, seed, fold=fold, calibrated=calibrated
+        ),
+    }
+    return ways[name]()
+
+
+def random_split(
+    quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Split rows 8:1:1 at random, each row on its own.
+
+    Each row is hashed with the seed to u in [0, 1): below 0.8 it trains, below 0.9 it
+    validates, else it tests. The hash is that of `tenths`. A row's
+    part does not depend on which other rows are there, so the counts are binomial around 8:1:1,
+    not exact. Fold j shifts all by j tenths down, cyclically: it tests u from 0.9 - j / 10. The
+    tenth before the validating one calibrates.
+
+    Parameters
+    ----------
+    quadkey
+        Quadkey codes, shape (n,).
+    quarter
+        Indices of quarters, shape (n,).
+    seed
+        Any integer.
+    fold
+        0 to 9.
+    calibrated
+        Whether a tenth of the rows is kept for calibration.
+
+    Returns
+    -------
+    ndarray of str, shape (n,)
+        ``train``, ``validation``, ``test`` or ``calibration``.
+
+    Raises
+    ------
+    RequestError
+        There is no such fold.
+    DataError
+        Shapes differ, or a part came out empty.
+    """
+    check_fold(RANDOM.name, fold, TENTHS)
+    tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
+    names = np.array([*[TRAIN] * 7, CALIBRATION if calibrated else TRAIN, VALIDATION, TEST])
+    part = names[tenth]
+    what = f"{len(part)} rows split at random 8:1:1"
+    return without_empty(part, what, calibrated=calibrated)
+
+
+def block_split(
+    longitude: ArrayLike,
+    latitude: ArrayLike,
+    seed: int,
+    *,
+    fold: int = 0,
+    calibrated: bool = False,
+) -> Parts:
+    """Split rows by whole cells of 0.1 by 0.1 degrees.
+
+    Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are put in an order given by a
+    hash with the seed, then dealt into ten parts, each cell to the part with the fewest rows
+    so far. Parts 2j and 2j + 1 test in fold j, the next one validates, the one after it
+    calibrates where that is asked for, and the others train. Two parts thus differ by
+    no more rows than the largest cell holds. Longitudes one turn apart share a cell.
+
+    A test cell may touch a training cell: what is kept apart is the cell, not a distance.
+
+    Parameters
+    ----------
+    longitude, latitude
+        Centroids of tiles in degrees, shape (n,). Edges of tiles of zoom 16 lie at multiples
+        of 360 / 2^16 degrees, so no centroid sits on an edge of a cell of longitude.
+    seed
+        Any integer.
+    fold
+        0 to 4.
+    calibrated
+        Whether one of the ten parts is kept for calibration.
+
+    Returns
+    -------
+    ndarray of str, shape (n,)
+        ``train``, ``validation``, ``test`` or ``calibration``.
+
+    Raises
+    ------
+    RequestError
+        There is no such fold.
+    DataError
+        Shapes differ, a coordinate is not finite, or a part came out empty.
+    """
+    cells, cell_of_row, rows = np.unique(
+        cell_indices(longitude, latitude), axis=0, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
+    names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
+    part_of_row = names[deal(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
+    what = f"{len(part_of_row)} rows in {len(cells)} cells of 0.1 by 0.1 degrees"
+    return without_empty(part_of_row, what, calibrated=calibrated)
+
+
+def buffer_split(
+    longitude: ArrayLike,
+    latitude: ArrayLike,
+    seed: int,
+    *,
+    buffer_km: float = BUFFER_KM,
+    fold: int = 0,
+    calibrated: bool = False,
+) -> Parts:
+    """Split rows by cells, and leave out training rows near a test row.
+
+    As `block_split`, but training rows less than `buffer_km` from the centre of any tile with a
+    test row are left out. Validation and calibration rows stay where they are: nothing of a
+    prediction rests on their neighbourhood.
+
+    Parameters
+    ----------
+    longitude, latitude, seed, fold, calibrated
+        As in `block_split`.
+    buffer_km
+        Great-circle distance in kilometres, above 0.
+
+    Raises
+    ------
+    RequestError, DataError
+        As `block_split`; or the buffer leaves no training rows.
+    """
+    longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
+    part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
+    train, test = part == TRAIN, part == TEST
+    near = np.zeros(len(part), np.bool_)
+    near[train] = (
+        nearest_km(longitude[train], latitude[train], longitude[test], latitude[test]) < buffer_km
+    )
+    if near.sum() == train.sum():
+        raise RequestError(
+            f"a buffer of {buffer_km:g} km around the test blocks leaves none of {int(near.sum())} "
+            "training rows. Ask for a smaller --buffer-km, or leave the split buffer out."
+        )
+    return np.where(near, LEFT_OUT, part)
+
+
+def county_split(
+    county: NDArray[np.str_] | None, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Split rows by whole counties.
+
+    Counties with rows are dealt as the cells of `block_split`, into ten parts, or as many as
+    there are counties. A fifth of the parts, at least one, test; folds take them in turn. Rows
+    in no county are left out.
+
+    Parameters
+    ----------
+    county
+        Name of each row's county, (n,), or ``elsewhere``; None without boundaries.
+    seed
+        Any integer.
+    fold
+        From 0, below the number of parts over those that test.
+    calibrated
+        Whether one of the parts is kept for calibration.
+
+    Raises
+    ------
+    RequestError
+        No boundaries, too few counties, or no such fold.
+    """
+    if county is None:
+        raise RequestError(
+            "the split county needs the boundaries of counties: expected "
+            "counties_<ST>.parquet or cb_2018_us_county_500k.zip beside the states, "
+            "found neither. Add one to --boundaries, or leave the split out."
+        )
+    known = county != ELSEWHERE
+    names, number, rows = np.unique(county[known], return_inverse=True, return_counts=True)
+    least = 4 if calibrated else 3
+    if len(names) < least:
+        raise RequestError(
+            f"the split county needs {least} counties with measurements or more"
+            f"{' (one calibrates)' if calibrated else ''}, found {len(names)}. Leave it out."
+        )
+    order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
+    parts = min(TENTHS, len(names))
+    dealt = part_names(COUNTY.name, parts, fold, calibrated=calibrated)[deal(order, rows, parts)]
+    part = np.full(len(county), LEFT_OUT, dtype="<U11")
+    part[known] = dealt[number.reshape(-1)]
+    what = f"{len(county)} rows in {len(names)} counties"
+    return without_empty(part, what, calibrated=calibrated)
+
+
+def latest_split(
+    quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Hold out the latest quarter, and train on what came before it.
+
+    Fold j tests the j-th quarter before the latest with data. Of the earlier rows the tenth
+    validates that `random_split` takes for it, and the tenth before it calibrates. What came
+    after the tested quarter is left out.
+
+    Parameters
+    ----------
+    quadkey, quarter, seed, calibrated
+        As in `random_split`.
+    fold
+        0 to the number of quarters less 2.
+
+    Raises
+    ------
+    RequestError
+        There is no quarter left to learn from.
+    DataError
+        Shapes differ, or a part came out empty.
+    """
+    tenth = tenths(seed, quadkey, quarter)
+    found = np.unique(quarter)
+    if len(found) < fold + 2:
+        raise RequestError(
+            f"the split latest needs {fold + 2} quarters with data for {fold + 1} "
+            f"{'folds' if fold else 'fold'}, found {len(found)}. Ask for more --quarters"
+            f"{' or fewer --folds' if fold else ''}, or leave the split out."
+        )
+    tested = found[-1 - fold]
+    earlier = np.where(tenth == TENTHS - 2, VALIDATION, TRAIN).astype("<U11")
+    if calibrated:
+        earlier[tenth == TENTHS - 3] = CALIBRATION
+    part = np.where(quarter < tested, earlier, np.where(quarter == tested, TEST, LEFT_OUT))
+    what = f"{int((quarter <= tested).sum())} rows up to the quarter that is tested"
+    return without_empty(part, what, calibrated=calibrated)
+
+
+def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
+    """Return column (from 0 to 3599) and row of each point's cell, int64 of shape (n, 2).
+
+    Raises
+    ------
+    DataError
+        Shapes differ, or a coordinate is not finite.
+    """
+    longitude = np.asarray(longitude, np.float64)
+    latitude = np.asarray(latitude, np.float64)
+    if longitude.ndim != 1 or longitude.shape != latitude.shape:
+        raise DataError(
+            "expected one longitude and one latitude per row, found shapes "
+            f"{longitude.shape} and {latitude.shape}."
+        )
+    wrong = ~(np.isfinite(longitude) & np.isfinite(latitude))
+    if wrong.any():
+        raise DataError(
+            f"expected finite coordinates, found {int(wrong.sum())} rows without; drop them first."
+        )
+    column = np.floor(longitude / CELL_DEGREES).astype(np.int64) % round(360 / CELL_DEGREES)
+    row = np.floor(latitude / CELL_DEGREES).astype(np.int64)
+    return np.column_stack([column, row])

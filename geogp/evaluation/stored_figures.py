@@ -1,0 +1,139 @@
+"""Whether the figures of a run.json agree with each other, as far as they follow from each other.
+
+What follows from the test predictions is worked out again by the report. The baseline is not among
+them: its laws come from the training rows, which a run folder does not hold. So of the baseline
+it is told here whether strata and folds make up the whole, on as many rows as the model's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from geogp.errors import DataError
+from geogp.evaluation.metrics import Scores, pooled
+from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS, TEST
+from geogp.geodata.places.region import STRATA, UNKNOWN
+from geogp.geodata.places.stratum_column import ALL
+
+TOLERANCE = 1e-6
+"""Largest difference of a figure, as a share of it where it is above 1."""
+
+_NAMES = tuple(field.name for field in fields(Scores))
+
+Table = Mapping[str, Mapping[str, Any]]
+"""Figures by stratum and name."""
+
+
+def check_figures(run: Mapping[str, Any]) -> None:
+    """Refuse a run.json whose figures contradict each other.
+
+    Parameters
+    ----------
+    run
+        Its content, of the form that `run_form.py` asks for.
+
+    Raises
+    ------
+    DataError
+        Splits, strata, numbers of rows or figures do not fit; the message names the place.
+    """
+    settings = run.get("settings", {})
+    splits, metrics = settings.get("splits"), run["metrics"]
+    if not metrics:
+        raise DataError("expected figures of one split or more under metrics, found none.")
+    _expect("metrics", metrics, metrics if splits is None else splits)
+    for key in {"baseline", "n", "folds"} & set(run):
+        _expect(key, run[key], metrics)
+    strata = settings.get("strata") or STRATA
+    if len({*strata, ALL, UNKNOWN}) < 4:
+        raise DataError(f"expected two strata of different names, found {', '.join(strata)}.")
+    for split in metrics:
+        folds = run["folds"][split] if "folds" in run else []
+        if folds and settings.get("folds", len(folds)) != len(folds):
+            raise DataError(
+                f"expected {settings['folds']} folds under folds.{split}, found {len(folds)}."
+            )
+        if folds and "n" in run and run["n"][split] != folds[0]["n"]:
+            raise DataError(f"n.{split} is not that of the first of folds.{split}.")
+        for number, fold in enumerate(folds):
+            _check_pair(f"folds.{split}[{number}]", fold, (), strata)
+            _check_rows(f"folds.{split}[{number}]", fold["metrics"], fold["n"])
+        one = {key: run[key][split] for key in ("metrics", "baseline") if key in run}
+        _check_pair(split, one, folds, strata)
+        if not folds and "n" in run:
+            _check_rows(split, one["metrics"], run["n"][split])
+    totals = {rows_in(parts) for parts in run.get("n", {}).values()}
+    if len(totals) > 1:
+        raise DataError(f"the parts of n have {sorted(totals)} rows, and all splits have the same.")
+
+
+def rows_in(parts: Mapping[str, int]) -> int:
+    """Return the rows of all parts of a split."""
+    return sum(parts.get(name, 0) for name in (*PARTS, CALIBRATION, LEFT_OUT))
+
+
+def _check_pair(
+    place: str, held: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], strata: Sequence[str]
+) -> None:
+    """Check the model's figures and the baseline's, which are of the same rows."""
+    rows: list[str] = []
+    for key in ("metrics", "baseline"):
+        if key not in held:
+            continue
+        where = f"{key} of {place}"
+        _expect(where, held[key], (ALL, *strata))
+        _check_whole(where, held[key], strata, [fold[key] for fold in folds])
+        own = [f"{figures['n']} rows of {name}" for name, figures in held[key].items()]
+        rows = rows or own
+        _expect(where, own, rows)
+
+
+def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
+    """Check that figures are there where rows are, and that strata and folds make them up."""
+    for name, figures in table.items():
+        empty = [key for key in _NAMES if figures[key] is None]
+        if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
+            raise DataError(
+                f"expected figures under {where}, {name}, where it has rows and null where it has "
+                f"none, found {len(empty)} null of {figures['n']} rows."
+            )
+        if folds:
+            parts = [_scores(fold[name]) for fold in folds]
+            _same(f"{where}, {name}", "the folds", pooled(parts), figures)
+    parts = [_scores(table[name]) for name in strata]
+    known = sum(part.n for part in parts)
+    if known > table[ALL]["n"]:
+        raise DataError(f"{where} has {known} rows in strata, but {table[ALL]['n']} in all.")
+    if known == table[ALL]["n"]:
+        _same(f"{where}, {ALL}", "the strata", pooled(parts), table[ALL])
+
+
+def _check_rows(place: str, metrics: Table, parts: Mapping[str, int]) -> None:
+    if metrics[ALL]["n"] != parts[TEST]:
+        raise DataError(
+            f"metrics of {place} are of {metrics[ALL]['n']} rows, but n says that {parts[TEST]} "
+            "are tested."
+        )
+
+
+def _scores(figures: Mapping[str, Any]) -> Scores:
+    return Scores(**{key: figures[key] for key in _NAMES})
+
+
+def _same(where: str, of: str, expected: Scores, found: Mapping[str, Any]) -> None:
+    """Refuse figures that are not those of their parts together."""
+    for key, value in vars(expected).items():
+        other = found[key]
+        if value is None or other is None:
+            equal = value is other
+        else:
+            equal = abs(value - other) <= TOLERANCE * max(1.0, abs(value))
+        if not equal:
+            raise DataError(f"{key} of {where} is {other}, but {of} together have {value}.")
+
+
+def _expect(where: str, found: Iterable[str], expected: Iterable[str]) -> None:
+    if set(found) != set(expected):
+        raise DataError(
+            f"expected {', '.join(expected)} under {where}, found {', '.join(found) or 'nothing'}."
+        )

@@ -1,0 +1,239 @@
+"""Which rows of a split belong to which stratum, and how small strata are put together.
+
+Classes of an ordered kind (tests, distance, speed, quarters) with fewer than `LEAST_ROWS` rows are
+joined to the next of their kind. Places (counties, areas of a layer) with fewer are put together
+into one stratum of others. What is still too small is shown, but not judged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import UNKNOWN
+from geogp.geodata.places.stratum_column import names_of
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+LEAST_ROWS = 100
+"""Fewest rows of a stratum: 95 of 100 has an exact 95 % interval of less than 5 points each way."""
+
+LAYER = "layer_"
+"""What the names of columns begin with that say in which area of a layer a row lies."""
+
+TESTS_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
+"""Least and most tests of a tile in a quarter, in each class."""
+
+EXPECTED_CLASSES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Where classes of the expected number of tests part."""
+
+DISTANCE_CLASSES = (1, 2, 5, 10)
+"""Where classes of the distance to the nearest measured tile part, in km."""
+
+SPEED_CLASSES = {
+    "download": (5, 7, 35, 100),
+    "upload": (1, 3, 10, 30),
+    "latency": (30, 50, 75, 100),
+}
+"""Where classes of the predicted median part, in Mbps or ms.
+
+5/1, 7/1 and 35/3 Mbps are the download and upload speeds of the mobile tiers of the FCC's National
+Broadband Map.
+"""
+
+_ELSEWHERE = "elsewhere"
+_NOUNS = {"county": "counties"}
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Some of the rows of a split.
+
+    Attributes
+    ----------
+    name
+        Such as ``2020Q1``, ``3 to 4`` or ``others (12 counties)``.
+    members
+        Names of the classes or places that were put together; its own where there is one.
+    rows
+        Which rows, (n,).
+    """
+
+    name: str
+    members: list[str]
+    rows: Rows
+
+
+def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
+    """Return the strata of rows of test_predictions.parquet, by kind, small ones put together.
+
+    Kinds whose column is absent are left out. Counts of tests are classed by what was expected:
+    by what was counted, no prediction could hold its levels; speeds by the predicted median.
+
+    Parameters
+    ----------
+    rows
+        Rows of one split.
+    median
+        Median of each row's prediction, (n,), on the scale of the target.
+    target
+        Such as ``download``; it picks the classes of speed.
+
+    Raises
+    ------
+    DataError
+        A distance is negative or not finite.
+    """
+    stratum = rows["stratum"].to_numpy(str)
+    found = {
+        "all": [Stratum("all rows", ["all rows"], np.ones(len(rows), np.bool_))],
+        "stratum": [
+            Stratum(name, [name], stratum == name)
+            for name in (*names_of(rows["stratum"]), UNKNOWN)
+            if (stratum == name).any()
+        ],
+    }
+    if "dispersion" in rows:
+        found["expected"] = joined(expected_groups(rows["mean"].to_numpy(np.float64)))
+    else:
+        found["tests"] = joined(tests_groups(rows["tests"].to_numpy(np.int64)))
+    if "distance_km" in rows:
+        found["distance"] = joined(distance_groups(rows["distance_km"].to_numpy(np.float64)))
+    if target in SPEED_CLASSES and "dispersion" not in rows:
+        found["speed"] = joined(speed_groups(10.0**median, target))
+    found["quarter"] = joined(value_groups(rows["quarter"].to_numpy(str)))
+    places = [name for name in rows.columns if name == "county" or name.startswith(LAYER)]
+    for name in places:
+        found[name] = pooled(_places(rows[name]), _NOUNS.get(name, "areas"))
+    return found
+
+
+def tests_groups(tests: NDArray[np.int64]) -> dict[str, Rows]:
+    """Return the rows of each class of tests (n,), by its name."""
+    return {
+        _tests_name(least, most): (tests >= least) & (tests <= (np.inf if most is None else most))
+        for least, most in TESTS_CLASSES
+    }
+
+
+def expected_groups(mean: Floats) -> dict[str, Rows]:
+    """Return the rows of each class of expected counts (n,), by its name."""
+    return _between(mean, EXPECTED_CLASSES, "")
+
+
+def speed_groups(median: Floats, target: str) -> dict[str, Rows]:
+    """Return the rows of each class of the predicted median in Mbps or ms (n,), by its name."""
+    return _between(median, SPEED_CLASSES[target], " ms" if target == "latency" else " Mbps")
+
+
+def distance_groups(distance_km: Floats) -> dict[str, Rows]:
+    """Return the rows of each class of distance in km (n,), by its name; 0 is the same tile.
+
+    Raises
+    ------
+    DataError
+        A distance is negative or not finite.
+    """
+    wrong = ~(np.isfinite(distance_km) & (distance_km >= 0))
+    if wrong.any():
+        raise DataError(
+            "expected distances to the nearest measured tile of 0 km or more, found "
+            f"{int(wrong.sum())} that are not. Run `geogp map` again with --fresh."
+        )
+    place = np.searchsorted((0, *DISTANCE_CLASSES), distance_km, side="left")
+    between = [f"{low} to {high} km" for low, high in pairwise(DISTANCE_CLASSES)]
+    first, last = DISTANCE_CLASSES[0], DISTANCE_CLASSES[-1]
+    names = ["same tile", f"up to {first} km", *between, f"above {last} km"]
+    return {name: place == number for number, name in enumerate(names)}
+
+
+def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
+    """Return the rows of each value (n,), in the order of the values."""
+    names, number = np.unique(values, return_inverse=True)
+    return {str(name): number.reshape(-1) == k for k, name in enumerate(names)}
+
+
+def joined(groups: dict[str, Rows], least: int = LEAST_ROWS) -> list[Stratum]:
+    """Return groups with those of fewer than `least` rows joined to the next, in order.
+
+    A last one that is too small is joined to the one before it; empty groups vanish.
+    """
+    found: list[Stratum] = []
+    open_names: list[str] = []
+    open_rows: Rows | None = None
+    for name, rows in groups.items():
+        if not rows.any():
+            continue
+        open_names.append(name)
+        open_rows = rows if open_rows is None else open_rows | rows
+        if open_rows.sum() >= least:
+            found.append(_joined(open_names, open_rows))
+            open_names, open_rows = [], None
+    if open_rows is not None:
+        if found:
+            last = found.pop()
+            open_names, open_rows = last.members + open_names, last.rows | open_rows
+        found.append(_joined(open_names, open_rows))
+    return found
+
+
+def merged(groups: dict[str, Rows], least: int = LEAST_ROWS) -> dict[str, Rows]:
+    """Return the rows of what `joined` returns, by name."""
+    return {stratum.name: stratum.rows for stratum in joined(groups, least)}
+
+
+def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = LEAST_ROWS) -> list[Stratum]:
+    """Return the rows of each value; those of fewer than `least` together, as the last.
+
+    There may be thousands of places: rows are counted first, and only strata get a mask of rows.
+
+    Parameters
+    ----------
+    values
+        The place of each row, (n,).
+    noun
+        What several of them are called.
+    least
+        Fewest rows of a stratum of its own. A single smaller one keeps its name.
+    """
+    found, number = np.unique(values, return_inverse=True)
+    number = number.reshape(-1)
+    small = np.bincount(number, minlength=len(found)) < least
+    names = [str(name) for name in found]
+    strata = [Stratum(names[k], [names[k]], number == k) for k in np.flatnonzero(~small)]
+    others = [names[k] for k in np.flatnonzero(small)]
+    if others:
+        name = others[0] if len(others) == 1 else f"others ({len(others)} {noun})"
+        while len(others) > 1 and name in names:  # a place of the user's is called so
+            name += " together"
+        strata.append(Stratum(name, others, small[number]))
+    return strata
+
+
+def _joined(names: Sequence[str], rows: Rows) -> Stratum:
+    name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+    return Stratum(name, list(names), rows)
+
+
+def _between(values: Floats, ends: Sequence[float], unit: str) -> dict[str, Rows]:
+    place = np.searchsorted(ends, values, side="right")
+    named = [f"{end:g}" for end in ends]
+    between = [f"{low} to {high}{unit}" for low, high in pairwise(named)]
+    names = [f"below {named[0]}{unit}", *between, f"{named[-1]}{unit} or more"]
+    return {name: place == number for number, name in enumerate(names)}
+
+
+def _tests_name(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least} or more"
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def _places(column: "pd.Series[str]") -> NDArray[np.str_]:
+    """Return names of places; what has none lies elsewhere."""
+    return column.fillna("").astype(str).replace("", _ELSEWHERE).to_numpy(str)

@@ -1,0 +1,345 @@
+"""Whether probabilities of meeting a threshold are right: reliability, Brier score, its parts.
+
+With p_i the stated probability that row i meets the threshold and o_i whether it did, the Brier
+score is mean (p_i - o_i)². Let c_i be the isotonic regression of o on p, and r the share of rows
+that met it; then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
+
+    Brier = [B(p) - B(c)] - [B(r) - B(c)] + B(r) = reliability - resolution + uncertainty,
+
+B the Brier score of each: small reliability is good, large resolution is good.
+
+What is judged are the differences mean o - mean p over all rows and within bins of p. Each has a
+band by drawing blocks of tiles, not rows, that holds for all differences of a split together: the
+bootstrap bands of `simultaneous_coverage.py`, each of the freedom that the effective number of
+blocks of its own rows leaves. Differences of rows in fewer than `LEAST_EFFECTIVE` effective blocks
+are not judged.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import optimize
+
+from geogp.errors import DataError
+from geogp.evaluation.metrics import binomial_interval, rows_by_group
+from geogp.evaluation.paired import effective_blocks, student_quantile
+from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
+from geogp.evaluation.strata import LEAST_ROWS
+from geogp.geodata.tiles.thresholds import Threshold
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+BINS = 10
+"""Bins of equally many rows; fewer where many rows have one probability."""
+
+LEAST_EFFECTIVE = 10
+"""Differences of rows in fewer effective blocks are not judged."""
+
+_TWO_SIDED = 1.96
+
+REFERENCE = (
+    "The Brier skill is measured against stating, for every row, the share of the split's own "
+    "test rows of its quarter that met the threshold, which nobody knows beforehand; the skill "
+    "against what could have been stated is larger."
+)
+"""What the skill is measured against, in words."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Observed share minus mean stated probability, with its band.
+
+    Attributes
+    ----------
+    value
+        The difference.
+    lower, upper
+        Band that holds for all differences of a split together with 95 %; None where the rows
+        lie in fewer than `LEAST_EFFECTIVE` effective blocks.
+    off
+        Whether the band leaves out 0 and the difference is more than 3 points.
+    """
+
+    value: float
+    lower: float | None
+    upper: float | None
+    off: bool
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has a band."""
+        return self.lower is not None
+
+
+@dataclass(frozen=True)
+class ProbabilityBin:
+    """Rows whose stated probabilities are alike.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    stated
+        Mean stated probability.
+    observed
+        Share of rows that met the threshold.
+    lower, upper
+        Exact binomial 95 % interval of that share; rows of one place are not independent, which
+        it does not know.
+    difference
+        `observed` - `stated`, with a band that does.
+    """
+
+    n: int
+    stated: float
+    observed: float
+    lower: float
+    upper: float
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class ExceedanceReport:
+    """How right the probabilities of one threshold are, for all rows or those of a stratum.
+
+    Attributes
+    ----------
+    threshold, meets
+        In the unit of the target, and in words: ``at least 7 Mbps``.
+    group
+        ``all``, ``urban`` or ``rural``.
+    n
+        Number of rows.
+    stated, observed, difference
+        Mean stated probability, share that met the threshold, and the one minus the other.
+    brier, reliability, resolution, uncertainty
+        The Brier score and its parts.
+    reference
+        Brier score of the share of each quarter; see `REFERENCE`.
+    skill
+        1 - brier / reference; None where the reference is 0.
+    bins
+        From small to large probabilities.
+    """
+
+    threshold: float
+    meets: str
+    group: str
+    n: int
+    stated: float
+    observed: float
+    difference: Difference
+    brier: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    reference: float
+    skill: float | None
+    bins: list[ProbabilityBin]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One threshold and stratum: its rows, what was stated, what came, and the bin of each."""
+
+    threshold: Threshold
+    group: str
+    rows: Booleans
+    p: Floats
+    met: Floats
+    bin: NDArray[np.int64]
+
+
+def exceedance_reports(
+    rows: pd.DataFrame,
+    probability: Callable[[Threshold], Floats],
+    target: str,
+    thresholds: Sequence[Threshold],
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[ExceedanceReport]:
+    """Work out how right the probabilities of thresholds are, for one split's test rows.
+
+    Each row's probability is that of an average of its own number of tests.
+
+    Parameters
+    ----------
+    rows
+        Rows of test_predictions.parquet of one split.
+    probability
+        Returns the probability that each row meets a threshold, (n,), from 0 to 1; see
+        `Threshold.probability`.
+    target
+        Their target.
+    thresholds
+        Thresholds of that target.
+    draws, seed
+        Bootstrap samples of blocks, and what they are drawn from.
+
+    Returns
+    -------
+    list of ExceedanceReport
+        By threshold: all rows, then urban and rural ones where there are `LEAST_ROWS` or more.
+
+    Raises
+    ------
+    DataError
+        A threshold is another target's, there is no row, or a probability is missing.
+    """
+    foreign = [threshold.met for threshold in thresholds if threshold.target != target]
+    if foreign:
+        raise DataError(f"expected thresholds of {target}, found {', '.join(foreign)}.")
+    if not len(rows):
+        raise DataError("expected 1 test row or more, found none.")
+    parts = [part for one in thresholds for part in _parts(rows, probability(one), one)]
+    if not parts:
+        return []
+    place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
+    differences = iter(_differences(parts, blocks_of(*place), draws, seed))
+    quarter = rows["quarter"].to_numpy(str)
+    return [
+        _report(part, quarter[part.rows], [next(differences) for _ in range(part.bin.max() + 2)])
+        for part in parts
+    ]
+
+
+def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
+    """Return reliability, resolution and uncertainty; see the module.
+
+    Parameters
+    ----------
+    p
+        Stated probabilities, (n,).
+    met
+        1 where the threshold was met, else 0, (n,).
+    """
+    # Rows of one probability are one point of the regression.
+    where = np.unique(p, return_inverse=True)[1]
+    size = np.bincount(where)
+    share = np.bincount(where, met) / size
+    fitted = optimize.isotonic_regression(share, weights=size).x[where]
+    own, best = _brier(p, met), _brier(fitted, met)
+    uncertainty = _brier(np.full(len(p), met.mean()), met)
+    return own - best, uncertainty - best, uncertainty
+
+
+def bins_of(p: Floats, bins: int = BINS) -> NDArray[np.int64]:
+    """Return the number of the bin of each probability (n,): bins of about equally many rows.
+
+    Equal probabilities share a bin, so that there may be fewer.
+    """
+    edges = np.unique(np.quantile(p, np.arange(1, bins) / bins))
+    return np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)[1]
+
+
+def _parts(rows: pd.DataFrame, probability: Floats, threshold: Threshold) -> list[_Part]:
+    if len(probability) != len(rows):
+        raise DataError(
+            f"expected a probability for each of {len(rows)} rows, found {len(probability)}."
+        )
+    met = threshold.holds(rows["y"].to_numpy(np.float64)).astype(np.float64)
+    return [
+        _Part(
+            threshold,
+            name,
+            chosen,
+            probability[chosen],
+            met[chosen],
+            bins_of(probability[chosen]),
+        )
+        for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
+        if name == "all" or chosen.sum() >= LEAST_ROWS
+    ]
+
+
+def _report(part: _Part, quarter: NDArray[np.str_], found: list[Difference]) -> ExceedanceReport:
+    p, met = part.p, part.met
+    reliability, resolution, uncertainty = brier_parts(p, met)
+    brier, reference = _brier(p, met), _brier(_quarter_share(met, quarter), met)
+    return ExceedanceReport(
+        threshold=part.threshold.value,
+        meets=part.threshold.met,
+        group=part.group,
+        n=len(p),
+        stated=float(p.mean()),
+        observed=float(met.mean()),
+        difference=found[0],
+        brier=brier,
+        reliability=reliability,
+        resolution=resolution,
+        uncertainty=uncertainty,
+        reference=reference,
+        skill=1 - brier / reference if reference > 0 else None,
+        bins=[_bin(p[part.bin == k], met[part.bin == k], one) for k, one in enumerate(found[1:])],
+    )
+
+
+def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
+    hits = int(met.sum())
+    bounds = binomial_interval(hits, len(p))
+    return ProbabilityBin(
+        len(p), float(p.mean()), hits / len(p), bounds.lower, bounds.upper, difference
+    )
+
+
+def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
+    """Return the share of each row's quarter; of all rows where the quarter has few."""
+    _, where = np.unique(quarter, return_inverse=True)
+    size = np.bincount(where)
+    share = np.where(size >= LEAST_ROWS, np.bincount(where, met) / size, met.mean())
+    return np.asarray(share[where], np.float64)
+
+
+def _brier(p: Floats, met: Floats) -> float:
+    return float(np.square(p - met).mean())
+
+
+def _differences(
+    parts: list[_Part], blocks: NDArray[np.int64], draws: int, seed: int
+) -> list[Difference]:
+    """Return, part by part, the difference of all its rows and of each bin, with bands."""
+    number = int(blocks.max()) + 1
+    sizes, sums, spread = [], [], []
+    for part in parts:
+        own, error = blocks[part.rows], part.met - part.p
+        variance = part.p * (1 - part.p)
+        for chosen in (part.bin >= 0, *(part.bin == k for k in range(part.bin.max() + 1))):
+            sizes.append(np.bincount(own[chosen], minlength=number))
+            sums.append(np.bincount(own[chosen], error[chosen], minlength=number))
+            spread.append(variance[chosen].sum() / chosen.sum() ** 2)
+    n, total = (np.stack(each, 1).astype(np.float64) for each in (sizes, sums))
+    value = total.sum(0) / n.sum(0)
+    judged = effective_blocks(n) >= LEAST_EFFECTIVE
+    half = np.full(len(value), np.nan)
+    if judged.any():
+        floor = np.sqrt(np.array(spread)[judged])
+        half[judged] = _half_widths(n[:, judged], total[:, judged], floor, draws, seed)
+    return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]
+
+
+def _half_widths(n: Floats, total: Floats, floor: Floats, draws: int, seed: int) -> Floats:
+    """Return half the width of each band: the 95 % quantile of the studentised maximum, times sd.
+
+    The quantile is moved to Student's t. No sd is below that of independent rows whose
+    probabilities are right (`floor`).
+    """
+    number = len(n)
+    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
+    drawn = weights @ n
+    value = total.sum(0) / n.sum(0)
+    away = np.abs(np.where(drawn > 0, weights @ total / np.maximum(drawn, 1) - value, 0.0))
+    sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
+    scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
+    most: float = max(float(np.quantile(scaled.max(1), 0.95)), _TWO_SIDED)
+    return np.asarray(student_quantile(most, effective_blocks(n)) * sd, np.float64)
+
+
+def _difference(value: float, half: float) -> Difference:
+    if np.isnan(half):
+        return Difference(value, None, None, off=False)
+    return Difference(value, value - half, value + half, off=abs(value) > max(half, TOLERANCE))

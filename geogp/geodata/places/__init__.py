@@ -1,0 +1,1 @@
+"""Where things are: regions, boundaries, layers of polygons, strata."""

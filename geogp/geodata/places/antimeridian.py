@@ -1,0 +1,131 @@
+"""Polygons brought to longitudes from -180 to 180, cut where they cross the antimeridian."""
+
+import math
+
+import geopandas as gpd
+import numpy as np
+import shapely
+import shapely.affinity
+from numpy.typing import NDArray
+from shapely.geometry import MultiPolygon, Polygon, box
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import polygonal_parts
+
+_PIECES = 100
+"""Edges are cut to pieces of the part's size over this, so that longitudes run on."""
+
+
+def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
+    """Return polygons in degrees with longitudes from -180 to 180.
+
+    What lies beyond is moved by whole turns, and cut at the antimeridian where it crosses that.
+    Reprojection wraps longitudes, so that the ring of a polygon across the antimeridian jumps from
+    one side to the other: one that became wider than 180 degrees is reprojected again with its
+    edges in small pieces, along which the longitudes are unwrapped. Rings of files that are in
+    degrees themselves are taken as they are.
+
+    Parameters
+    ----------
+    source
+        The polygons in the CRS of their file.
+    degrees
+        The same, reprojected vertex by vertex.
+
+    Raises
+    ------
+    DataError
+        A polygon lies beyond 360 degrees east or west or beyond a pole, or encloses a pole.
+    """
+    before, row = shapely.get_parts(source.to_numpy(), return_index=True)
+    after = shapely.get_parts(degrees.to_numpy())
+    bounds = shapely.bounds(after)
+    _require_degrees(degrees, row, bounds)
+    torn = _width(bounds) > 180
+    if degrees.crs is not None and source.crs.is_geographic:
+        torn &= _width(shapely.bounds(before)) <= 180
+    beyond = (bounds[:, 0] < -180) | (bounds[:, 2] > 180)
+    moved = np.unique(row[torn | beyond])
+    if not len(moved):
+        return degrees
+    shapes = degrees.to_numpy().copy()
+    for k in moved:
+        held: list[Polygon] = []
+        for part in np.flatnonzero(row == k):
+            whole = after[part]
+            if torn[part]:
+                whole = _unwrapped(before[part], source, degrees.index[k])
+            held += _cut(whole)
+        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+    return gpd.GeoSeries(shapes, index=degrees.index, crs=degrees.crs)
+
+
+def _require_degrees(
+    degrees: gpd.GeoSeries, row: NDArray[np.int64], bounds: NDArray[np.float64]
+) -> None:
+    good = (np.abs(bounds[:, [0, 2]]) <= 360) & (np.abs(bounds[:, [1, 3]]) <= 90)
+    wrong = np.flatnonzero(~good.all(1))
+    if len(wrong):
+        raise DataError(
+            f"expected polygons in degrees, found {bounds[wrong[0]].tolist()} in row "
+            f"{degrees.index[row[wrong[0]]]}. Are they in metres, or in another CRS?"
+        )
+
+
+def _width(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    width: NDArray[np.float64] = bounds[:, 2] - bounds[:, 0]
+    return width
+
+
+def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
+    """Reproject a polygon with longitudes that run on along its rings."""
+    west, south, east, north = part.bounds
+    fine = shapely.segmentize(part, max(east - west, north - south) / _PIECES)
+    fine = gpd.GeoSeries([fine], crs=source.crs).to_crs(4326).iloc[0]
+    shell = _running(fine.exterior, row)
+    holes = [_running(ring, row) for ring in fine.interiors]
+    middle = _middle(shell)
+    for hole in holes:
+        hole[:, 0] += 360 * round((middle - _middle(hole)) / 360)
+    whole = Polygon(shell, holes)
+    # Rings that go wrong cross themselves, and lose area where they are made valid.
+    area = sum(piece.area for piece in polygonal_parts(whole))
+    if not area or abs(area - whole.area) > 1e-6 * whole.area:
+        raise _refusal(row, "gives no valid polygon across the antimeridian")
+    return whole
+
+
+def _running(ring: shapely.LinearRing, row: object) -> NDArray[np.float64]:
+    """Return the vertices of a ring, turns added so that longitudes never jump."""
+    points: NDArray[np.float64] = shapely.get_coordinates(ring)
+    points[:, 0] = np.unwrap(points[:, 0], period=360)
+    if abs(points[-1, 0] - points[0, 0]) > 180:
+        raise _refusal(row, "encloses a pole")
+    return points
+
+
+def _middle(points: NDArray[np.float64]) -> float:
+    return float(points[:, 0].min() + points[:, 0].max()) / 2
+
+
+def _refusal(row: object, what: str) -> DataError:
+    return DataError(
+        f"the polygon in row {row} {what}. Reproject the file to EPSG:4326, cut at 180 degrees, "
+        "and give that."
+    )
+
+
+def _cut(part: Polygon) -> list[Polygon]:
+    """Cut a polygon at the antimeridian, and move the pieces to between -180 and 180."""
+    west, south, east, north = part.bounds
+    turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
+    found: list[Polygon] = []
+    for turn in turns:
+        inside = [part]
+        if len(turns) > 1:
+            window = box(360 * turn - 180, south - 1, 360 * turn + 180, north + 1)
+            inside = polygonal_parts(part.intersection(window))
+        found += [
+            shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
+        ]
+    return found

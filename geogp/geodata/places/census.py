@@ -1,0 +1,329 @@
+"""Boundaries of states and urban areas, as the U.S. Census Bureau publishes them."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import geopandas as gpd
+import pandas as pd
+
+from geogp.errors import DataError, RequestError, UnreachableError
+from geogp.files import sha256_of
+from geogp.geodata.places.layers import COUNTY, URBAN_AREA, PolygonLayer
+from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.region import Region, Strata
+from geogp.geodata.store.sources import Source
+from geogp.geodata.tiles.ookla import InputFile
+
+PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger"
+"""The Census Bureau's site: its cartographic boundary files stand in a folder for each year."""
+
+_FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
+"""Folders of the Bureau's site by the beginning of the names of files."""
+
+STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
+"""Names under which states are looked for, in this order."""
+
+OWN_URBAN_FILE = "urban_areas_{code}.parquet"
+"""Urban areas of one state, of any census."""
+
+URBAN_FILES = {
+    2020: (
+        "cb_2020_us_ua20_corrected_500k.zip",
+        "cb_2020_us_ua20_500k.zip",
+        "tl_2020_us_uac20.zip",
+    ),
+    2010: ("cb_2018_us_ua10_500k.zip", "tl_2020_us_uac10.zip"),
+    2000: ("ua99_d00_shp.zip",),
+}
+"""Names under which the urban areas of a census are looked for, in this order."""
+
+AUTO = "auto"
+
+VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
+"""Values of ``--urban-vintage``; ``auto`` takes the newest that the source holds."""
+
+COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
+"""Names under which counties are looked for, in this order."""
+
+COAST_DEGREES = 0.02
+"""How far the coast of a county may be drawn from that of its state, about 2 km."""
+
+_CODE = re.compile(r"[\w-]{1,60}")
+
+URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
+"""The column that tells the census of an urban-area file."""
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """A region with the files it comes from and what the user should know.
+
+    `counties` and `urban_areas` are the polygons one by one; None where no file has them.
+    """
+
+    region: Region
+    files: tuple[InputFile, ...]
+    warnings: tuple[str, ...]
+    counties: PolygonLayer | None = None
+    urban_areas: PolygonLayer | None = None
+
+
+def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
+    """Read a state by postal code, name or FIPS number, with its urban areas.
+
+    Parameters
+    ----------
+    source
+        A folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
+        ``counties_<ST>.parquet``, or with the Census Bureau's own zip files.
+    name
+        ``PR``, ``Puerto Rico`` or ``72``.
+    vintage
+        One of `VINTAGE_CHOICES`: the census of the urban areas.
+
+    Raises
+    ------
+    RequestError
+        No such state (the nearest names are given), or no urban areas of that census.
+    DataError
+        A file is missing, damaged, without geometry or without CRS, or the urban areas are of
+        an unknown census.
+    NetworkError
+        The source could not be read.
+    """
+    reading = _Reading(source)
+    row = _find_state(_all_states(reading), name)
+    code, number = str(row["STUSPS"]), str(row["STATEFP"])
+    counties = _counties(reading, [code])
+    if counties is not None and "STATEFP" in counties:
+        counties = counties[counties["STATEFP"].astype(str) == number]
+    if counties is not None and not len(counties):
+        raise DataError(f"{reading.files[-1].name} in {source.where} holds no county of {code}.")
+    region = Region.from_geometry(code, str(row["NAME"]), row.geometry)
+    urban = _urban_areas(reading, [code], vintage)
+    return _boundaries(reading, region, counties, urban)
+
+
+def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundaries:
+    """Read the urban areas and counties that touch a region of the user's.
+
+    Parameters
+    ----------
+    source, vintage
+        As `read_region` has them; a source without states has files of the whole country only.
+    region
+        The region.
+
+    Raises
+    ------
+    RequestError, DataError, NetworkError
+        As `read_region` says.
+    """
+    reading = _Reading(source)
+    states = _states(reading)
+    touched = [] if states is None else states[states.intersects(region.wrapped)]["STUSPS"]
+    codes = [str(code) for code in touched]
+    counties = _counties(reading, codes)
+    if counties is not None:
+        counties = counties[counties.intersects(region.wrapped)]
+    return _boundaries(reading, region, counties, _urban_areas(reading, codes, vintage))
+
+
+def _boundaries(
+    reading: "_Reading",
+    region: Region,
+    counties: gpd.GeoDataFrame | None,
+    urban: gpd.GeoDataFrame | None,
+) -> Boundaries:
+    """Put a region together with its counties, and with the urban areas that touch it.
+
+    Raises
+    ------
+    UnreachableError
+        Either is missing, and the source could not be asked for it.
+    """
+    if reading.silent is not None and (counties is None or urban is None):
+        raise reading.silent
+    where, warnings = reading.source.where, list(reading.warnings)
+    layer = None
+    if counties is not None and len(counties):
+        layer = replace(PolygonLayer.of_table(COUNTY, counties), snap_degrees=COAST_DEGREES)
+    if urban is None:
+        warnings.append(
+            f"no urban areas of {region.name} in {where}: the region is mapped without the "
+            "strata urban and rural."
+        )
+        return Boundaries(region, tuple(reading.files), tuple(warnings), layer)
+    near = urban[urban.intersects(region.wrapped)]
+    if not len(near):
+        warnings.append(f"no urban area of {reading.files[-1].name} touches {region.name}.")
+    strata = Strata.of_urban_areas(near.geometry.union_all(), _vintage(urban, where))
+    towns = PolygonLayer.of_table(URBAN_AREA, near) if len(near) else None
+    region = region.with_strata(strata)
+    return Boundaries(region, tuple(reading.files), tuple(warnings), layer, towns)
+
+
+def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
+    """Read the states of a source that must have them."""
+    states = _states(reading)
+    if states is None and reading.silent is not None:
+        raise reading.silent
+    if states is None:
+        where = reading.source.where
+        raise DataError(f"no state boundaries in {where}; expected {STATE_FILES[0]}.")
+    return states
+
+
+def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
+    """Read the states; None where the source has none."""
+    states = reading.first(STATE_FILES)
+    if states is None:
+        return None
+    _require(states, ("STUSPS", "NAME", "STATEFP"), reading.source)
+    odd = [code for code in map(str, states["STUSPS"]) if not _CODE.fullmatch(code)]
+    if odd:  # codes name files
+        raise DataError(
+            f"expected codes of letters and digits in the states of {reading.source.where}, found "
+            f"{odd[0]!r}."
+        )
+    return states
+
+
+def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | None:
+    """Read the counties of states, or of the country; None where the source has none."""
+    own, *national = COUNTY_FILES
+    found = reading.of_states(own, codes)
+    return reading.first(national) if found is None else found
+
+
+def _urban_areas(
+    reading: "_Reading", codes: Sequence[str], vintage: str
+) -> gpd.GeoDataFrame | None:
+    """Read the urban areas of one census, or of the newest; None where the source has none."""
+    where, before = reading.source.where, list(reading.files)
+    found = reading.of_states(OWN_URBAN_FILE, codes)
+    year = None if found is None else _vintage(found, where)
+    if vintage == AUTO:
+        newer = [each for each in URBAN_FILES if year is None or each > year]
+    else:
+        newer = [] if str(year) == vintage else [int(vintage)]
+    after, reading.files = reading.files, before
+    national = reading.first([name for each in newer for name in URBAN_FILES[each]])
+    if national is not None:
+        return national
+    if vintage not in {AUTO, str(year)}:
+        held = "" if year is None else f", which holds those of {year}"
+        raise RequestError(
+            f"no urban areas of {vintage} in {where}{held}; expected "
+            f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to take the newest."
+        )
+    reading.files = after
+    return found
+
+
+class _Reading:
+    """A source that is read: which files were used, and what the user should know."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.files: list[InputFile] = []
+        self.silent: UnreachableError | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of how it went."""
+        if self.silent is None:
+            return []
+        names = ", ".join(file.name for file in self.files)
+        where = self.source.where
+        return [f"{where} could not be asked for its files: {names} are taken from the cache."]
+
+    def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
+        """Read the first of several files that the source has, or that are in the cache."""
+        places = [place for name in names for place in _places(name)]
+        try:
+            found = self.source.find(places, ask=self.silent is None)
+        except UnreachableError as error:
+            self.silent = error
+            return None
+        if found is None:
+            return None
+        if not found.certain and self.silent is None:
+            self.silent = UnreachableError(f"could not read {self.source.where}.")
+        path = self.source.fetch(found.name)
+        table = read_polygons(path, found.name)
+        name = found.name.rpartition("/")[2]
+        self.files.append(InputFile(name, sha256_of(path), len(table), len(table)))
+        return table
+
+    def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:
+        """Read a file for each state; polygons that several have are taken once."""
+        tables = [
+            table for code in codes if (table := self.first([name.format(code=code)])) is not None
+        ]
+        if len(tables) < 2:
+            return tables[0] if tables else None
+        together = pd.concat(tables, ignore_index=True)
+        return together[~together.geometry.to_wkb().duplicated()]
+
+
+def _places(name: str) -> list[str]:
+    """Return where a file may stand in a source: in it, or as on the Bureau's site."""
+    folder = _FOLDERS.get(name[:7])
+    return [name] if folder is None else [name, f"{folder}{name}"]
+
+
+def _require(table: gpd.GeoDataFrame, columns: tuple[str, ...], source: Source) -> None:
+    absent = [name for name in columns if name not in table]
+    if absent:
+        raise DataError(
+            f"expected columns {', '.join(columns)} in the states of {source.where}, "
+            f"found no {', '.join(absent)}."
+        )
+
+
+def _find_state(states: gpd.GeoDataFrame, name: str) -> gpd.GeoSeries:
+    wanted = name.strip().casefold()
+    for column in ("STUSPS", "NAME", "STATEFP"):
+        match = states[states[column].astype(str).str.casefold() == wanted]
+        if len(match):
+            return match.iloc[0]
+    labels: dict[str, str] = {}
+    for full, code in zip(states["NAME"], states["STUSPS"], strict=True):
+        labels[str(full).casefold()] = labels[str(code).casefold()] = f"{full} ({code})"
+    near = difflib.get_close_matches(wanted, labels, n=4, cutoff=0.5)
+    shown = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
+    raise RequestError(f"unknown region {name!r}. Nearest: {', '.join(shown)}.")
+
+
+def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:
+    for column, year in URBAN_VINTAGES.items():
+        if column in urban:
+            return year
+    raise DataError(
+        f"the urban areas in {where} are of an unknown census: expected a column "
+        f"{', '.join(URBAN_VINTAGES)}, found {', '.join(map(str, urban.columns))}."
+    )
+
+
+def state_codes(source: Source, names: Sequence[str] | None = None) -> list[str]:
+    """Return the postal codes of some states, each once, or of all that the source holds.
+
+    Parameters
+    ----------
+    source
+        As `read_region` has it.
+    names
+        Postal codes, names or FIPS numbers; None for all.
+
+    Raises
+    ------
+    RequestError, DataError, NetworkError
+        As `read_region` says.
+    """
+    states = _all_states(_Reading(source))
+    if names is None:
+        return sorted(set(states["STUSPS"].astype(str)))
+    return list(dict.fromkeys(str(_find_state(states, name)["STUSPS"]) for name in names))

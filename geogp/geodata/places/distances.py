@@ -1,0 +1,70 @@
+"""Distances on the sphere."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import EARTH_RADIUS_KM
+
+Floats = NDArray[np.float64]
+
+
+def nearest_km(
+    longitude: ArrayLike, latitude: ArrayLike, to_longitude: ArrayLike, to_latitude: ArrayLike
+) -> Floats:
+    """Return the great-circle distance from each place to the nearest of some points.
+
+    d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. Unit vectors
+    know no antimeridian, so that longitudes may be wrapped or not.
+
+    Parameters
+    ----------
+    longitude, latitude
+        Places in degrees, shape (n,).
+    to_longitude, to_latitude
+        Points in degrees, shape (m,), m at least 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Kilometres; 0 at a place that is one of the points.
+
+    Raises
+    ------
+    DataError
+        There is no point, or a coordinate is not finite.
+    """
+    points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
+    if len(points) == 0 or not np.isfinite(points).all():
+        raise DataError(
+            f"expected at least one measured point with finite coordinates, found {len(points)} "
+            f"points, {int((~np.isfinite(points)).any(axis=1).sum())} of them not finite."
+        )
+    places, number = _distinct(longitude, latitude)
+    vectors = _unit_vectors(places)
+    if not np.isfinite(vectors).all():
+        raise DataError("expected places with finite coordinates to measure distances from.")
+    chord, _ = cKDTree(points).query(vectors)
+    half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
+    found: Floats = (2 * EARTH_RADIUS_KM * half_angle)[number]
+    return found
+
+
+def _distinct(
+    longitude: ArrayLike, latitude: ArrayLike
+) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
+    """Return different places as complex numbers, and which of them each row is.
+
+    A tile has a row in every quarter; a tree of equal points is slow.
+    """
+    place = (
+        np.asarray(longitude, np.float64).ravel() + 1j * np.asarray(latitude, np.float64).ravel()
+    )
+    distinct, number = np.unique(place, return_inverse=True)
+    return distinct, number.reshape(-1)
+
+
+def _unit_vectors(place: NDArray[np.complex128]) -> Floats:
+    lon, lat = np.deg2rad(place.real), np.deg2rad(place.imag)
+    return np.column_stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])

@@ -1,0 +1,267 @@
+"""Layers of named polygons: counties, urban areas, or any that a user brings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import geopandas as gpd
+import numpy as np
+import shapely
+from numpy.typing import ArrayLike, NDArray
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import DataError, RequestError
+from geogp.files import sha256_of
+from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.tiles.ookla import InputFile
+
+ELSEWHERE = "elsewhere"
+"""Label of points in no polygon of a layer."""
+
+COUNTY, URBAN_AREA = "county", "urban area"
+"""Names of the layers that come with the boundaries."""
+
+_NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
+"""Columns that are taken for labels, in this order."""
+
+_NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
+"""Columns that tell polygons of equal names apart."""
+
+_BESIDE = (".dbf", ".prj", ".cpg", ".shx")
+"""What holds the labels, CRS, encoding and places of the polygons of a shapefile."""
+
+
+@dataclass(frozen=True)
+class PolygonLayer:
+    """Named polygons in degrees, longitudes from -180 to 180.
+
+    Attributes
+    ----------
+    name
+        What the polygons are: ``county``.
+    labels
+        A name for each, no two alike.
+    shapes
+        The polygons, in the order of the labels.
+    snap_degrees
+        A point in none belongs to the nearest within this distance: coastlines of two files
+        differ.
+    places
+        Place of each label in its file, from the first: a point in several polygons belongs to
+        the first of them. Empty takes the order of the labels.
+    column
+        The column of the labels, where a user named it and the file has others; else empty.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    shapes: tuple[BaseGeometry, ...]
+    snap_degrees: float = 0.0
+    places: tuple[int, ...] = ()
+    column: str = ""
+
+    @classmethod
+    def of_table(
+        cls, name: str, table: gpd.GeoDataFrame, column: str | None = None
+    ) -> "PolygonLayer":
+        """Make a layer from polygons in longitude and latitude.
+
+        Parameters
+        ----------
+        name
+            What the polygons are.
+        table
+            The polygons; those of one label are put together, in the place of the first of them.
+        column
+            Holds the labels; None takes the first of NAME, NAME20, NAME10, NAMELSAD, name, and
+            tells equal names apart by their Census numbers.
+
+        Raises
+        ------
+        RequestError
+            There is no such column, or none that could hold labels.
+        DataError
+            A polygon has no label.
+        """
+        found = column or next((one for one in _NAMES if one in table), None)
+        if found is None or found not in table or found == table.active_geometry_name:
+            columns = ", ".join(str(one) for one in table.columns if one != "geometry")
+            raise RequestError(
+                f"expected a column {column or 'NAME'} with the names of the polygons of {name}, "
+                f"found the columns {columns}. Name one, as FILE:COLUMN."
+            )
+        labels = table[found].astype(str)
+        unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
+        if unnamed:
+            raise DataError(
+                f"expected a name in {found} for each polygon of {name}, found none for {unnamed} "
+                f"of {len(table)}. Name or remove them, or take another column, as FILE:COLUMN."
+            )
+        number = next((one for one in _NUMBERS if one in table), None)
+        if column is None and number is not None:
+            twice = labels.duplicated(keep=False)
+            labels = labels.where(~twice, labels + " (" + table[number].astype(str) + ")")
+        merged = table.geometry.groupby(labels.to_numpy()).agg(lambda part: part.union_all())
+        places = merged.index.get_indexer(labels.unique()).argsort()
+        shapes = tuple(merged)
+        return cls(name, tuple(map(str, merged.index)), shapes, places=tuple(places.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of the polygon that holds each point (n,); -1 where none does.
+
+        Of several polygons, or at an edge of two, the first in the file (see `places`).
+        Longitudes may be unwrapped.
+        """
+        points = _points(longitude, latitude)
+        point, polygon = self._tree.query(points, predicate="intersects")
+        place = np.asarray(self.places or range(len(self)))
+        first = np.full(points.shape, len(self))
+        np.minimum.at(first, point, place[polygon])
+        found = np.append(place.argsort(), len(self))[first]
+        lost = np.flatnonzero(found == len(self))
+        if self.snap_degrees and len(lost):
+            point, polygon = self._tree.query_nearest(
+                points[lost], max_distance=self.snap_degrees, all_matches=False
+            )
+            found[lost[point]] = polygon
+        return np.where(found == len(self), -1, found)
+
+    def label(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
+        """Return the label of the polygon that holds each point (n,); see `index`."""
+        names = np.array([*self.labels, ELSEWHERE])
+        return names[self.index(longitude, latitude)]
+
+    def in_several(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which points (n,) lie inside more than one polygon; edges are not inside."""
+        points = _points(longitude, latitude)
+        point, _ = self._tree.query(points, predicate="within")
+        return np.bincount(point, minlength=len(points)) > 1
+
+    def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
+        """Return a warning that counts points in more than one polygon; None without such.
+
+        Parameters
+        ----------
+        longitude, latitude
+            Points in degrees, (n,).
+        what
+            What they are: ``tiles``.
+        """
+        several = self.in_several(longitude, latitude)
+        if not several.any():
+            return None
+        return (
+            f"polygons of {self.name} overlap: {int(several.sum()):,} of {len(several):,} {what} "
+            "lie in more than one, and count for the one that comes first in the file."
+        )
+
+    @cached_property
+    def _tree(self) -> shapely.STRtree:
+        return shapely.STRtree(self.shapes)
+
+
+def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
+    """Return points (n,) with longitudes from -180 to 180."""
+    wrapped = (np.asarray(longitude, np.float64) + 180) % 360 - 180
+    return np.asarray(shapely.points(wrapped, np.asarray(latitude, np.float64)))
+
+
+def read_layer(text: str) -> PolygonLayer:
+    """Read a layer that a user names as ``FILE`` or ``FILE:COLUMN``.
+
+    Its name is that of the file; its formats are those of `read_polygons`.
+
+    Raises
+    ------
+    RequestError
+        There is no such file or column.
+    DataError
+        The file is damaged, or holds other things than polygons with a CRS.
+    """
+    path, column = place_of(text)
+    table = read_polygons(path, path.name)
+    layer = PolygonLayer.of_table(path.stem, table, column)
+    if ELSEWHERE in layer.labels:
+        raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
+    others = set(table.columns) - {column, table.active_geometry_name}
+    return replace(layer, column=column) if column is not None and others else layer
+
+
+def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
+    """Read the layers that a user names, and say which files they come from.
+
+    Two columns of one file are told apart by the column: ``districts_NAME``.
+
+    Raises
+    ------
+    RequestError, DataError
+        As `read_layer`; or two layers have one name.
+    """
+    layers = [read_layer(text) for text in texts]
+    stems = [layer.name for layer in layers]
+    named = []
+    for layer, text in zip(layers, texts, strict=True):
+        column = place_of(text)[1]
+        twice = stems.count(layer.name) > 1 and column is not None
+        named.append(replace(layer, name=f"{layer.name}_{column}") if twice else layer)
+    names = [layer.name for layer in named]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise RequestError(
+            f"expected layers of different names, found {', '.join(double)} more than once. "
+            "A layer has the name of its file: rename one, or give --layer once."
+        )
+    files = {
+        path: InputFile(path.name, sha256_of(path), len(layer), len(layer))
+        for layer, text in zip(layers, texts, strict=True)
+        for path in files_of(place_of(text)[0])
+    }
+    return tuple(named), tuple(files.values())
+
+
+def absolute_layer(text: str) -> str:
+    """Return ``FILE`` or ``FILE:COLUMN`` so that it names the same file from any directory.
+
+    The file keeps its name, also where it is a link: the layer is called after it.
+    """
+    path, column = _parts_of(text)
+    place = path.parent.resolve() / path.name
+    return str(place) if column is None else f"{place}:{column}"
+
+
+def _parts_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``, whether or not they exist."""
+    if not Path(text).exists() and ":" in text:
+        front, column = text.rsplit(":", 1)
+        return Path(front), column
+    return Path(text), None
+
+
+def place_of(text: str) -> tuple[Path, str | None]:
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``.
+
+    Raises
+    ------
+    RequestError
+        There is no such file.
+    """
+    path, column = _parts_of(text)
+    if not path.is_file():
+        raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
+    return path, column
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
+    if path.suffix.lower() != ".shp":
+        return [path]
+    beside = [
+        file
+        for file in path.parent.iterdir()
+        if file.stem == path.stem and file.suffix.lower() in _BESIDE
+    ]
+    return [path, *sorted(beside)]

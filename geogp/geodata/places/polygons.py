@@ -1,0 +1,167 @@
+"""Polygons in files, brought to longitude and latitude."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pyarrow as pa
+import shapely
+from pyproj.network import (  # type: ignore[attr-defined]
+    is_network_enabled,
+    set_network_enabled,
+)
+from shapely.geometry import MultiPolygon
+
+from geogp.errors import DataError
+from geogp.geodata.places.antimeridian import within_one_turn
+from geogp.geodata.places.archives import check_file
+from geogp.geodata.places.region import polygonal_parts
+from geogp.geodata.places.vector_files import read_vector
+from geogp.geodata.tiles.parquet_limits import check_parquet
+
+MOST_POLYGONS = 1 << 20
+"""Polygons of a file."""
+
+MOST_VERTICES = 1 << 26
+"""Corners of all polygons of a file, 16 bytes each; counted once they are read."""
+
+_SWITCH = threading.Lock()
+
+_DAMAGE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    RuntimeError,  # all of pyogrio's and pyproj's errors
+    NameError,  # of pyogrio, where the name of a CRS is no text
+    OSError,
+    pa.ArrowException,
+    shapely.errors.ShapelyError,
+)
+"""What the libraries raise, depending on which byte of a file is damaged."""
+
+
+def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
+    """Read polygons and bring them to longitude and latitude on WGS 84, from -180 to 180.
+
+    The formats are GeoParquet and those of `read_vector`.
+    What crosses the antimeridian is cut there; see `within_one_turn`.
+    Those that are not valid (a ring that crosses itself) are made valid.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, has several layers, or holds other things than polygons with a CRS,
+        or a polygon without area.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; expected a file. Write its parts into one.")
+    try:
+        check_file(path)
+        if name.lower().endswith((".parquet", ".geoparquet")):
+            check_parquet(path, MOST_POLYGONS)
+            table = gpd.read_parquet(path)
+        else:
+            # One more than there may be: to count them first would parse the file twice.
+            table = read_vector(path, MOST_POLYGONS + 1)
+            _check_count(path, len(table))
+    except DataError:
+        raise
+    except _DAMAGE as error:
+        if "Missing geo metadata" in str(error):
+            raise DataError(
+                f"{path} holds no geometry. Expected GeoParquet with polygons."
+            ) from error
+        raise DataError(
+            f"{path} cannot be read as boundaries ({_line(error)}). Expected a whole file of "
+            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; fetch or "
+            "make it anew."
+        ) from error
+    table = _checked(path, table)
+    if table.active_geometry_name != "geometry":
+        table = table.rename_geometry("geometry")
+    try:
+        table = _valid(table)
+        with _without_network():
+            degrees = table.to_crs(4326)
+        turned = within_one_turn(table.geometry, degrees.geometry)
+        return _valid(degrees.set_geometry(turned))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except _DAMAGE as error:
+        if "Missing geo metadata" in str(error):
+            raise DataError(
+                f"{path} holds no geometry. Expected GeoParquet with polygons."
+            ) from error
+        raise DataError(
+            f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
+        ) from error
+
+
+@contextmanager
+def _without_network() -> Iterator[None]:
+    """Keep PROJ from servers for a while: a CRS of a file can name an address as its grid.
+
+    The switch is that of the process, and is put back; one thread has it at a time.
+    """
+    with _SWITCH:
+        before = is_network_enabled()
+        set_network_enabled(active=False)
+        try:
+            yield
+        finally:
+            set_network_enabled(active=before)
+
+
+def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
+    """Return the polygons of a table that holds nothing else."""
+    if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
+        raise DataError(f"{path} holds no geometry. Expected polygons.")
+    if table.crs is None:
+        raise DataError(
+            f"{path} has no CRS, so its coordinates have no meaning. Set it, for Census files "
+            "with GeoDataFrame.set_crs(4269)."
+        )
+    table = table[~(table.geometry.is_empty | table.geometry.isna())]
+    vertices = int(shapely.get_num_coordinates(table.geometry.to_numpy()).sum())
+    if vertices > MOST_VERTICES:
+        raise DataError(
+            f"{path} holds polygons of {vertices:,} corners; expected at most {MOST_VERTICES:,}. "
+            "Simplify them."
+        )
+    if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
+        raise DataError(f"{path} must hold polygons and nothing else.")
+    return table
+
+
+def _check_count(path: Path, found: int) -> None:
+    if found > MOST_POLYGONS:
+        raise DataError(
+            f"{path} holds {found:,} polygons or more; expected at most {MOST_POLYGONS:,}. Take "
+            "those of the region."
+        )
+
+
+def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    """Make polygons valid that are not."""
+    wrong = np.flatnonzero(~table.geometry.is_valid)
+    if not len(wrong):
+        return table
+    shapes = table.geometry.to_numpy().copy()
+    parts = {k: polygonal_parts(shapes[k]) for k in wrong}
+    lost = [str(table.index[k]) for k, held in parts.items() if not held]
+    if lost:
+        raise DataError(
+            f"found no area in {len(lost)} of {len(table)} polygons, first in row {lost[0]}. "
+            "Mend or remove them."
+        )
+    for k, held in parts.items():
+        shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
+    return table.set_geometry(gpd.GeoSeries(shapes, index=table.index, crs=table.crs))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

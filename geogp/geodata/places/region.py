@@ -1,0 +1,355 @@
+"""A region: its boundary with all parts, its strata, its tiles and its scale."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import shapely
+import shapely.affinity
+from numpy.typing import ArrayLike, NDArray
+from shapely.geometry import MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.tiles import quadkeys
+
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the Earth."""
+
+URBAN, RURAL, UNKNOWN = "urban", "rural", "unknown"
+STRATA = (URBAN, RURAL)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Tiles of one zoom: columns and rows, int64 of shape (n,)."""
+
+    column: NDArray[np.int64]
+    row: NDArray[np.int64]
+    zoom: int
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    @cached_property
+    def centres(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Longitude and latitude of the centroids, in degrees."""
+        return quadkeys.tile_centres(self.column, self.row, self.zoom)
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Two classes of places: those within some polygons, and the others.
+
+    Attributes
+    ----------
+    names
+        Of the two classes, the one within first.
+    area
+        What is of the first class.
+    rest
+        What is of the second; places in neither are of unknown class. None: all others are.
+    words
+        What the area is, for legends: ``urban areas (2020 Census)``.
+    vintage
+        Census year of urban areas: 2000, 2010 or 2020.
+    """
+
+    area: MultiPolygon
+    rest: MultiPolygon | None = None
+    names: tuple[str, str] = STRATA
+    words: str = "urban areas"
+    vintage: int | None = None
+
+    @classmethod
+    def of_urban_areas(cls, area: BaseGeometry, vintage: int | None) -> "Strata":
+        """Return urban and rural places."""
+        words = "urban areas" + (f" ({vintage} Census)" if vintage else "")
+        return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
+
+    def moved(self, middle: float) -> "Strata":
+        """Return the same with longitudes by whole turns to within 180 degrees of a longitude."""
+
+        def near(shape: MultiPolygon) -> MultiPolygon:
+            parts = list(shape.geoms)
+            turned = [_turned(part, middle) for part in parts]
+            if all(new is old for new, old in zip(turned, parts, strict=True)):
+                return shape
+            return MultiPolygon(polygonal_parts(shapely.union_all(turned)))
+
+        rest = None if self.rest is None else near(self.rest)
+        return replace(self, area=near(self.area), rest=rest)
+
+    def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
+        """Return the class of each point (n,), or ``unknown``; of both, the first."""
+        width = max(map(len, (*self.names, UNKNOWN)))
+        found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
+        if self._rest_test is not None:
+            found[~self._rest_test(longitude, latitude)] = UNKNOWN
+        found[self._area_test(longitude, latitude)] = self.names[0]
+        return found
+
+    @cached_property
+    def _area_test(self) -> "_PointTest":
+        return _point_test(self.area)
+
+    @cached_property
+    def _rest_test(self) -> "_PointTest | None":
+        return None if self.rest is None else _point_test(self.rest)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A place to map.
+
+    Longitudes are unwrapped around the region: a region that crosses the antimeridian
+    (Alaska) has continuous longitudes, possibly below -180 degrees.
+
+    Attributes
+    ----------
+    code
+        Short name, such as the postal code ``PR``.
+    name
+        Full name, such as ``Puerto Rico``.
+    boundary
+        The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
+    strata
+        Urban and rural, or two classes of the user's; None where none are at hand (not the same as
+        a region without towns).
+    """
+
+    code: str
+    name: str
+    boundary: MultiPolygon
+    strata: Strata | None = None
+
+    @classmethod
+    def from_geometry(
+        cls,
+        code: str,
+        name: str,
+        boundary: BaseGeometry,
+        urban_areas: BaseGeometry | None = None,
+        urban_vintage: int | None = None,
+    ) -> "Region":
+        """Make a region from any polygonal geometry in degrees, unwrapping its longitudes.
+
+        Raises
+        ------
+        DataError
+            `boundary` holds no area, or is not in degrees within the reach of the tiles.
+        """
+        parts = polygonal_parts(boundary)
+        if not parts:
+            raise DataError(f"the boundary of {name} holds no polygon; a region needs an area.")
+        west, south, east, north = boundary.bounds
+        if max(-south, north) > quadkeys.NORTHMOST or max(-west, east) > 360:
+            raise DataError(
+                f"expected the boundary of {name} in degrees between {-quadkeys.NORTHMOST:.2f} and "
+                f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
+            )
+        cut = _antimeridian_cut(parts)
+        whole = _joined(parts, cut)
+        region = cls(code, name, whole)
+        if urban_areas is None:
+            return region
+        return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
+
+    def with_strata(self, strata: Strata | None) -> "Region":
+        """Return the same region with other strata, whose longitudes are moved to its own."""
+        west, _, east, _ = self.bounds
+        moved = None if strata is None else strata.moved((west + east) / 2)
+        return replace(self, strata=moved)
+
+    @cached_property
+    def wrapped(self) -> MultiPolygon:
+        """The boundary with longitudes from -180 to 180, cut there."""
+        world = shapely.box(-180, -90, 180, 90)
+        turns = [shapely.affinity.translate(self.boundary, xoff=turn) for turn in (-360, 0, 360)]
+        pieces = [polygonal_parts(shapely.intersection(turned, world)) for turned in turns]
+        return MultiPolygon([part for parts in pieces for part in parts])
+
+    @property
+    def urban_vintage(self) -> int | None:
+        """Census year of the urban areas; None where the strata are others."""
+        return None if self.strata is None else self.strata.vintage
+
+    @property
+    def strata_names(self) -> tuple[str, str]:
+        """Names of the strata; urban and rural where none are at hand."""
+        return STRATA if self.strata is None else self.strata.names
+
+    @cached_property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """West, south, east, north of the boundary in degrees."""
+        west, south, east, north = (float(edge) for edge in self.boundary.bounds)
+        return west, south, east, north
+
+    @cached_property
+    def code_ranges(self) -> NDArray[np.int64]:
+        """First and last codes of quadkeys that cover the box around the boundary, (n, 2)."""
+        return np.asarray(quadkeys.code_ranges(*self.bounds), np.int64)
+
+    def unwrap(self, longitude: ArrayLike) -> NDArray[np.float64]:
+        """Shift longitudes by whole turns to within 180 degrees of the region's middle."""
+        middle = (self.bounds[0] + self.bounds[2]) / 2
+        return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
+
+    def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which points (degrees, shape (n,)) lie in the region, islands and holes counted."""
+        return self._boundary_test(self.unwrap(longitude), np.asarray(latitude, np.float64))
+
+    def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
+        """Return the stratum of each point, such as ``urban``; ``unknown`` without strata."""
+        longitude = self.unwrap(longitude)
+        if self.strata is None:
+            return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
+        return self.strata.of(longitude, np.asarray(latitude, np.float64))
+
+    def scale(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
+        """Scale points to [-1, 1]² by the bounding box of the boundary.
+
+        Each axis is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
+
+        Returns
+        -------
+        ndarray of float64, shape (n, 2)
+        """
+        west, south, east, north = self.bounds
+        across = (2 * self.unwrap(longitude) - west - east) / (east - west)
+        up = (2 * np.asarray(latitude, np.float64) - south - north) / (north - south)
+        return np.column_stack([across, up])
+
+    @property
+    def half_size_km(self) -> tuple[float, float]:
+        """Kilometres that one unit of `scale` stands for, east and north.
+
+        On the sphere, at the middle latitude of the bounding box.
+        """
+        west, south, east, north = self.bounds
+        degree = np.pi / 180 * EARTH_RADIUS_KM
+        across = (east - west) / 2 * degree * np.cos(np.deg2rad((south + north) / 2))
+        return float(across), float((north - south) / 2 * degree)
+
+    def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
+        """Return the tiles whose centre lies in the region, row by row from the north-west."""
+        kept = list(self._strips(zoom, 2_000_000))
+        column, row = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        return Tiles(column, row, zoom)
+
+    def check_zoom(self, zoom: int) -> None:
+        """Refuse a zoom of which no tile has its centre in the region.
+
+        Raises
+        ------
+        RequestError
+            It is such a one.
+        """
+        if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
+            raise RequestError(
+                f"no tile of zoom {zoom} has its centre in {self.name}; use a higher zoom."
+            )
+
+    def zoom_within(self, zoom: int, most: int) -> int:
+        """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
+
+        Counted at a zoom whose box holds few enough tiles, and scaled by 4 per zoom.
+        """
+        while zoom > 1 and self.about_tiles(zoom, most) > most:
+            zoom -= 1
+        return zoom
+
+    def about_tiles(self, zoom: int, most: int) -> int:
+        """Return the number of tiles of a zoom: exact where their box holds up to 4 `most`.
+
+        Else counted at a coarser zoom, and scaled by 4 per zoom.
+        """
+        coarse = zoom
+        while coarse > 1 and self._box_tiles(coarse) > 4 * most:
+            coarse -= 1
+        return len(self.tiles(coarse)) << 2 * (zoom - coarse)
+
+    def _strips(
+        self, zoom: int, size: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield columns and rows of the tiles, strip by strip of about `size` in the box."""
+        west, south, east, north = self.bounds
+        columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
+        across = np.arange(columns[0], columns[1] + 1)
+        strip = max(1, size // len(across))
+        for top in range(int(rows[0]), int(rows[1]) + 1, strip):
+            down = np.arange(top, min(top + strip, int(rows[1]) + 1))
+            row, column = (part.ravel() for part in np.meshgrid(down, across, indexing="ij"))
+            inside = self.contains(*quadkeys.tile_centres(column, row, zoom))
+            yield column[inside], row[inside]
+
+    def _box_tiles(self, zoom: int) -> int:
+        west, south, east, north = self.bounds
+        columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
+        return int((columns[1] - columns[0] + 1) * (rows[1] - rows[0] + 1))
+
+    @cached_property
+    def _boundary_test(self) -> "_PointTest":
+        return _point_test(self.boundary)
+
+
+_PointTest = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
+
+
+def _point_test(geometry: MultiPolygon) -> _PointTest:
+    """Index a geometry's pieces so that many points are tested fast."""
+    prepared = geometry
+    shapely.prepare(prepared)
+
+    def test(longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.asarray(shapely.contains_xy(prepared, longitude, latitude), np.bool_)
+
+    return test
+
+
+def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
+    """Return the polygons of a geometry made valid; lines and points are left out."""
+    parts = shapely.get_parts(shapely.make_valid(geometry))
+    polygons: list[Polygon] = []
+    for part in parts:
+        if isinstance(part, Polygon):
+            polygons.append(part)
+        elif hasattr(part, "geoms"):
+            polygons.extend(polygonal_parts(part))
+    return [part for part in polygons if part.area > 0]
+
+
+def _turned(part: Polygon, middle: float) -> Polygon:
+    """Move a polygon by whole turns to within 180 degrees of a longitude."""
+    west, _, east, _ = part.bounds
+    turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
+    return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
+
+
+def _antimeridian_cut(parts: list[Polygon]) -> float:
+    """Return the longitude at which to cut the circle: the middle of the widest empty gap."""
+    edges = sorted((part.bounds[0], part.bounds[2]) for part in parts)
+    widest, cut = edges[0][0] + 360 - max(east for _, east in edges), -180.0
+    reach = edges[0][1]
+    for west, east in edges[1:]:
+        if west - reach > widest:
+            widest, cut = west - reach, (west + reach) / 2
+        reach = max(reach, east)
+    return cut
+
+
+def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
+    """Unwrap polygons; those that files cut in two at 180 degrees become one again."""
+    unwrapped = [_unwrapped(part, cut) for part in parts]
+    if cut == -180.0:
+        return MultiPolygon(unwrapped)
+    return MultiPolygon(polygonal_parts(shapely.union_all(unwrapped)))
+
+
+def _unwrapped(part: Polygon, cut: float) -> Polygon:
+    """Move a polygon that lies east of the cut one turn to the west."""
+    middle = (part.bounds[0] + part.bounds[2]) / 2
+    if cut == -180.0 or middle < cut:
+        return part
+    return shapely.affinity.translate(part, xoff=-360)

@@ -1,0 +1,111 @@
+"""Which region a user asks for, and by what its places are told apart."""
+
+from dataclasses import dataclass, replace
+
+from geogp.choices import one_of
+from geogp.errors import RequestError
+from geogp.geodata.places.census import (
+    AUTO,
+    PUBLIC_BOUNDARIES,
+    VINTAGE_CHOICES,
+    Boundaries,
+    read_around,
+    read_region,
+)
+from geogp.geodata.places.layers import absolute_layer
+from geogp.geodata.places.own_region import OwnFile, read_own_region
+from geogp.geodata.places.own_strata import read_own_strata
+from geogp.geodata.store.sources import absolute_place, open_source
+
+
+@dataclass(frozen=True)
+class RegionChoice:
+    """A region of the Census, or one of the user's own.
+
+    Attributes
+    ----------
+    region
+        Postal code, name or FIPS number of a state; None where `file` is given.
+    file
+        The user's own polygons, as ``FILE`` or ``FILE:COLUMN=VALUE``; made absolute.
+    name
+        What the region of `file` is called; None takes the name of the file.
+    boundaries
+        Where the Census boundaries are: a folder, made absolute, or an address. None takes the
+        Bureau's site for a state, and none at all for a region of the user's.
+    urban_vintage
+        One of `VINTAGE_CHOICES`.
+    strata
+        Two classes of places in the place of urban and rural, as ``FILE`` or ``FILE:COLUMN``; see
+        `read_own_strata`. Made absolute.
+
+    Raises
+    ------
+    RequestError
+        Not just one of `region` and `file` is given, or something is given that has no use.
+    """
+
+    region: str | None = None
+    file: str | None = None
+    name: str | None = None
+    boundaries: str | None = None
+    urban_vintage: str = AUTO
+    strata: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.region is None) == (self.file is None):
+            found = "neither" if self.region is None else f"both {self.region} and {self.file}"
+            raise RequestError(
+                "expected either a region, such as PR, or --region-file with polygons of your own; "
+                f"found {found}."
+            )
+        if self.name is not None and self.file is None:
+            raise RequestError(
+                f"--region-name {self.name} is what a --region-file is called; {self.region} has "
+                "its name. Leave it out."
+            )
+        one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
+        if self.file is not None:
+            object.__setattr__(self, "file", OwnFile.of(self.file).absolute)
+        if self.strata is not None:
+            object.__setattr__(self, "strata", absolute_layer(self.strata))
+        if self.boundaries is not None:
+            object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
+        elif self.file is None:
+            object.__setattr__(self, "boundaries", PUBLIC_BOUNDARIES)
+        elif self.urban_vintage != AUTO:
+            raise RequestError(
+                f"--urban-vintage {self.urban_vintage} picks among the urban areas of "
+                "--boundaries; give these too."
+            )
+
+    def read(self) -> Boundaries:
+        """Read it.
+
+        Raises
+        ------
+        RequestError, DataError, NetworkError
+            As `read_region`, `read_own_region` and
+            `read_own_strata` say.
+        """
+        found = self._boundaries()
+        if self.strata is None:
+            return found
+        strata, files, warnings = read_own_strata(self.strata, found.region)
+        return replace(
+            found,
+            region=found.region.with_strata(strata),
+            files=(*found.files, *files),
+            warnings=(*found.warnings, *warnings),
+        )
+
+    def _boundaries(self) -> Boundaries:
+        if self.file is None:
+            assert self.region is not None
+            assert self.boundaries is not None
+            return read_region(open_source(self.boundaries), self.region, self.urban_vintage)
+        region, files = read_own_region(self.file, self.name)
+        if self.boundaries is None:
+            return Boundaries(region, files, ())
+        found = read_around(open_source(self.boundaries), region, self.urban_vintage)
+        return replace(found, files=(*files, *found.files))

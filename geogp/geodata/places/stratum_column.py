@@ -1,0 +1,68 @@
+"""The column of strata in tables: it knows the names of both, also of one without rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import STRATA, UNKNOWN
+
+ALL = "all"
+"""Stands for all strata together; no stratum is called so."""
+
+
+def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
+    """Return the strata of rows (n,) as a column whose categories are the names and ``unknown``."""
+    return pd.Categorical(np.asarray(stratum, np.str_), [*names, UNKNOWN])
+
+
+def names_of(stratum: Any) -> tuple[str, str]:
+    """Return the names of the strata of a column; urban and rural of plain text."""
+    kind = getattr(stratum, "dtype", None)
+    if not isinstance(kind, pd.CategoricalDtype):
+        return STRATA
+    first, second, *_ = map(str, kind.categories)
+    return first, second
+
+
+def with_strata(rows: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Return test predictions whose column of strata knows the names in a run's settings."""
+    found = settings.get("strata")
+    names = STRATA if found is None else (str(found[0]), str(found[1]))
+    values = rows["stratum"].astype(str)
+    odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # also none at all
+    if odd:
+        raise DataError(
+            f"expected the strata {', '.join(names)} or {UNKNOWN}, found {', '.join(odd)}."
+        )
+    return rows.assign(stratum=stratum_column(values, names))
+
+
+def phrase(name: str) -> str:
+    """Say in which stratum something lies.
+
+    Examples
+    --------
+    >>> phrase("rural"), phrase("valleys")
+    ('in the country', 'in stratum valleys')
+    """
+    return {"urban": "in town", "rural": "in the country"}.get(name, f"in stratum {name}")
+
+
+def marked(names: Any, first: Any, second: Any, whole: Any) -> dict[str, Any]:
+    """Return what each of some strata is drawn by: the first, the second, and all together.
+
+    Parameters
+    ----------
+    names
+        Of one stratum or two, in their order, and maybe ``all``.
+    first, second, whole
+        What stands for each.
+    """
+    own = [name for name in names if name not in {ALL, *STRATA}]
+    order = {**dict(zip(STRATA, (first, second), strict=True)), ALL: whole}
+    order |= {name: (first, second)[k % 2] for k, name in enumerate(own)}
+    return {name: order[name] for name in names}

@@ -1,0 +1,252 @@
+"""Files of polygons that GDAL reads: of four formats, told before GDAL sees them, and no network.
+
+GDAL takes a file for what its content looks like, and some of its formats ask servers. pyogrio
+cannot name the drivers that may open a file, and no option of GDAL keeps all drivers from the
+network. So a file goes to GDAL only when its name and its first bytes leave one driver, and none of
+the four asks a server but the one of GeoJSON, for a CRS that is a link: that is refused here.
+"""
+
+import json
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import geopandas as gpd
+import pyogrio
+
+from geogp.errors import DataError
+
+ENDINGS = (".geojson", ".json", ".gpkg", ".fgb", ".shp", ".zip", ".shz")
+"""Endings of what is read: GeoJSON, GeoPackage, FlatGeobuf, a shapefile, plain or zipped."""
+
+_FORMATS = "GeoParquet, GeoJSON, GeoPackage, FlatGeobuf and shapefiles, plain or zipped"
+
+_TEXTS = (".geojson", ".json")
+
+_ARCHIVES = (".zip", ".shz")
+
+_NOT_IN_ARCHIVES = (*_TEXTS, ".gpkg", ".fgb", ".parquet", ".geoparquet")
+"""Endings of what is read, but of no archive."""
+
+_HEAD = 72
+
+_TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "GeometryCollection")
+
+_CRS_TYPES = ("name", "epsg", "ogc")
+"""Types of a CRS of GeoJSON that GDAL looks up in its tables; it fetches ``link`` and ``url``."""
+
+_SPECIAL = "!;?"
+"""Signs that pyogrio takes for parts of an address, not of a name."""
+
+
+def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
+    """Return the shapes of the only layer of a file, at most a number of them.
+
+    Parameters
+    ----------
+    path
+        A file with one of `ENDINGS`; see `check_file` for what an archive
+        must not be.
+    most
+        Shapes that are read.
+
+    Raises
+    ------
+    DataError
+        The file is of another format, its content is not what its name says, its CRS is an address,
+        or it has no layer with shapes, or several.
+    """
+    source = _source(path)
+    return pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most)
+
+
+def _source(path: Path) -> str:
+    """Return what GDAL is given: a name that only one driver can open."""
+    whole, ending = str(path.absolute()), path.suffix.lower()
+    if ending in _TEXTS:
+        _check_geojson(path)
+        return f"GeoJSON:{whole}"
+    if ending in _ARCHIVES:
+        if not _balanced(whole):
+            raise DataError(f"{path} has a brace without its pair in its path. Rename it.")
+        return f"/vsizip/{{{whole}}}/{_shapefile_in(path)}"
+    if ending not in ENDINGS:
+        raise DataError(
+            f"{path} is of a format that is not read: expected a file that ends in .parquet, "
+            f"{', '.join(ENDINGS)}, found {path.suffix or 'no ending'}. Write its polygons to one "
+            f"(read are {_FORMATS})."
+        )
+    if whole.startswith("/vsi") or set(_SPECIAL) & set(whole):
+        raise DataError(f"{path} has a name that GDAL takes for an address. Rename it.")
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD)
+    _check_head(path, ending, head)
+    if ending == ".gpkg" and head[68:70] != b"GP":
+        _check_tables(path)
+    return whole
+
+
+def _balanced(name: str) -> bool:
+    """Return whether each brace of a name has its pair: GDAL takes a name out of braces."""
+    depths = list(accumulate((sign == "{") - (sign == "}") for sign in name))
+    return min(depths) == depths[-1] == 0
+
+
+def _check_tables(path: Path) -> None:
+    """Refuse a database that is no GeoPackage; old writers did not mark theirs as one."""
+    # Immutable: without locks and without a file beside it.
+    address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as base:
+            found = base.execute(
+                "SELECT 1 FROM sqlite_master WHERE name='gpkg_contents'"
+            ).fetchone()
+    except sqlite3.Error as error:
+        raise DataError(
+            f"{path} cannot be read as a GeoPackage ({error}). Fetch or make it again."
+        ) from error
+    if found is None:
+        raise DataError(
+            f"{path} is a database of SQLite without the table gpkg_contents, so it is no "
+            f"GeoPackage. Write its polygons to a file that is read: {_FORMATS}."
+        )
+    # GDAL warns of the missing mark, and reads the file.
+    pyogrio.set_gdal_config_options({"GPKG_WARN_UNRECOGNIZED_APPLICATION_ID": False})
+
+
+def _check_head(path: Path, ending: str, head: bytes) -> None:
+    """Refuse a file that is called what it is not: GDAL would take it for what it looks like.
+
+    Each beginning holds a byte 0, where GDAL's search for words of other formats ends. A GeoPackage
+    bears the mark GP, or none: GDAL's driver for other databases leaves it to that of GeoPackages.
+    """
+    fits = {
+        ".shp": head[:4] == b"\x00\x00\x27\x0a",
+        ".gpkg": head[:16] == b"SQLite format 3\x00"
+        and (head[68:70] == b"GP" or head[68:72] == bytes(4)),
+        # A size of four bytes, at most 10 MB, follows the eight of the name.
+        ".fgb": head[:7] == b"fgb\x03fgb" and head[11:12] == b"\x00",
+    }
+    if not fits[ending]:
+        raise DataError(
+            f"{path} ends in {ending}, but does not begin as such a file does. Fetch or make it "
+            "again."
+        )
+
+
+def _shapefile_in(path: Path) -> str:
+    """Return the name of the only shapefile of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        members = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+        names = [name for name in members if name.lower().endswith(".shp")]
+        others = [name for name in members if name.lower().endswith(_NOT_IN_ARCHIVES)]
+        if others and not names:
+            raise DataError(
+                f"expected a shapefile in {path}, found {', '.join(others)[:200]}. Unpack it, and "
+                f"name the file itself: read are {_FORMATS}."
+            )
+        if len(names) != 1:
+            raise DataError(
+                f"expected one shapefile in {path}, found {len(names)}: "
+                f"{', '.join(names or members)[:200]}. Write the one that is meant to a file of "
+                f"its own: read are {_FORMATS}."
+            )
+        if "\\" in names[0]:
+            raise DataError(
+                f"{path} holds {names[0]}, a name that GDAL takes for another. Rename it, or "
+                "unpack the archive and name the file itself."
+            )
+        with archive.open(names[0]) as stream:
+            _check_head(path, ".shp", stream.read(_HEAD))
+    return names[0]
+
+
+class _Seen(NamedTuple):
+    """What is kept of an object of GeoJSON."""
+
+    types: tuple[Any, ...]
+    wrong: tuple[tuple[Any, ...], ...]
+    """The types of a CRS in it that GDAL may fetch."""
+
+
+def _check_geojson(path: Path) -> None:
+    """Refuse text that is not GeoJSON, or that names an address as its CRS.
+
+    All of it is parsed: a CRS may stand anywhere, in a single geometry too, and its key may be
+    written with escapes. GDAL looks for none below ``properties``, where a column may be called so.
+    The coordinates are let go at once.
+    """
+    suspected = False
+
+    def seen(pairs: list[tuple[str, Any]]) -> _Seen:
+        """Return what is kept of an object."""
+        nonlocal suspected
+        wrong = [
+            value.types
+            for key, value in pairs
+            if _read_as(key) == "crs" and isinstance(value, _Seen) and _may_be_fetched(value.types)
+        ]
+        suspected = suspected or bool(wrong)
+        if suspected:  # else there is no need to go through all coordinates
+            wrong += [one for key, value in pairs if key != "properties" for one in _below(value)]
+        types = tuple(value for key, value in pairs if _read_as(key) == "type")
+        return _Seen(types, tuple(wrong[:1]))
+
+    try:
+        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=seen)
+    except RecursionError as error:
+        raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
+    except ValueError as error:
+        raise DataError(
+            f"{path} cannot be read as GeoJSON ({error}). Fetch or make it again."
+        ) from error
+    types, wrong = found if isinstance(found, _Seen) else _Seen((), ())
+    if wrong:
+        raise DataError(
+            f"expected a CRS of type 'name' in {path}, found one of type "
+            f"{', '.join(map(repr, wrong[0]))[:40] or 'none'}; a CRS at an address is not fetched. "
+            'Write it as {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4269"}}, '
+            "or write the file in longitude and latitude, without a CRS."
+        )
+    if len(types) != 1 or types[0] not in _TOP_TYPES:
+        told = repr(types[0])[:40] if types else "none"
+        raise DataError(
+            f"expected GeoJSON in {path}, of type {', '.join(_TOP_TYPES)}, found type {told}."
+        )
+
+
+def _may_be_fetched(types: tuple[Any, ...]) -> bool:
+    """Return whether GDAL may take a CRS with these types for one at an address."""
+    return not types or bool({str(one).lower() for one in types} - set(_CRS_TYPES))
+
+
+def _below(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Return what is wrong in an object, or in those of a list."""
+    if isinstance(value, _Seen):
+        yield from value.wrong
+    elif isinstance(value, list):
+        for one in value:
+            yield from _below(one)
+
+
+def _read_as(key: str) -> str:
+    """Return a key as GDAL reads it: in any case, and up to a character 0."""
+    return key.partition("\0")[0].lower()
+
+
+def _only_layer(path: Path, source: str) -> str:
+    """Return the name of the layer of a file with shapes; there must be one."""
+    # A table without shapes has no type of geometry.
+    names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
+    if not names:
+        raise DataError(f"{path} holds no geometry. Expected polygons.")
+    if len(names) > 1:
+        raise DataError(
+            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the one "
+            "that is meant to a file of its own."
+        )
+    return names[0]

@@ -1,0 +1,1 @@
+"""Simulated regions whose truth is known."""

@@ -1,0 +1,144 @@
+"""Made-up urban areas for regions that have none at hand."""
+
+import numpy as np
+import scipy.optimize
+import shapely
+from numpy.typing import NDArray
+from shapely.geometry import MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import RequestError
+from geogp.geodata.places.region import EARTH_RADIUS_KM, Region, polygonal_parts
+
+Floats = NDArray[np.float64]
+
+URBAN_SHARE = 0.03
+"""Share of the land that the towns take together."""
+
+_LAND_OF_A_TOWN = 2500.0  # km²: one urban area has so much land to itself, country included
+_FEWEST = 5  # as the demo's region has
+_STREAM = 2010  # keeps the draws of towns apart from those of the tiles
+_DEGREE_KM = np.pi / 180 * EARTH_RADIUS_KM
+
+
+def made_up_towns(region: Region, seed: int) -> MultiPolygon:
+    """Draw urban areas inside a region.
+
+    The area of the k-th town is proportional to 1 / k (Zipf's law), and together they take
+    `URBAN_SHARE` of the land: in 2010, 3.0 % of the land of the United States was urban, in 3,573
+    urban areas on 9.1 million km² (U.S. Census Bureau, 2010 Census Urban and Rural
+    Classification), so one town is drawn for each 2,500 km², five at the least. Centres are
+    uniform in the region, outlines wave. What lies beyond the boundary is cut off, and all towns
+    are enlarged alike until the share holds for what is left.
+
+    Parameters
+    ----------
+    region
+        Where; its strata are not looked at.
+    seed
+        The same seed and region give the same towns.
+
+    Returns
+    -------
+    MultiPolygon
+        In degrees, longitudes unwrapped as those of `region.boundary`.
+
+    Raises
+    ------
+    RequestError
+        `seed` is negative.
+    """
+    if seed < 0:
+        raise RequestError(f"expected a seed of 0 or more, found {seed}.")
+    rng = np.random.default_rng((seed, _STREAM))
+    land = ground_km2(region.boundary)
+    count = max(_FEWEST, round(land / _LAND_OF_A_TOWN))
+    size = 1 / np.arange(1, count + 1)
+    radius = np.sqrt(URBAN_SHARE * land * size / size.sum() / np.pi)
+    centres = _centres(region.boundary, count, rng)
+    stretch = np.exp(rng.uniform(-0.35, 0.35, count))
+    waves = [
+        (float(wide), int(few), float(narrow), int(many))
+        for wide, few, narrow, many in zip(
+            rng.uniform(0.06, 0.15, count),
+            rng.integers(3, 7, count),
+            rng.uniform(0.03, 0.09, count),
+            rng.integers(7, 12, count),
+            strict=True,
+        )
+    ]
+
+    def drawn(scale: float) -> MultiPolygon:
+        longitude, latitude = centres.T
+        up = scale * radius / _DEGREE_KM
+        across = up / np.cos(np.deg2rad(latitude))
+        wide, high = across * stretch, up / stretch
+        towns = [
+            wavy_ellipse(longitude[k], latitude[k], wide[k], high[k], waves=waves[k])
+            for k in range(count)
+        ]
+        inside = shapely.intersection(shapely.union_all(towns), region.boundary)
+        return MultiPolygon(polygonal_parts(inside))
+
+    def excess(log_scale: float) -> float:
+        return ground_km2(drawn(float(np.exp(log_scale)))) / land - URBAN_SHARE
+
+    # The share grows with the scale. At 1 it is too small: towns overlap, or are cut off.
+    scale = 2.0
+    while excess(float(np.log(scale))) < 0:
+        scale *= 2
+    low, high = np.log(scale / 2), np.log(scale)
+    if excess(low) >= 0:  # nothing overlaps, and waves add a little
+        low -= np.log(2)
+    return drawn(float(np.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-3))))
+
+
+def wavy_ellipse(
+    longitude: float,
+    latitude: float,
+    half_width: float,
+    half_height: float,
+    *,
+    waves: tuple[float, int, float, int],
+) -> Polygon:
+    """Draw an ellipse in degrees whose radius waves: two amplitudes, each with its waves."""
+    angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
+    radius = 1 + waves[0] * np.sin(waves[1] * angle) + waves[2] * np.cos(waves[3] * angle)
+    points = np.column_stack(
+        [
+            longitude + half_width * radius * np.cos(angle),
+            latitude + half_height * radius * np.sin(angle),
+        ]
+    )
+    return Polygon(np.round(points, 6))
+
+
+def ground_km2(shape: BaseGeometry) -> float:
+    """Return the area of a shape in degrees on the sphere, by the cylinder of equal areas."""
+
+    def flat(points: Floats) -> Floats:
+        turned = np.deg2rad(points)
+        return np.column_stack([turned[:, 0], np.sin(turned[:, 1])])
+
+    return float(shapely.transform(shape, flat).area) * EARTH_RADIUS_KM**2
+
+
+def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
+    """Draw points uniform on the ground, degrees, shape (count, 2): an island first, then in it."""
+    parts = list(boundary.geoms)
+    areas = np.array([ground_km2(part) for part in parts])
+    found = np.empty((count, 2))
+    for k, chosen in enumerate(rng.choice(len(parts), count, p=areas / areas.sum())):
+        found[k] = _point_in(parts[chosen], rng)
+    return found
+
+
+def _point_in(part: Polygon, rng: np.random.Generator) -> tuple[float, float]:
+    west, south, east, north = part.bounds
+    low, high = np.sin(np.deg2rad([south, north]))
+    while True:
+        longitude = rng.uniform(west, east, 64)
+        latitude = np.rad2deg(np.arcsin(rng.uniform(low, high, 64)))
+        inside = np.flatnonzero(shapely.contains_xy(part, longitude, latitude))
+        if len(inside):
+            return float(longitude[inside[0]]), float(latitude[inside[0]])

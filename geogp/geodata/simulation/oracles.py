@@ -1,0 +1,189 @@
+"""Predictors that know a simulation's truth: the best that any model can do."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from geogp.errors import RequestError
+from geogp.geodata.simulation.truth import TARGETS, TruthLaw
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_index
+
+Floats = NDArray[np.float64]
+
+_CANDIDATES_PER_NEIGHBOUR = 4
+_CHUNK_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Gaussian predictive distributions of measurements, on the scale of the target.
+
+    Attributes
+    ----------
+    mean, sd
+        float64 (n,), in the order of the truth's rows; NaN where nothing was predicted.
+    """
+
+    mean: Floats
+    sd: Floats
+
+    def log_score(self, y: Floats) -> Floats:
+        """Return the negative log density at the observations, shape (n,); lower is better."""
+        residual = (np.asarray(y, np.float64) - self.mean) / self.sd
+        return np.asarray(0.5 * np.log(2 * np.pi) + np.log(self.sd) + residual**2 / 2)
+
+
+def column_of(name: str, target: str) -> str:
+    """Return the truth's column for a quantity: ``y`` is download's, ``y_upload`` upload's.
+
+    Raises
+    ------
+    RequestError
+        `target` is not one of the simulated targets.
+    """
+    if target not in TARGETS:
+        raise RequestError(f"expected a target among {', '.join(TARGETS)}, found {target!r}.")
+    return name if target == "download" else f"{name}_{target}"
+
+
+def known_oracle(truth: pd.DataFrame, target: str = "download") -> Oracle:
+    """Return the oracle that knows field and tile effect: only the measurement is uncertain.
+
+    Raises
+    ------
+    RequestError
+        `target` is unknown.
+    """
+    mean = _values(truth, "field_true", target) + _values(truth, "tile_true", target)
+    return Oracle(mean, _values(truth, "sd_measurement_true", target))
+
+
+def predictive_oracle(
+    truth: pd.DataFrame,
+    train: NDArray[np.bool_],
+    law: TruthLaw,
+    *,
+    target: str = "download",
+    neighbours: int = 128,
+) -> Oracle:
+    """Return the oracle that knows the law but must predict tile effects from training rows.
+
+    With r = y - field of the training rows near a point, K their tile covariance, D their
+    measurement variances, and k the covariances with the point:
+
+    mean = field + k' (K + D)⁻¹ r,  variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
+
+    (Rasmussen and Williams 2006, equations 2.25 and 2.26). Near are the `neighbours` rows of
+    largest prior correlation among the nearest 4 `neighbours` in space-time; with `neighbours`
+    at least the number of training rows this is the full conditional distribution. In the demo
+    region, doubling 128 lowers the mean log score by 0.0002 to 0.0003.
+
+    Parameters
+    ----------
+    truth
+        Rows of a simulation, with one `quadkey` and `quarter` each.
+    train
+        The training rows, shape (n,).
+    law
+        The law of `target`.
+    target
+        ``download``, ``upload`` or ``latency``.
+    neighbours
+        Training rows used for each point.
+
+    Returns
+    -------
+    Oracle
+        NaN at the training rows: the oracle is not asked about what it was shown.
+
+    Raises
+    ------
+    RequestError
+        The mask has another length or no training row, the law is another target's, or
+        `neighbours` is below 1.
+    """
+    train = np.asarray(train)
+    _check(truth, train, law, target, neighbours)
+    place = _plane(truth, law)
+    mean = np.full(len(truth), np.nan)
+    variance = np.full(len(truth), np.nan)
+    asked, known = np.flatnonzero(~train), np.flatnonzero(train)
+    trend = _values(truth, "field_true", target)
+    noise = _values(truth, "sd_measurement_true", target) ** 2
+    residual = _values(truth, "y", target) - trend
+    near = min(neighbours, len(known))
+    tree = KDTree(_scaled(place[known], law))
+    step = max(1, _CHUNK_BYTES // (8 * near * max(near, _CANDIDATES_PER_NEIGHBOUR)))
+    for start in range(0, len(asked), step):
+        rows = asked[start : start + step]
+        chosen = known[_most_correlated(place[rows], place[known], tree, law, near)]
+        across = _covariance(law, place[rows][:, None, :], place[chosen])[:, 0, :]
+        within = _covariance(law, place[chosen], place[chosen])
+        within[:, np.arange(near), np.arange(near)] += noise[chosen]
+        weights = np.linalg.solve(within, across[..., None])[..., 0]
+        mean[rows] = trend[rows] + (weights * residual[chosen]).sum(axis=1)
+        prior = law.sill_constant + law.sill_changing
+        variance[rows] = prior - (weights * across).sum(axis=1) + noise[rows]
+    return Oracle(mean, np.sqrt(variance))
+
+
+def _check(
+    truth: pd.DataFrame, train: NDArray[np.bool_], law: TruthLaw, target: str, neighbours: int
+) -> None:
+    column_of("y", target)
+    if train.shape != (len(truth),) or train.dtype != np.bool_:
+        raise RequestError(
+            f"expected a mask of {len(truth)} true or false values, one for each row, found "
+            f"shape {train.shape} of {train.dtype}."
+        )
+    if not train.any():
+        raise RequestError("expected at least one training row, found none.")
+    if law.target != target:
+        raise RequestError(f"expected the law of {target}, found that of {law.target}.")
+    if neighbours < 1:
+        raise RequestError(f"expected 1 or more neighbours, found {neighbours}.")
+
+
+def _values(truth: pd.DataFrame, name: str, target: str) -> Floats:
+    return truth[column_of(name, target)].to_numpy(np.float64)
+
+
+def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
+    """Return kilometres east and south on the law's plane, and the quarter, shape (n, 3)."""
+    codes = quadkeys.parse_quadkeys(truth["quadkey"].to_numpy(np.str_))
+    column, row = quadkeys.codes_to_tiles(codes)
+    world = 1 << quadkeys.ZOOM
+    across = (column - law.origin_column) % world  # columns wrap at the antimeridian
+    labels, where = np.unique(truth["quarter"].to_numpy(np.str_), return_inverse=True)
+    quarters = np.array([quarter_index(str(label)) for label in labels])[where]
+    return np.column_stack([across * law.tile_km, (row - law.origin_row) * law.tile_km, quarters])
+
+
+def _scaled(place: Floats, law: TruthLaw) -> Floats:
+    """Scale axes so that distance is about minus the logarithm of the prior correlation."""
+    total = law.sill_constant + law.sill_changing
+    kept = (law.sill_constant + law.sill_changing * law.memory) / total if total > 0 else 1.0
+    apart = -np.log(max(kept, 1e-9))
+    return np.asarray(place * [1 / law.range_km, 1 / law.range_km, apart], np.float64)
+
+
+def _most_correlated(
+    asked: Floats, known: Floats, tree: KDTree, law: TruthLaw, near: int
+) -> NDArray[np.intp]:
+    """Return positions in `known`, shape (len(asked), near), of the most correlated rows."""
+    candidates = min(_CANDIDATES_PER_NEIGHBOUR * near, len(known))
+    _, found = tree.query(_scaled(asked, law), k=np.arange(1, candidates + 1))
+    found = np.asarray(found, np.intp)
+    covariance = _covariance(law, asked[:, None, :], known[found])[:, 0, :]
+    best = np.argpartition(-covariance, near - 1, axis=1)[:, :near]
+    return np.take_along_axis(found, best, axis=1)
+
+
+def _covariance(law: TruthLaw, first: Floats, second: Floats) -> Floats:
+    """Return the covariances (m, p, q) of places (m, p, 3) with places (m, q, 3)."""
+    apart = first[:, :, None, :] - second[:, None, :, :]
+    return law.covariance(np.hypot(apart[..., 0], apart[..., 1]), apart[..., 2])

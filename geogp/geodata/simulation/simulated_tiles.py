@@ -1,0 +1,303 @@
+"""Simulated Ookla tiles with a known truth: who measures where, and what they measure.
+
+The law of the values is in `truth.py`; predictors that know it are in
+`oracles.py`; `simulation_files.py` writes a simulation as a source of
+files for the pipeline.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import scipy.optimize
+import shapely
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation.made_up_towns import wavy_ellipse
+from geogp.geodata.simulation.oracles import column_of
+from geogp.geodata.simulation.truth import (
+    Grid,
+    Places,
+    TruthLaw,
+    field,
+    laws_of,
+    measurement_variance,
+    places_of,
+    random_field,
+    tile_process,
+)
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.observations import SERVICES
+from geogp.geodata.tiles.plausibility import LIMITS
+from geogp.geodata.tiles.quarters import quarter_label
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+SINGLE_SHARE = 0.285
+"""Expected share of rows that are one single test; Puerto Rico has 0.25 to 0.32."""
+
+_RECORDED = {"download": "avg_d_kbps", "upload": "avg_u_kbps", "latency": "avg_lat_ms"}
+_UNIT = {"download": 1000.0, "upload": 1000.0, "latency": 1.0}  # recorded per modelled unit
+_URBAN_TILE = 0.6  # log rate that an urban tile has over a rural one,
+_URBAN_CORE = 1.2  # and that full urbanity adds
+_UNEVEN = 0.5  # standard deviation of the smooth part of the log rate
+_SPREAD = 1.0  # standard deviation of a tile's own part
+_LIVELY = 2.5  # log odds of being lively for one unit of log rate
+_DORMANT = 8.0  # how much lower the log rate of a dormant tile is
+_BUSTLE = 2.0  # shape of the gamma that varies a tile's rate from quarter to quarter
+_MOST_EXPECTED = 1000.0  # tests a tile may expect in a quarter
+_DEVICES = 0.42  # chance that a further test is from a further device
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Simulated tiles and the truth behind them.
+
+    Attributes
+    ----------
+    tiles
+        What Ookla would publish, sorted by quarter and quadkey: quarter (index), quadkey
+        (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
+    truth
+        The same rows: quadkey, quarter (label), longitude, latitude (degrees), tests, and for
+        download y (log10 Mbps of the recorded integer), field_true, tile_true,
+        sd_measurement_true; for the other targets the same with ``_upload`` and ``_latency``.
+    laws
+        The law of each target.
+    seed, service, quarters
+        What was asked for.
+    """
+
+    tiles: pd.DataFrame
+    truth: pd.DataFrame
+    laws: dict[str, TruthLaw]
+    seed: int
+    service: str
+    quarters: tuple[int, ...]
+
+
+def simulate(
+    region: Region, *, rows: int, quarters: Sequence[int], seed: int, service: str = "mobile"
+) -> Simulation:
+    """Make tiles with a known truth inside a region.
+
+    Tests of a tile in a quarter are gamma-Poisson around the tile's own rate; a row exists
+    where there is a test. Rates are log-normal, far higher in urban areas, and most of the
+    country is dormant; the level of the rates and the number of dormant tiles are such that
+    `rows` rows, and `SINGLE_SHARE` of them single tests, are expected. Rows too many are
+    dropped at random; rows too few are made single tests at random places.
+    Recorded values are rounded to kbps and ms, and are at least 1 and at most the limits of
+    `plausibility.py` for mobile networks, which are the lower ones.
+
+    Parameters
+    ----------
+    region
+        Where. Its urban areas, if any, shape both rates and values.
+    rows
+        Exact number of rows over all quarters.
+    quarters
+        Increasing indices of quarters.
+    seed
+        The same seed and request give the same data.
+    service
+        ``mobile`` or ``fixed``: names the files; the law is the same.
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    RequestError
+        `rows` is below 1 or more than tiles times quarters, `quarters` are not increasing,
+        `seed` is negative, `service` is unknown, or the region is too small or too large.
+    """
+    quarters = tuple(int(quarter) for quarter in quarters)
+    _check(rows, quarters, seed, service)
+    grid = Grid.of(region)
+    if rows > len(grid.tiles) * len(quarters):
+        raise RequestError(
+            f"expected at most {len(grid.tiles) * len(quarters)} rows ({len(grid.tiles)} tiles "
+            f"in {region.name} times {len(quarters)} quarters), found {rows}. Ask for fewer."
+        )
+    laws = laws_of(grid, seed)
+    places = places_of(region, grid, laws["download"].urban_smoothing_km)
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(1 + len(laws))]
+    drawn = _count_tests(grid, places, rows, quarters, streams[0])
+    codes = quadkeys.tiles_to_codes(grid.tiles.column, grid.tiles.row)[drawn.where]
+    longitude, latitude = (part[drawn.where] for part in grid.tiles.centres)
+    tiles: dict[str, object] = {
+        "quarter": drawn.quarters[drawn.when],
+        "quadkey": codes,
+        "tests": drawn.tests,
+        "devices": 1 + streams[0].binomial(drawn.tests - 1, _DEVICES),
+    }
+    truth: dict[str, object] = {
+        "quadkey": quadkeys.format_quadkeys(codes).astype(object),
+        "quarter": np.array([quarter_label(q) for q in quarters], dtype=object)[drawn.when],
+        "longitude": longitude,
+        "latitude": latitude,
+        "tests": drawn.tests,
+    }
+    for stream, law in zip(streams[1:], laws.values(), strict=True):
+        recorded, columns = _measure(law, grid, places, drawn, stream)
+        tiles[_RECORDED[law.target]] = recorded
+        truth |= columns
+    return Simulation(pd.DataFrame(tiles), pd.DataFrame(truth), laws, seed, service, quarters)
+
+
+def simple_region() -> Region:
+    """Return the demo's made-up region: a wavy coast, an island, a lake, five urban areas.
+
+    About 1.0 by 0.8 degrees around longitude -90, latitude 32.
+    """
+    land = wavy_ellipse(-90.03, 32.0, 0.44, 0.37, waves=(0.04, 5, 0.02, 11))
+    lake = wavy_ellipse(-90.16, 32.14, 0.05, 0.035, waves=(0.10, 3, 0.05, 7))
+    island = wavy_ellipse(-89.52, 31.69, 0.045, 0.05, waves=(0.12, 4, 0.05, 9))
+    boundary = shapely.union_all([land.difference(lake), island])
+    towns = [  # longitude, latitude, half width, half height
+        (-90.06, 31.98, 0.145, 0.11),
+        (-89.77, 32.17, 0.075, 0.062),
+        (-90.29, 31.82, 0.055, 0.06),
+        (-90.30, 32.13, 0.04, 0.03),
+        (-89.78, 31.80, 0.03, 0.025),
+    ]
+    urban = shapely.union_all([wavy_ellipse(*town, waves=(0.12, 4, 0.08, 9)) for town in towns])
+    return Region.from_geometry("DEMO", "Demo", boundary, urban, 2020)
+
+
+def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> None:
+    if rows < 1:
+        raise RequestError(f"expected 1 or more rows, found {rows}.")
+    if not quarters or any(b <= a for a, b in pairwise(quarters)):
+        raise RequestError(f"expected increasing quarters, at least one, found {list(quarters)}.")
+    if seed < 0:
+        raise RequestError(f"expected a seed of 0 or more, found {seed}.")
+    if service not in SERVICES:
+        raise RequestError(f"expected a service among {', '.join(SERVICES)}, found {service!r}.")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Drawn rows, sorted by quarter and quadkey: positions of quarter and tile, and tests."""
+
+    quarters: Counts
+    when: Counts
+    where: Counts
+    tests: Counts
+
+
+def _count_tests(
+    grid: Grid, places: Places, rows: int, quarters: tuple[int, ...], rng: np.random.Generator
+) -> _Rows:
+    rate = _rates(places, rows / len(quarters), rng)
+    tests = np.empty((len(quarters), len(rate)), np.int32)
+    for counts in tests:
+        counts[:] = rng.poisson(rate * rng.gamma(_BUSTLE, 1 / _BUSTLE, len(rate)))
+    flat = tests.reshape(-1)
+    present = np.flatnonzero(flat)
+    if len(present) > rows:
+        flat[rng.permutation(present)[rows:]] = 0
+    elif len(present) < rows:
+        _add_single_tests(tests, rate, rows - len(present), rng)
+    order = np.argsort(quadkeys.tiles_to_codes(grid.tiles.column, grid.tiles.row))
+    when, rank = np.nonzero(tests[:, order])
+    where = order[rank]
+    return _Rows(np.asarray(quarters), when, where, tests[when, where].astype(np.int64))
+
+
+def _add_single_tests(
+    tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
+) -> None:
+    """Set some that are 0 to 1: a draw without replacement, in proportion to the rates.
+
+    By the largest Gumbel keys, quarter by quarter: all keys at once would take far more memory
+    than the tests.
+    """
+    best, where = np.empty(0), np.empty(0, np.int64)
+    for quarter, counts in enumerate(tests):
+        empty = np.flatnonzero(counts == 0)
+        keys = np.append(best, np.log(rate[empty]) + rng.gumbel(size=len(empty)))
+        places = np.append(where, quarter * len(rate) + empty)
+        chosen = np.argsort(-keys)[:missing]
+        best, where = keys[chosen], places[chosen]
+    tests.reshape(-1)[where] = 1
+
+
+def _rates(places: Places, rows: float, rng: np.random.Generator) -> Floats:
+    """Return the tests that each tile expects in a quarter, shape (tiles,).
+
+    A tile is lively or dormant, lively ones being chosen by place and chance; all have a
+    log-normal rate. The number of lively tiles is what sets the share of single tests.
+    """
+    smooth = _UNEVEN * random_field(places, lengthscale_km=8.0, seed=int(rng.integers(2**31)))
+    base = _URBAN_TILE * places.urban + _URBAN_CORE * places.urbanity + smooth
+    own = base + _SPREAD * rng.standard_normal(len(base))
+    rank = np.argsort(np.argsort(-(_LIVELY * base + rng.logistic(size=len(base)))))
+    place_in_line = rank / len(base)
+    wanted = min(rows / len(base), 1 - 1e-9)
+    some = slice(None, None, max(1, len(base) // 20_000))
+
+    def single_excess(lively: float) -> float:
+        log_rate = own[some] - _DORMANT * (place_in_line[some] >= lively)
+        rate = _scaled_rates(log_rate, wanted)
+        one = rate * (1 + rate / _BUSTLE) ** (-_BUSTLE - 1)
+        return float(one.sum() / _present(rate).sum()) - SINGLE_SHARE
+
+    # More lively tiles, more single tests. Where none gives the share, the nearer end does.
+    low, high = wanted, 1.0
+    if single_excess(high) < 0:
+        lively = high
+    elif single_excess(low) > 0:
+        lively = low
+    else:
+        lively = float(scipy.optimize.brentq(single_excess, low, high, xtol=1e-4))
+    return _scaled_rates(own - _DORMANT * (place_in_line >= lively), wanted)
+
+
+def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
+    """Scale rates so that a share `wanted` of tiles expects a row, and cap them."""
+    low, high = -40.0, 40.0
+    most = np.log(_MOST_EXPECTED)
+    for _ in range(50):
+        middle = (low + high) / 2
+        share = _present(np.exp(np.minimum(log_rate + middle, most))).mean()
+        low, high = (middle, high) if share < wanted else (low, middle)
+    return np.asarray(np.exp(np.minimum(log_rate + high, most)), np.float64)
+
+
+def _present(rate: Floats) -> Floats:
+    """Return the chance of one test or more: 1 - (1 + rate / shape)^-shape."""
+    return np.asarray(1 - (1 + rate / _BUSTLE) ** -_BUSTLE, np.float64)
+
+
+def _measure(
+    law: TruthLaw,
+    grid: Grid,
+    places: Places,
+    rows: _Rows,
+    rng: np.random.Generator,
+) -> tuple[Counts, dict[str, Floats]]:
+    """Return one target's recorded integers and its columns of the truth."""
+    here = places.take(rows.where)
+    tile = np.empty(len(rows.when))
+    for quarter, effect in enumerate(tile_process(law, grid.shape, rows.quarters.tolist(), rng)):
+        now = rows.when == quarter
+        tile[now] = effect[grid.down[rows.where[now]], grid.across[rows.where[now]]]
+    smooth = field(law, here, rows.quarters[rows.when])
+    sd = np.sqrt(measurement_variance(law, here, rows.tests))
+    value = smooth + tile + sd * rng.standard_normal(len(tile))
+    most = LIMITS["mobile"][_RECORDED[law.target]].most
+    recorded = np.clip(np.rint(10**value * _UNIT[law.target]), 1, most).astype(np.int64)
+    columns = {
+        "y": np.log10(recorded / _UNIT[law.target]),
+        "field_true": smooth,
+        "tile_true": tile,
+        "sd_measurement_true": sd,
+    }
+    return recorded, {column_of(name, law.target): part for name, part in columns.items()}

@@ -1,0 +1,191 @@
+"""A simulation as files: a source of tiles and boundaries for the pipeline, and the truth."""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+from shapely.geometry.base import BaseGeometry
+
+from geogp.files import write_bytes, write_text
+from geogp.geodata.places.region import STRATA, Region
+from geogp.geodata.simulation.simulated_tiles import Simulation
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_label
+
+ROW_GROUP = 2048
+"""Rows of a row group in Ookla's files."""
+
+_STEPS = 2.0**14  # true values are stored in steps of 1 / _STEPS
+
+_CRS = 4269  # NAD83, as the Census Bureau's files
+
+_TILES = pa.schema(
+    [("quadkey", pa.string()), ("tile", pa.string())]
+    + [
+        (name, pa.int64())
+        for name in ("avg_d_kbps", "avg_u_kbps", "avg_lat_ms", "tests", "devices")
+    ]
+)
+
+# Names of the columns by which the vintage of urban areas is recognised.
+_URBAN_COLUMNS = {2000: ("UA", "NAME"), 2010: ("UACE10", "NAME10"), 2020: ("UACE20", "NAME20")}
+
+
+def write_simulation(
+    simulation: Simulation, region: Region, folder: Path, *, made_up_towns: bool = False
+) -> list[Path]:
+    """Write a simulation so that its folder serves as source and as boundaries.
+
+    ``parquet/performance/type=.../year=.../quarter=.../...tiles.parquet``
+        Ookla's layout and seven columns, sorted by quadkey, row groups of 2,048, zstd.
+    ``truth.parquet``
+        `Simulation.truth`, all quarters; true values rounded to multiples of 2^-14, about 6e-5.
+    ``simulation.json``
+        Request, region and laws.
+    ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
+        GeoParquet in EPSG:4269; no urban areas where the region has none at hand.
+
+    Parameters
+    ----------
+    simulation, region
+        The simulation and the region that it was made in.
+    folder
+        Where; made when absent. Other files in it stay.
+    made_up_towns
+        Whether the region's urban areas were made up, for ``simulation.json``.
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    OutputError
+        A file cannot be written.
+    """
+    contents = dict(_tile_files(simulation))
+    contents["truth.parquet"] = compact_table(simulation.truth)
+    contents |= _boundary_files(region)
+    paths = []
+    for name, content in contents.items():
+        write_bytes(folder / name, content)
+        paths.append(folder / name)
+    write_text(folder / "simulation.json", _description(simulation, region, made_up_towns))
+    return [*paths, folder / "simulation.json"]
+
+
+def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
+    """Return the tiles' outlines as WKT, byte for byte as Ookla writes them, shape (n,).
+
+    North-west, north-east, south-east, south-west, north-west; 15 significant digits.
+    """
+    column, row = quadkeys.codes_to_tiles(codes)
+    bounds = quadkeys.tile_bounds(column, row)
+    west, south, east, north = (
+        _texts(edge) for edge in (bounds.west, bounds.south, bounds.east, bounds.north)
+    )
+    corners = [(west, north), (east, north), (east, south), (west, south), (west, north)]
+    text: NDArray[np.object_] = np.full(len(west), "POLYGON((", dtype=object)
+    for position, (longitude, latitude) in enumerate(corners):
+        text = text + (", " if position else "") + longitude + " " + latitude
+    return np.asarray(text + "))", dtype=object)
+
+
+def _texts(degrees: NDArray[np.float64]) -> NDArray[np.object_]:
+    """Format numbers with 15 significant digits; few of a grid's edges are distinct."""
+    distinct, where = np.unique(degrees, return_inverse=True)
+    return np.array([f"{value:.15g}" for value in distinct], dtype=object)[where]
+
+
+def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
+    for quarter in simulation.quarters:
+        rows = simulation.tiles[simulation.tiles["quarter"] == quarter]
+        codes = rows["quadkey"].to_numpy(np.uint64)
+        columns: dict[str, object] = {
+            "quadkey": quadkeys.format_quadkeys(codes).astype(object),
+            "tile": tile_polygons(codes),
+        }
+        columns |= {name: rows[name].to_numpy(np.int64) for name in _TILES.names[2:]}
+        year, part = divmod(quarter, 4)
+        name = (
+            f"parquet/performance/type={simulation.service}/year={year}/quarter={part + 1}/"
+            f"{year}-{3 * part + 1:02d}-01_performance_{simulation.service}_tiles.parquet"
+        )
+        yield name, _parquet(pa.table(columns, schema=_TILES))
+
+
+def compact_table(table: pd.DataFrame) -> bytes:
+    """Serialise a table of results as Parquet, real numbers as float32.
+
+    True values are rounded to multiples of 2^-14, far below any standard deviation, which
+    lets the file compress to half.
+    """
+    real = table.select_dtypes("float64").columns
+    true = [name for name in real if "_true" in name]
+    rounded = table.assign(**{name: np.round(table[name] * _STEPS) / _STEPS for name in true})
+    narrow = rounded.astype(dict.fromkeys(real, np.float32))
+    return _parquet(pa.Table.from_pandas(narrow, preserve_index=False), row_group=1 << 20)
+
+
+def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
+    """Serialise a table; column metadata only, so that the bytes do not name the writer."""
+    stream = io.BytesIO()
+    real = [column.name for column in table.schema if pa.types.is_floating(column.type)]
+    pa.parquet.write_table(
+        table.replace_schema_metadata(),
+        stream,
+        row_group_size=row_group,
+        compression="zstd",
+        use_dictionary=[name for name in table.column_names if name not in real],
+        column_encoding=dict.fromkeys(real, "BYTE_STREAM_SPLIT"),
+    )
+    return stream.getvalue()
+
+
+def _boundary_files(region: Region) -> dict[str, bytes]:
+    state = {"STUSPS": [region.code], "NAME": [region.name], "STATEFP": ["00"]}
+    files = {"boundaries/states.parquet": _geoparquet(state, [region.boundary])}
+    if region.strata is not None and region.strata.names == STRATA:
+        areas = list(region.strata.area.geoms)
+        number, name = _URBAN_COLUMNS[region.strata.vintage or 2020]
+        columns = {
+            number: [f"{position:05d}" for position in range(1, len(areas) + 1)],
+            name: [f"{region.name} {position}" for position in range(1, len(areas) + 1)],
+        }
+        files[f"boundaries/urban_areas_{region.code}.parquet"] = _geoparquet(columns, areas)
+    return files
+
+
+def _geoparquet(columns: dict[str, list[str]], geometry: Sequence[BaseGeometry]) -> bytes:
+    stream = io.BytesIO()
+    geopandas.GeoDataFrame(columns, geometry=list(geometry), crs=_CRS).to_parquet(
+        stream, index=False, compression="zstd"
+    )
+    return stream.getvalue()
+
+
+def _description(simulation: Simulation, region: Region, made_up_towns: bool) -> str:
+    content = {
+        "seed": simulation.seed,
+        "service": simulation.service,
+        "rows": len(simulation.tiles),
+        "quarters": [quarter_label(quarter) for quarter in simulation.quarters],
+        "region": {
+            "code": region.code,
+            "name": region.name,
+            "bounds": list(region.bounds),
+            "urban_vintage": region.urban_vintage,
+            "made_up_towns": made_up_towns,
+        },
+        "laws": {target: asdict(law) for target, law in simulation.laws.items()},
+    }
+    return json.dumps(content, indent=2) + "\n"

@@ -1,0 +1,361 @@
+"""The law of a simulated target: smooth field, memory of single tiles, measurement noise.
+
+    y(s, q) = field(s, q) + tile(s, q) + e,    e ~ N(0, a(s) + b(s) / tests)
+
+on log10 of Mbps (download, upload) or of ms (latency). Places s lie on the plane of the
+zoom-16 grid: kilometres east and south of the region's north-west tile, one tile being
+`tile_km` wide. That is the width on the ground at the region's middle latitude, used
+everywhere in the region, so that the grid is regular and the sampling exact.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.fft
+import scipy.ndimage
+from numpy.typing import NDArray
+
+from geogp.errors import NumericalError, RequestError
+from geogp.geodata.places.region import URBAN, Region, Tiles
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.quarters import quarter_index
+
+Floats = NDArray[np.float64]
+
+TARGETS = ("download", "upload", "latency")
+
+MOST_CELLS = 128_000_000
+"""Largest embedding grid of the tile process: about 4 GB while it is sampled."""
+
+_FEATURES = 200
+_NEGLIGIBLE_RANGES = 40  # exp(-40) = 4e-18 is below the rounding of float64
+
+
+@dataclass(frozen=True)
+class TruthLaw:
+    """All parameters of one target's law; `dataclasses.asdict` of it is plain JSON.
+
+    Attributes
+    ----------
+    target
+        ``download``, ``upload`` (log10 Mbps) or ``latency`` (log10 ms).
+    intercept, trend
+        Level in the country at `origin_quarter`, and its change per quarter.
+    urban_effect, urban_trend
+        What an urban core adds at `origin_quarter`, and the change of that per quarter.
+    urban_smoothing_km
+        Standard deviation of the Gaussian that turns urban areas into `Places.urbanity`.
+    field_sd, lengthscale_km
+        Standard deviation and mean lengthscale of the smooth random field.
+    warp, warp_period_km
+        The lengthscale varies between lengthscale / (1 + warp) and lengthscale / (1 - warp).
+    interaction_sd
+        Standard deviation of the smooth field that grows in proportion to time, per 20 quarters.
+    sill_constant, sill_changing
+        Variances of the tile process that lasts and of that which fades.
+    range_km
+        Distance over which the tile process's correlation falls to 1/e, on the ground.
+    memory
+        Correlation of the fading part from one quarter to the next.
+    noise_floor_urban, noise_floor_rural
+        a: variance that no number of tests removes.
+    noise_test_urban, noise_test_rural
+        b: variance that is divided by the number of tests.
+    noise_variation
+        Standard deviation, over space, of the logarithm of a and b.
+    origin_quarter
+        Index of the quarter at which the trends start.
+    tile_km, origin_column, origin_row
+        The plane: width of a tile in km, and the tile at its north-west.
+    field_seed
+        Seed of the random fields (not of the tile process or the noise).
+    """
+
+    target: str
+    intercept: float
+    trend: float
+    urban_effect: float
+    urban_trend: float
+    field_sd: float
+    interaction_sd: float
+    sill_constant: float
+    sill_changing: float
+    noise_floor_urban: float
+    noise_floor_rural: float
+    noise_test_urban: float
+    noise_test_rural: float
+    range_km: float = 1.0
+    memory: float = 0.85
+    noise_variation: float = 0.15
+    urban_smoothing_km: float = 2.5
+    lengthscale_km: float = 12.0
+    warp: float = 0.5
+    warp_period_km: float = 70.0
+    origin_quarter: int = quarter_index("2019Q1")
+    tile_km: float = 0.5
+    origin_column: int = 0
+    origin_row: int = 0
+    field_seed: int = 0
+
+    def covariance(self, distance_km: Floats, quarters_apart: Floats) -> Floats:
+        """Return the covariance of the tile process at distances d and lags in quarters.
+
+        exp(-d / range) * (sill_constant + sill_changing * memory^|lag|); the arrays broadcast.
+        """
+        lasting = self.sill_constant + self.sill_changing * self.memory ** np.abs(quarters_apart)
+        return np.asarray(np.exp(-distance_km / self.range_km) * lasting, np.float64)
+
+
+# Sizes after Puerto Rico's mobile tiles, 2019 to 2023: level, trend, and the spread of
+# single tests in town and country.
+_BASE = (
+    TruthLaw("download", 1.06, 0.038, 0.15, 0.004, 0.2, 0.06, 0.02, 0.1, 0.03, 0.08, 0.28, 0.42),
+    TruthLaw("upload", 0.6, 0.01, 0.2, 0.002, 0.14, 0.04, 0.02, 0.08, 0.04, 0.09, 0.35, 0.5),
+    TruthLaw(
+        "latency", 1.72, -0.009, -0.05, -0.001, 0.05, 0.02, 0.003, 0.01, 0.004, 0.01, 0.04, 0.07
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The smallest rectangle of tiles around a region's tiles.
+
+    Attributes
+    ----------
+    tiles
+        The region's zoom-16 tiles.
+    across, down
+        Place of each tile in the rectangle, from its north-west, int64 (n,).
+    tile_km
+        Width of a tile on the ground at the region's middle latitude.
+    """
+
+    tiles: Tiles
+    across: NDArray[np.int64]
+    down: NDArray[np.int64]
+    tile_km: float
+
+    @classmethod
+    def of(cls, region: Region) -> "Grid":
+        """Return the grid of a region.
+
+        Raises
+        ------
+        RequestError
+            No tile's centre lies in the region.
+        """
+        tiles = region.tiles()
+        if not len(tiles):
+            raise RequestError(f"{region.name} holds no centre of a zoom-16 tile; draw it larger.")
+        middle = np.deg2rad((region.bounds[1] + region.bounds[3]) / 2)
+        tile_km = quadkeys.tile_size_m() * float(np.cos(middle)) / 1000
+        return cls(tiles, tiles.column - tiles.column.min(), tiles.row - tiles.row.min(), tile_km)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns of the rectangle."""
+        return int(self.down.max()) + 1, int(self.across.max()) + 1
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places on the plane of the grid.
+
+    Attributes
+    ----------
+    east_km, south_km
+        Coordinates, float64 (n,).
+    urban
+        Whether the place itself lies in an urban area, bool (n,).
+    urbanity
+        Share of urban ground around the place, 0 to 1, float64 (n,).
+    """
+
+    east_km: Floats
+    south_km: Floats
+    urban: NDArray[np.bool_]
+    urbanity: Floats
+
+    def take(self, rows: NDArray[np.int64]) -> "Places":
+        """Return the places at some positions."""
+        return Places(
+            self.east_km[rows], self.south_km[rows], self.urban[rows], self.urbanity[rows]
+        )
+
+
+def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
+    """Return the law of each target on a grid; the seed sets the random fields."""
+    seeds = np.random.SeedSequence(seed).generate_state(len(_BASE))
+    return {
+        law.target: replace(
+            law,
+            tile_km=grid.tile_km,
+            origin_column=int(grid.tiles.column.min()),
+            origin_row=int(grid.tiles.row.min()),
+            field_seed=int(field_seed),
+        )
+        for law, field_seed in zip(_BASE, seeds, strict=True)
+    }
+
+
+def places_of(region: Region, grid: Grid, smoothing_km: float) -> Places:
+    """Return the centres of a region's tiles, in the order of `region.tiles()`.
+
+    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around:
+    near 1 in the core of a large town, less in a small one, smooth at the edge. Urban areas
+    outside the region do not count, and a region without urban areas has urbanity 0.
+    """
+    urban = region.stratum(*grid.tiles.centres) == URBAN
+    inside = np.zeros(grid.shape)
+    inside[grid.down, grid.across] = 1
+    built = np.zeros(grid.shape)
+    built[grid.down, grid.across] = urban
+    width = smoothing_km / grid.tile_km
+    near, near_built = (
+        scipy.ndimage.gaussian_filter(part, width, mode="constant")[grid.down, grid.across]
+        for part in (inside, built)
+    )
+    east, south = (np.asarray(part * grid.tile_km, np.float64) for part in (grid.across, grid.down))
+    return Places(east, south, urban, near_built / near)
+
+
+def field(law: TruthLaw, places: Places, quarter: NDArray[np.int64] | int) -> Floats:
+    """Return the smooth field at places and quarters (broadcast), shape (n,).
+
+    With t the quarters since `origin_quarter`, c the urbanity, and g, h random fields of
+    variance 1:
+
+    intercept + trend t + (urban_effect + urban_trend t) c
+    + field_sd g(s) + interaction_sd (t / 20) h(s)
+    """
+    time = np.asarray(quarter, np.float64) - law.origin_quarter
+    level = law.intercept + law.trend * time
+    urban = (law.urban_effect + law.urban_trend * time) * places.urbanity
+    smooth = law.field_sd * _field_of(law, places, 0)
+    growing = law.interaction_sd * time / 20 * _field_of(law, places, 1)
+    return np.asarray(level + urban + smooth + growing, np.float64)
+
+
+def measurement_variance(law: TruthLaw, places: Places, tests: NDArray[np.int64]) -> Floats:
+    """Return a(s) + b(s) / tests, shape (n,).
+
+    a and b go linearly with urbanity from their rural to their urban value, both times
+    exp(noise_variation u(s)) with u a random field of variance 1.
+    """
+    floor = law.noise_floor_rural + places.urbanity * (
+        law.noise_floor_urban - law.noise_floor_rural
+    )
+    single = law.noise_test_rural + places.urbanity * (law.noise_test_urban - law.noise_test_rural)
+    uneven = np.exp(law.noise_variation * _field_of(law, places, 2))
+    return np.asarray(uneven * (floor + single / tests), np.float64)
+
+
+def random_field(
+    places: Places,
+    *,
+    lengthscale_km: float,
+    seed: int | Sequence[int],
+    warp: float = 0.0,
+    warp_period_km: float = 1.0,
+) -> Floats:
+    """Return a smooth random field of mean 0 and variance 1 at places, shape (n,).
+
+    sqrt(2 / F) Σ_j cos(ω_j · w(s) + φ_j), ω_j ~ N(0, I / lengthscale²), φ_j uniform: random
+    Fourier features of the RBF kernel (Rahimi and Recht 2007). The warp, in each coordinate,
+    w(u) = u + warp P / (2π) sin(2π u / P), makes the local lengthscale
+    lengthscale / (1 + warp cos(2π u / P)).
+    """
+    rng = np.random.default_rng(seed)
+    frequency = rng.standard_normal((2, _FEATURES)) / lengthscale_km
+    phase = rng.uniform(0, 2 * np.pi, _FEATURES)
+    turns = 2 * np.pi / warp_period_km
+    east, south = (
+        part + warp / turns * np.sin(turns * part) for part in (places.east_km, places.south_km)
+    )
+    total = np.zeros(len(east))
+    for j in range(_FEATURES):
+        total += np.cos(frequency[0, j] * east + frequency[1, j] * south + phase[j])
+    return np.asarray(np.sqrt(2 / _FEATURES) * total, np.float64)
+
+
+def _field_of(law: TruthLaw, places: Places, which: int) -> Floats:
+    return random_field(
+        places,
+        lengthscale_km=law.lengthscale_km,
+        seed=(law.field_seed, which),
+        warp=law.warp,
+        warp_period_km=law.warp_period_km,
+    )
+
+
+def tile_process(
+    law: TruthLaw, shape: tuple[int, int], quarters: Sequence[int], rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Sample the tile process exactly on a grid, quarter after quarter.
+
+    Space by circulant embedding (Dietrich and Newsam 1997): the grid is padded to a torus
+    until the covariance is below rounding across the padding. Time by the stationary
+    autoregression x_q = r x_p + sqrt(1 - r²) z, r = memory^(q - p), which gives memory^|lag|.
+
+    Parameters
+    ----------
+    law
+        Covariance; see `TruthLaw.covariance`.
+    shape
+        Rows and columns of the grid, whose spacing is `law.tile_km`.
+    quarters
+        Increasing indices of quarters; gaps count.
+    rng
+        Source of the numbers.
+
+    Yields
+    ------
+    ndarray of float64, of `shape`
+        One array for each quarter.
+
+    Raises
+    ------
+    RequestError
+        The embedding needs more than `MOST_CELLS` cells.
+    NumericalError
+        The embedding has negative eigenvalues beyond rounding.
+    """
+    spectrum, torus = _embedding(law, shape)
+
+    def draw() -> Floats:
+        white = scipy.fft.rfft2(rng.standard_normal(torus))
+        smooth = scipy.fft.irfft2(spectrum * white, s=torus)
+        return np.asarray(smooth[: shape[0], : shape[1]], np.float64)
+
+    lasting = np.sqrt(law.sill_constant) * draw()
+    changing = draw()
+    for position, quarter in enumerate(quarters):
+        if position:
+            kept = law.memory ** (quarter - quarters[position - 1])
+            changing = kept * changing + np.sqrt(1 - kept**2) * draw()
+        yield lasting + np.sqrt(law.sill_changing) * changing
+
+
+def _embedding(law: TruthLaw, shape: tuple[int, int]) -> tuple[Floats, tuple[int, int]]:
+    """Return the square roots of the torus's eigenvalues (half spectrum) and its shape."""
+    padding = int(np.ceil(_NEGLIGIBLE_RANGES * law.range_km / law.tile_km))
+    torus = (
+        scipy.fft.next_fast_len(shape[0] + padding, real=True),
+        scipy.fft.next_fast_len(shape[1] + padding, real=True),
+    )
+    if torus[0] * torus[1] > MOST_CELLS:
+        raise RequestError(
+            f"simulating this region needs a grid of {torus[0]} by {torus[1]} cells, more than "
+            f"{MOST_CELLS:,}. Choose a smaller region or a shorter range."
+        )
+    down, across = (np.minimum(np.arange(size), size - np.arange(size)) for size in torus)
+    distance = law.tile_km * np.hypot(down[:, None], across[None, :])
+    eigenvalues = scipy.fft.rfft2(np.exp(-distance / law.range_km)).real
+    if eigenvalues.min() < -1e-10 * eigenvalues.max():
+        raise NumericalError(
+            f"expected eigenvalues of 0 or more in the circulant embedding of {torus}, found "
+            f"{eigenvalues.min():.3g}. Shorten the range of the tile process."
+        )
+    return np.sqrt(np.maximum(eigenvalues, 0)), torus

@@ -1,0 +1,181 @@
+"""Several quarters of tiles at once: brought here in parallel, and what became of each."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from geogp.errors import DataError, UnreachableError
+from geogp.geodata.places.region import Region
+from geogp.geodata.store.remote import Transfer
+from geogp.geodata.store.sources import Held, Source
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.geodata.tiles.tile_files import tile_file
+
+PARALLEL = 4
+"""Quarters that are downloaded at once."""
+
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts to which nothing leaves this machine."""
+
+Progress = Callable[[int, int, str], None]
+"""Hears of quarters done, of how many, and of what came."""
+
+
+@dataclass(frozen=True)
+class HeldQuarters:
+    """What became of the quarters asked for.
+
+    Attributes
+    ----------
+    files
+        Where the rows of a quarter are.
+    missing
+        Quarters that the source has not.
+    unreached
+        Quarters that are not in the cache, while nothing answered at the source.
+    """
+
+    files: Mapping[int, Held]
+    missing: tuple[int, ...] = ()
+    unreached: Mapping[int, UnreachableError] = field(default_factory=dict)
+
+    def check_named(self, named: Collection[int], where: str, service: str) -> None:
+        """Refuse quarters named singly that are not here.
+
+        Raises
+        ------
+        UnreachableError
+            Nothing answered at the source.
+        DataError
+            The source has none.
+        """
+        for quarter, error in self.unreached.items():
+            if quarter in named:
+                raise error
+        absent = [quarter for quarter in self.missing if quarter in named]
+        if absent:
+            raise DataError(
+                f"{_labels(absent)} {'was' if len(absent) == 1 else 'were'} named but {where} has "
+                f"no {tile_file(service, absent[0])}. Leave the quarter out, or give a range, in "
+                "which gaps are allowed."
+            )
+
+    def warnings(self, where: str) -> list[str]:
+        """Say what could not be asked, taken or trusted, and what the source has changed since."""
+        told = []
+        parts = urlsplit(where)
+        if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
+            told.append(
+                f"{where} is read without TLS: nothing vouches for what came over the network. "
+                "Where the server has an https:// address, give that."
+            )
+        unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
+        if unchecked:
+            told.append(
+                f"{where} could not be asked whether its files changed: {_labels(unchecked)} are "
+                "taken from the cache as they are."
+            )
+        if self.unreached:
+            told.append(
+                f"{where} could not be reached and {_labels(self.unreached)} are not in the "
+                "cache: they are left out. With the network, geogp fetch brings them."
+            )
+        changed = {
+            q: held.note.date for q, held in self.files.items() if held.changed and held.note
+        }
+        if changed:
+            since = min(changed.values())[:10]
+            told.append(
+                f"{where} has other files of {_labels(changed)} since they were read on {since}; "
+                "geogp fetch --refresh takes the new ones."
+            )
+        return told
+
+
+def hold_quarters(
+    source: Source,
+    region: Region,
+    service: str,
+    quarters: Sequence[int],
+    *,
+    refresh: bool = False,
+    progress: Progress | None = None,
+) -> HeldQuarters:
+    """Bring a region's rows of several quarters here, some at a time.
+
+    Parameters
+    ----------
+    source, region, service, quarters
+        What is wanted, and from where.
+    refresh
+        Read again what changed at the source.
+    progress
+        Hears how it goes, from the first byte that comes over a network.
+
+    Raises
+    ------
+    NetworkError
+        The source refuses or fails for one quarter; or nothing answers and nothing is cached.
+        Quarters that are complete stay in the cache.
+    DataError, OutputError
+        As `Web.hold` says.
+    KeyboardInterrupt
+        Stopped; what came of a quarter is what the next call goes on from.
+    """
+    transfer = Transfer()
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        tasks = {
+            pool.submit(
+                source.hold,
+                tile_file(service, quarter),
+                region.code_ranges,
+                transfer,
+                refresh=refresh,
+            ): quarter
+            for quarter in quarters
+        }
+        try:
+            _watch(tasks, transfer, progress)
+        except BaseException:
+            transfer.stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    files: dict[int, Held] = {}
+    missing: list[int] = []
+    unreached: dict[int, UnreachableError] = {}
+    answered = False
+    for task, quarter in tasks.items():
+        error = task.exception()
+        if isinstance(error, UnreachableError):
+            unreached[quarter] = error
+            continue
+        held = task.result()
+        answered |= held is None or held.checked
+        if held is None:
+            missing.append(quarter)
+        else:
+            files[quarter] = held
+    if unreached and (answered or not files):
+        raise next(iter(unreached.values()))
+    return HeldQuarters(files, tuple(missing), unreached)
+
+
+def _watch(
+    tasks: Mapping[Future[Held | None], int], transfer: Transfer, progress: Progress | None
+) -> None:
+    """Wait for all downloads, and stop at the first error that ends them all."""
+    waiting = set(tasks)
+    while waiting:
+        done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+        for task in done:
+            error = task.exception()
+            if error is not None and not isinstance(error, UnreachableError):
+                raise error
+        if progress is not None and transfer.received:
+            note = f"{transfer.received / 1e6:.1f} MB read"
+            progress(len(tasks) - len(waiting), len(tasks), note)
+
+
+def _labels(quarters: Sequence[int] | Mapping[int, object]) -> str:
+    return ", ".join(map(quarter_label, sorted(quarters)))

@@ -1,0 +1,389 @@
+"""Places that hold files: a folder, or a URL whose files are kept in the cache."""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
+from geogp.geodata.store.cache import Entry, Note, downloads_folder, readable_folder
+from geogp.geodata.store.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
+from geogp.geodata.store.remote_tiles import fetch_entry
+from geogp.geodata.store.whole_files import fetch_whole, there
+from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
+
+
+@dataclass(frozen=True)
+class Held:
+    """A Parquet file on this machine that holds all rows of some quadkeys.
+
+    Attributes
+    ----------
+    path
+        The file.
+    sha256
+        Of an entry of the cache: what its note says. None for a file read in place, which is
+        hashed as it is read.
+    simulated
+        Whether the source says that its tiles are simulated.
+    note
+        Of an entry of the cache: what it was made from. None for a file read in place.
+    fresh
+        Whether it was read from the source just now.
+    checked
+        Whether the source could be asked if it is still the same; always true in place.
+    changed
+        Whether the source has another file now.
+    """
+
+    path: Path
+    sha256: str | None
+    simulated: bool
+    note: Note | None = None
+    fresh: bool = False
+    checked: bool = True
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file that a place has.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    certain
+        Whether the place could be asked for all names before it.
+    """
+
+    name: str
+    certain: bool = True
+
+
+class Source(Protocol):
+    """A place that holds files by relative names."""
+
+    @property
+    def where(self) -> str:
+        """The place as the user wrote it."""
+
+    def has(self, name: str) -> bool:
+        """Tell whether the place holds a file of that name."""
+
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files that the place holds; None where it holds none.
+
+        Where `ask` is false only what is on this machine counts.
+        """
+
+    def fetch(self, name: str) -> Path:
+        """Return a local path of the file."""
+
+    def hold(
+        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
+    ) -> Held | None:
+        """Bring the rows of some quadkeys of a file of tiles here; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder on this machine."""
+
+    path: Path
+
+    @property
+    def where(self) -> str:
+        """The folder's path."""
+        return str(self.path)
+
+    def has(self, name: str) -> bool:
+        """Tell whether the folder holds a file of that name."""
+        return (self.path / relative_name(name)).is_file()
+
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files that the folder holds; None where it holds none."""
+        del ask
+        return next((Found(name) for name in names if self.has(name)), None)
+
+    def fetch(self, name: str) -> Path:
+        """Return the file's path.
+
+        Raises
+        ------
+        DataError
+            There is no such file.
+        """
+        if not self.has(name):
+            raise DataError(f"no file {name} in {self.path}.")
+        return self.path / name
+
+    def hold(
+        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
+    ) -> Held | None:
+        """Return the file itself, whatever the quadkeys."""
+        del ranges, refresh
+        transfer.check()
+        if not self.has(name):
+            return None
+        path = self.path / name
+        return Held(path, None, self.has(SIMULATION_FILE))
+
+
+@dataclass(frozen=True)
+class Web:
+    """A URL under which files stand; what was fetched once is taken from the cache.
+
+    Small files are downloaded whole; of files of tiles, the rows of a region (`hold`).
+    """
+
+    url: str
+    patience: Patience = PATIENCE
+
+    @property
+    def where(self) -> str:
+        """The URL."""
+        return self.url
+
+    def has(self, name: str) -> bool:
+        """Tell whether the file is in the cache; if not, ask the server for its header.
+
+        Raises
+        ------
+        NetworkError
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing answers at the address.
+        """
+        return self._note(name).exists() or there(self._address(name), self.patience)
+
+    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+        """Return the first of several files, in the cache or at the address.
+
+        Without network, or where `ask` is false, the first in the cache, if any.
+
+        Raises
+        ------
+        NetworkError
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing answers, and none is in the cache.
+        """
+        silent: UnreachableError | None = None
+        certain = ask
+        for name in names:
+            try:
+                if self._note(name).exists() or (certain and self.has(name)):
+                    return Found(name, certain)
+            except UnreachableError as error:
+                silent, certain = error, False
+        if silent is not None:
+            raise silent
+        return None
+
+    def fetch(self, name: str) -> Path:
+        """Return the file from the cache, where it is downloaded first if it must be.
+
+        A note beside the file holds its source, date, size and SHA-256. A file without a note,
+        or that no longer agrees with it, is downloaded again; see `fetch_whole`.
+
+        Raises
+        ------
+        NetworkError
+            The download failed.
+        OutputError
+            The cache cannot be written.
+        """
+        return fetch_whole(self._address(name), self._note(name).with_suffix(""), self.patience)
+
+    def hold(
+        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
+    ) -> Held | None:
+        """Return the cached rows of some quadkeys of a file, read from the source if they must be.
+
+        Parameters
+        ----------
+        name
+            A file of tiles.
+        ranges
+            First and last codes of quadkeys, sorted and disjoint, (n, 2).
+        transfer
+            Counts bytes, and can stop the download.
+        refresh
+            Read again what changed at the source.
+
+        Raises
+        ------
+        NetworkError
+            The server refuses, or fails again and again.
+        UnreachableError
+            Nothing is cached, and nothing answers.
+        DataError
+            The file is damaged.
+        OutputError
+            The cache cannot be written.
+        """
+        ranges = np.asarray(ranges, np.int64)
+        entries = Entry.of(self.url, name, ranges), Entry.of(self.url, name, None)
+        held = self._cached(entries, transfer)
+        if held is not None and not (refresh and held.changed):
+            return held
+        with entries[0].locked(transfer):
+            again = self._cached(entries, transfer)  # another process may have fetched meanwhile
+            if again is not None and not (refresh and again.changed):
+                return again
+            for entry in entries:
+                entry.clean()
+            made = fetch_entry(
+                *entries,
+                simulated=self._simulated,
+                transfer=transfer,
+                patience=self.patience,
+            )
+        if made is None:
+            return again
+        entry, note = made
+        return Held(entry.path, note.sha256, note.simulated, note, fresh=True)
+
+    def _cached(self, entries: tuple[Entry, Entry], transfer: Transfer) -> Held | None:
+        """Return the first entry that is whole, and whether its source changed."""
+        for entry in entries:
+            note = entry.read()
+            if note is None:
+                continue
+            held = Held(entry.path, note.sha256, note.simulated, note)
+            if transfer.unreachable:
+                return replace(held, checked=False)
+            patience = replace(self.patience, attempts=GLANCE.attempts, timeout_s=GLANCE.timeout_s)
+            with closing(RemoteFile(entry.source, patience, transfer)) as remote:
+                try:
+                    there = remote.open()
+                except NetworkError as error:
+                    transfer.unreachable |= isinstance(error, UnreachableError)
+                    return replace(held, checked=False)
+                return replace(held, changed=not there or remote.version.differs(note.version))
+        return None
+
+    def _simulated(self) -> bool:
+        """Tell whether the source says that its tiles are simulated."""
+        with closing(RemoteFile(self._address(SIMULATION_FILE), self.patience)) as remote:
+            try:
+                return remote.open()
+            except RefusedError:  # as a bucket that may not be listed says of absent files
+                return False
+
+    def _note(self, name: str) -> Path:
+        """Return where the note on a cached file stands."""
+        file = relative_name(name).replace("/", "__") + ".json"
+        return downloads_folder() / readable_folder(self.url) / file
+
+    def _address(self, name: str) -> str:
+        return f"{self.url.rstrip('/')}/{relative_name(name)}"
+
+
+_ADDRESSES = ("http://", "https://", "s3://")
+
+
+def relative_name(name: str) -> str:
+    """Return a name of a file below a place; refuse one that leads elsewhere.
+
+    Names are put together from data, such as the code of a state.
+
+    Raises
+    ------
+    DataError
+        The name is absolute, has an empty part, ``.`` or ``..``, or a sign no name should have.
+    """
+    parts = name.split("/")
+    if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
+        raise DataError(f"expected the name of a file below the source, found {name!r}.")
+    return name
+
+
+def is_address(where: str) -> bool:
+    """Tell whether a place that geogp wrote is on another machine: an address, or a UNC path.
+
+    Folders and files are written as absolute paths, which begin with one separator or a drive.
+    """
+    return re.match(r"[^/\\]*[/\\]{2}", where) is not None
+
+
+def absolute_place(where: str) -> str:
+    """Return a place that names the same folder from any working directory.
+
+    Addresses stay as they are. A folder becomes absolute, without links, so that two ways of
+    writing it are one.
+    """
+    if where.startswith(_ADDRESSES):
+        return where
+    return str(Path(os.path.expanduser(where)).resolve())  # noqa: PTH111 - `~nobody` stays
+
+
+def open_source(where: str) -> Source:
+    """Return the place a user named: a folder, an ``https://`` or an ``s3://`` address.
+
+    A bucket is read anonymously over HTTPS: from Amazon's servers, or from those that
+    ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` names.
+
+    Raises
+    ------
+    DataError
+        There is no such folder.
+    RequestError
+        The address holds a name, a password or a query, which would be written into run.json, or
+        is no address.
+    """
+    if where.startswith(("http://", "https://")):
+        return Web(_checked(where))
+    if where.startswith("s3://"):
+        bucket, _, prefix = where.removeprefix("s3://").partition("/")
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        base = (
+            f"{endpoint.rstrip('/')}/{bucket}" if endpoint else f"https://{bucket}.s3.amazonaws.com"
+        )
+        return Web(_checked(f"{base}/{prefix}".rstrip("/")))
+    folder = Path(where).expanduser()
+    try:
+        found = folder.is_dir()
+    except OSError:  # a name that is too long
+        found = False
+    if not found:
+        raise DataError(
+            f"no folder {folder}. Give a folder, or an address that starts with https:// or s3://."
+        )
+    return Folder(folder)
+
+
+def _checked(address: str) -> str:
+    """Return an address; refuse one that names of files cannot follow, or that holds a secret.
+
+    What is wrong is not repeated: it may be a password.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise RequestError(
+            "expected an address such as https://host/folder, found one that cannot be read."
+        ) from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise RequestError(
+            "expected an address such as https://host/folder, found one without https:// or "
+            "without a host. Look at AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL, too."
+        )
+    if "@" in parts.netloc:
+        raise RequestError(
+            "an address with a user name or password would be kept in run.json; put them "
+            "into ~/.netrc, and give the address without."
+        )
+    if "?" in address or "#" in address:
+        raise RequestError(
+            "an address with ? or # would be kept in run.json with the keys in it, and names of "
+            "files cannot follow it; give the address of a folder, without."
+        )
+    return address

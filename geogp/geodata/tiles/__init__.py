@@ -1,0 +1,1 @@
+"""Ookla's tiles: their schema, quadkeys, quarters and rows."""

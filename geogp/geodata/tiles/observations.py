@@ -1,0 +1,143 @@
+"""Observations: what the models learn from, one row a tile and quarter."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.geodata.places.region import STRATA
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """Where a target comes from and how it is spoken of.
+
+    Attributes
+    ----------
+    column
+        Column of Ookla's files: an average over the tests of a tile.
+    divisor
+        The column's unit in units of `unit` (kbps to Mbps: 1000).
+    unit
+        ``Mbps`` or ``ms``; the modelled target is its log10. ``tests`` for counts, which are
+        modelled as they are.
+    suffix
+        Ending of variable names in that unit.
+    counted
+        Whether it is a number of tests, which is 0 in the tiles that Ookla's files leave out.
+    """
+
+    column: str
+    divisor: float
+    unit: str
+    suffix: str
+    counted: bool = False
+
+
+TARGETS: dict[str, TargetColumn] = {
+    "download": TargetColumn("avg_d_kbps", 1000.0, "Mbps", "mbps"),
+    "upload": TargetColumn("avg_u_kbps", 1000.0, "Mbps", "mbps"),
+    "latency": TargetColumn("avg_lat_ms", 1.0, "ms", "ms"),
+    "tests": TargetColumn("tests", 1.0, "tests", "tests", counted=True),
+}
+"""The targets by name."""
+
+SERVICES = ("mobile", "fixed")
+"""Ookla's two kinds of networks."""
+
+
+def find_target(name: str) -> TargetColumn:
+    """Return a target by name.
+
+    Raises
+    ------
+    RequestError
+        No such target.
+    """
+    if name not in TARGETS:
+        raise RequestError(f"unknown target {name!r}; choose one of {', '.join(TARGETS)}.")
+    return TARGETS[name]
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Measured tiles of one region, service and target, ordered by quarter and quadkey.
+
+    For the target ``tests`` all tiles of the region in each quarter, measured or not.
+
+    Attributes
+    ----------
+    quadkey
+        Codes at zoom 16, uint64 (n,); see `quadkeys.py`.
+    quarter
+        Quarter indices, int64 (n,); see `quarters.py`.
+    longitude, latitude
+        Centroids in degrees, longitudes unwrapped around the region, float64 (n,).
+    y
+        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64
+        (n,).
+    tests, devices
+        Counts behind the average, int64 (n,); 0 where nothing was measured.
+    stratum
+        One of `strata`, or ``unknown``, str (n,).
+    target, service
+        What was measured.
+    strata
+        Names of the region's strata.
+    """
+
+    quadkey: NDArray[np.uint64]
+    quarter: NDArray[np.int64]
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+    y: NDArray[np.float64]
+    tests: NDArray[np.int64]
+    devices: NDArray[np.int64]
+    stratum: NDArray[np.str_]
+    target: str
+    service: str
+    strata: tuple[str, str] = STRATA
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def quarters(self) -> tuple[int, ...]:
+        """Quarter indices that occur, in order."""
+        return tuple(np.unique(self.quarter).tolist())
+
+    def taken(self, rows: NDArray[np.bool_]) -> "Observations":
+        """Return some of the rows, (n,)."""
+        return replace(
+            self,
+            quadkey=self.quadkey[rows],
+            quarter=self.quarter[rows],
+            longitude=self.longitude[rows],
+            latitude=self.latitude[rows],
+            y=self.y[rows],
+            tests=self.tests[rows],
+            devices=self.devices[rows],
+            stratum=self.stratum[rows],
+        )
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Where and when the rows of the source are, those left out for a target among them.
+
+    Splits are made of these, so that they do not depend on the values of a target.
+
+    Attributes
+    ----------
+    quadkey, quarter, longitude, latitude
+        As `Observations` has them, each (n,).
+    kept
+        Which of them are observations, (n,).
+    """
+
+    quadkey: NDArray[np.uint64]
+    quarter: NDArray[np.int64]
+    longitude: NDArray[np.float64]
+    latitude: NDArray[np.float64]
+    kept: NDArray[np.bool_]

@@ -1,0 +1,343 @@
+"""The reader of Ookla's open-data tiles.
+
+A source has the layout of Ookla's public bucket: one Parquet file for each service and quarter
+with the tiles of the whole world. Only the row groups that can hold tiles of the region are
+read, and the geometry text never is: a tile's place follows from its quadkey.
+"""
+
+import datetime as dt
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import Region
+from geogp.geodata.store.fetch_quarters import Progress, hold_quarters
+from geogp.geodata.store.sources import Held, Source
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.observations import Observations, SourceRows, TargetColumn, find_target
+from geogp.geodata.tiles.observed_counts import complete_counts
+from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
+from geogp.geodata.tiles.quarters import QuarterRequest, quarter_index, quarter_label
+from geogp.geodata.tiles.tile_files import tile_file
+from geogp.geodata.tiles.tile_rows import OtherFileError, TileRows, read_rows
+
+logger = logging.getLogger(__name__)
+
+PUBLIC_SOURCE = "s3://ookla-open-data"
+"""Ookla's public bucket."""
+
+FIRST_QUARTER = quarter_index("2019Q1")
+"""The first quarter that Ookla published."""
+
+ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
+"""What the licence of Ookla's data asks to be shown."""
+
+SIMULATED = "Simulated tiles, made by geogp; no measurements"
+"""What stands in place of the attribution on maps of simulated tiles."""
+
+SPARSE_SHARE = 0.8
+"""A quarter with a smaller share of the other quarters' median rows is reported."""
+
+
+HOLDS = 3
+"""How often a file is held again that another process replaces before it is read."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that was read.
+
+    Attributes
+    ----------
+    name, sha256
+        Its name, and the hash of what was read: the file itself, or its entry in the cache.
+    rows, rows_used
+        Rows of the file, and how many of them the region uses.
+    rows_sha256
+        Of tiles: hash of the region's rows, whatever else the file or entry holds.
+    source, etag
+        Of an entry of the cache: address and ETag of the file it was made from.
+    bytes_read, bytes_stored
+        Of an entry of the cache: bytes that came over the network for it, and size of the file.
+    """
+
+    name: str
+    sha256: str
+    rows: int
+    rows_used: int
+    rows_sha256: str | None = None
+    source: str | None = None
+    etag: str | None = None
+    bytes_read: int | None = None
+    bytes_stored: int | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Return what run.json says of it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """Observations with where they come from.
+
+    Attributes
+    ----------
+    observations
+        All rows of the region, but for those left out.
+    source_rows
+        Where and when all rows are: what splits are made of.
+    left_out
+        Rows with values that cannot be, by file.
+    files
+        The files read.
+    missing
+        Quarters inside a range for which the source has no rows of the region.
+    unreached
+        Quarters inside a range that are not in the cache, while nothing answered at the source.
+    warnings
+        What the user should know.
+    attribution
+        Whom the data are by.
+    """
+
+    observations: Observations
+    source_rows: SourceRows
+    left_out: tuple[LeftOut, ...]
+    files: tuple[InputFile, ...]
+    missing: tuple[int, ...]
+    unreached: tuple[int, ...]
+    warnings: tuple[str, ...]
+    attribution: str
+
+
+def all_quarters() -> tuple[int, ...]:
+    """Return the quarters that Ookla may have published until today."""
+    today = dt.datetime.now(tz=dt.UTC).date()
+    return tuple(range(FIRST_QUARTER, today.year * 4 + (today.month - 1) // 3 + 1))
+
+
+def read_observations(
+    source: Source,
+    region: Region,
+    *,
+    service: str = "mobile",
+    target: str = "download",
+    quarters: QuarterRequest | None = None,
+    progress: Progress | None = None,
+) -> Ingested:
+    """Read a region's observations from a source.
+
+    Parameters
+    ----------
+    source
+        Where the files are.
+    region
+        Tiles whose centroid lies in its boundary are kept.
+    service, target
+        ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
+    quarters
+        Quarters asked for; None takes all that the source holds.
+    progress
+        Hears how downloads go.
+
+    Raises
+    ------
+    DataError
+        A quarter named singly is missing, a range holds none, or a file is damaged: all faults
+        among the region's rows are listed together; or many values of it cannot be.
+    NetworkError
+        The source could not be read.
+    RequestError
+        Unknown target, or more tiles and quarters than can be counted over.
+    """
+    column = find_target(target)
+    wanted = quarters.all if quarters else all_quarters()
+    named = set(quarters.named) if quarters else set()
+    held = hold_quarters(source, region, service, wanted, progress=progress)
+    held.check_named(named, source.where, service)
+    parts: dict[int, TileRows] = {}
+    files: list[InputFile] = []
+    taken = dict(held.files)
+    missing = set(held.missing)
+    for quarter, first in held.files.items():
+        place = _Place(source, region, service, quarter)
+        taken[quarter], rows = _read_quarter(place, column, first)
+        if len(rows.quadkey):
+            parts[quarter] = rows
+            files.append(_input_file(tile_file(service, quarter), taken[quarter], rows))
+            logger.info("read %d rows of %s", len(rows.quadkey), quarter_label(quarter))
+        elif quarter in named:
+            raise DataError(
+                f"the file of {quarter_label(quarter)} in {source.where} has no tile of "
+                f"{region.name}."
+            )
+        else:
+            missing.add(quarter)
+    if not parts:
+        raise DataError(
+            f"no {service} tiles of {region.name} in {source.where} for "
+            f"{quarter_label(wanted[0])} to {quarter_label(wanted[-1])}. Expected files like "
+            f"{tile_file(service, wanted[-1])}."
+        )
+    found = tuple(parts)
+    # Without a request, quarters before the first and after the last are not missed.
+    gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
+    counts = [len(rows.quadkey) for rows in parts.values()]
+    left_out = _left_out(parts, service)
+    warnings = [
+        *replace(held, files=taken).warnings(source.where),
+        *_quarter_warnings(found, counts, gaps, region.name),
+        *(one.warning(service, target) for one in left_out),
+        *exchanged_columns(column.column, _medians(parts, column, service)),
+    ]
+    observations = _observations(parts, region, target, service)
+    if column.counted:
+        observations = complete_counts(observations, region)
+    kept = _kept(observations, parts)
+    return Ingested(
+        observations if kept.all() else observations.taken(kept),
+        SourceRows(
+            observations.quadkey,
+            observations.quarter,
+            observations.longitude,
+            observations.latitude,
+            kept,
+        ),
+        left_out,
+        tuple(files),
+        tuple(gaps),
+        tuple(sorted(held.unreached)),
+        tuple(warnings),
+        SIMULATED if any(got.simulated for got in taken.values()) else ATTRIBUTION,
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the rows of one quarter are from."""
+
+    source: Source
+    region: Region
+    service: str
+    quarter: int
+
+
+def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held, TileRows]:
+    """Read the rows that are held; hold them again where another process has changed the file.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, gone, or keeps changing.
+    """
+    source, label = place.source, quarter_label(place.quarter)
+    for _ in range(HOLDS):
+        try:
+            return held, read_rows(held, place.region, column, place.service)
+        except OtherFileError:
+            again = hold_quarters(source, place.region, place.service, [place.quarter])
+            if place.quarter not in again.files:
+                raise DataError(
+                    f"the file of {label} went from {source.where} while it was read. Try again."
+                ) from None
+            held = again.files[place.quarter]
+    raise DataError(
+        f"{held.path} changed {HOLDS} times between the check of its bytes and their reading. "
+        "Try again when nothing else writes it."
+    )
+
+
+def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
+    note, used = held.note, int((~rows.left_out).sum())
+    if note is None:
+        return InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
+    return InputFile(
+        name,
+        rows.file_sha256,
+        note.rows_in_source,
+        used,
+        rows.sha256,
+        note.source,
+        note.etag,
+        note.bytes_read,
+        note.bytes_stored,
+    )
+
+
+def _quarter_warnings(
+    found: Sequence[int], rows: Sequence[int], gaps: Sequence[int], region: str
+) -> list[str]:
+    """Say which quarters are absent, and which have far fewer rows than the others."""
+    warnings = []
+    if gaps:
+        labels = ", ".join(map(quarter_label, gaps))
+        warnings.append(f"the source has no tiles of {region} for {labels}.")
+    for place, quarter in enumerate(found):
+        others = np.delete(np.asarray(rows, np.float64), place)
+        if len(others) and rows[place] < SPARSE_SHARE * np.median(others):
+            share = rows[place] / np.median(others)
+            warnings.append(
+                f"{quarter_label(quarter)} has {rows[place]} rows in {region}, {share:.0%} of the "
+                "median of the other quarters; the file may be incomplete."
+            )
+    return warnings
+
+
+def _left_out(parts: Mapping[int, TileRows], service: str) -> tuple[LeftOut, ...]:
+    """Return the rows that are left out of each file that has such."""
+    return tuple(
+        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
+        for quarter, rows in parts.items()
+        if rows.left_out.any()
+    )
+
+
+def _medians(
+    parts: Mapping[int, TileRows], column: TargetColumn, service: str
+) -> dict[str, tuple[float, float]]:
+    """Return the medians of the target's column and of tests in each file."""
+    return {
+        tile_file(service, quarter): (
+            float(np.median(rows.value[~rows.left_out])) * column.divisor,
+            float(np.median(rows.tests[~rows.left_out])),
+        )
+        for quarter, rows in parts.items()
+    }
+
+
+def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
+    """Tell which rows are not left out, (n,); a tile without a test is not."""
+    kept = np.ones(len(observations), np.bool_)
+    for quarter, rows in parts.items():
+        if rows.left_out.any():
+            gone = np.isin(observations.quadkey, rows.quadkey[rows.left_out])
+            kept &= ~(gone & (observations.quarter == quarter))
+    return kept
+
+
+def _observations(
+    parts: Mapping[int, TileRows], region: Region, target: str, service: str
+) -> Observations:
+    codes = np.concatenate([rows.quadkey for rows in parts.values()])
+    value = np.concatenate([rows.value for rows in parts.values()])
+    longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
+    return Observations(
+        quadkey=codes,
+        quarter=np.repeat(
+            np.array(list(parts), np.int64), [len(rows.quadkey) for rows in parts.values()]
+        ),
+        longitude=region.unwrap(longitude),
+        latitude=latitude,
+        y=value if find_target(target).counted else np.log10(value),
+        tests=np.concatenate([rows.tests for rows in parts.values()]),
+        devices=np.concatenate([rows.devices for rows in parts.values()]),
+        stratum=region.stratum(longitude, latitude),
+        target=target,
+        service=service,
+        strata=region.strata_names,
+    )

@@ -1,0 +1,185 @@
+"""What the numbers of a tile can be at most, and which columns of a file look exchanged.
+
+A single wrong cell can widen every interval of a map. The limits lie far above what was ever
+measured and below what only a damaged or altered file holds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.geodata.tiles.quadkeys import format_quadkeys
+from geogp.geodata.tiles.quarters import quarter_label
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that a column of Ookla's files can hold, its unit, and why."""
+
+    most: int
+    unit: str
+    source: str
+
+
+_LATENCY = Limit(60_000, "ms", "a minute; a test gives up before")
+_TESTS = Limit(10_000_000, "tests", "1 % of a quarter's tests in the whole world")
+_DEVICES = Limit(10_000_000, "devices", "as many as tests")
+_ETHERNET = Limit(100_000_000, "kbps", "100 Gigabit Ethernet, IEEE 802.3ba")
+
+LIMITS = {
+    "mobile": {
+        "avg_d_kbps": Limit(20_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
+        "avg_u_kbps": Limit(10_000_000, "kbps", "peak rate of 5G, ITU-R M.2410"),
+        "avg_lat_ms": _LATENCY,
+        "tests": _TESTS,
+        "devices": _DEVICES,
+    },
+    "fixed": {
+        "avg_d_kbps": _ETHERNET,
+        "avg_u_kbps": _ETHERNET,
+        "avg_lat_ms": _LATENCY,
+        "tests": _TESTS,
+        "devices": _DEVICES,
+    },
+}
+"""Limits by service and column. That values are above 0 is asked of every row; see `read_rows`."""
+
+MOST_ROWS, MOST_SHARE = 5, 0.001
+"""More rows than both beyond a limit, of a region in a quarter, make the file one to refuse."""
+
+NAMED = 3
+"""Values that are named; the others are counted."""
+
+MANY_TESTS, SLOW_KBPS = 1000, 1000
+"""Medians of tests above and of speeds below these together are those of exchanged columns."""
+
+JUMP = 5
+"""How many times a quarter's median of tests is above, and that of the target below, those of the
+other quarters where the columns are taken for exchanged."""
+
+
+@dataclass(frozen=True)
+class Implausible:
+    """A value beyond its limit: column, tile, and the number as text."""
+
+    column: str
+    quadkey: str
+    value: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of one file that are left out of a run.
+
+    Attributes
+    ----------
+    file, quarter
+        The file, and the index of its quarter.
+    rows
+        How many rows.
+    first
+        The first values beyond a limit.
+    """
+
+    file: str
+    quarter: int
+    rows: int
+    first: tuple[Implausible, ...]
+
+    def described(self) -> dict[str, Any]:
+        """Return what run.json says of it."""
+        return asdict(self) | {"quarter": quarter_label(self.quarter)}
+
+    def warning(self, service: str, target: str) -> str:
+        """Return what the user should know."""
+        return (
+            f"{self.rows} rows of {self.file} are left out of {target}, after the split: "
+            f"{told(self.first, service)}."
+        )
+
+
+def beyond_limits(
+    service: str, columns: Mapping[str, NDArray[Any]], codes: NDArray[np.uint64]
+) -> tuple[NDArray[np.bool_], tuple[Implausible, ...]]:
+    """Tell which rows hold a value beyond its limit, and name the first such values.
+
+    Parameters
+    ----------
+    service
+        ``mobile`` or ``fixed``.
+    columns
+        Values by column as the file stores them, each (n,): a cast could make them look right.
+    codes
+        Quadkeys of the rows, (n,).
+
+    Returns
+    -------
+    (ndarray of bool, shape (n,), first values)
+
+    Raises
+    ------
+    DataError
+        More than 5 rows and more than 0.1 % of them are beyond, or all are.
+    """
+    wrong = {name: values > LIMITS[service][name].most for name, values in columns.items()}
+    rows = np.logical_or.reduce(list(wrong.values()))
+    first = []
+    for name, beyond in wrong.items():
+        at = np.flatnonzero(beyond)[:NAMED]
+        tiles = format_quadkeys(codes[at])
+        first += [
+            Implausible(name, str(tile), str(value))
+            for tile, value in zip(tiles, columns[name][at].tolist(), strict=True)
+        ]
+    count = int(rows.sum())
+    if count and (count > max(MOST_ROWS, MOST_SHARE * len(rows)) or count == len(rows)):
+        raise DataError(
+            f"expected values that can be measured, found {count} of {len(rows)} rows of the "
+            f"region without, too many to leave out: {told(first, service)}."
+        )
+    return rows, tuple(first)
+
+
+def told(first: Sequence[Implausible], service: str) -> str:
+    """Return values with their limits in words."""
+    limits = LIMITS[service]
+    return "; ".join(
+        f"{one.column} {one.value} in tile {one.quadkey}, above {limits[one.column].most:,} "
+        f"{limits[one.column].unit} ({limits[one.column].source})"
+        for one in first
+    )
+
+
+def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return a warning for each file whose column of a target looks exchanged with its tests.
+
+    Parameters
+    ----------
+    name
+        The target's column.
+    medians
+        Of that column, as the file stores it, and of tests, by file.
+    """
+    warnings = []
+    for file, (value, tests) in medians.items():
+        others = np.array([pair for other, pair in medians.items() if other != file])
+        speeds = name.endswith("_kbps") and value < SLOW_KBPS
+        found = tests > MANY_TESTS and (speeds or name == "tests")
+        known = ""
+        if len(others):
+            usual, usual_tests = np.median(others, axis=0).tolist()
+            jumps = tests >= JUMP * usual_tests and value * JUMP <= usual
+            found, known = found or jumps, f" (other quarters: {usual:g} and {usual_tests:g})"
+        if found:
+            warnings.append(
+                f"the columns {name} and tests of {file} look exchanged: their medians are "
+                f"{value:g} and {tests:g}{known}. Compare the file with its source."
+                if name != "tests"
+                else f"the column tests of {file} looks like another: its median is {tests:g}. "
+                "Compare the file with its source."
+            )
+    return warnings

@@ -1,0 +1,141 @@
+"""Thresholds that speeds and latency are held against, and what they are called."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.geodata.tiles.observations import find_target
+
+DEFAULTS: dict[str, tuple[float, ...]] = {
+    "download": (5.0, 7.0, 35.0),
+    "upload": (1.0, 3.0),
+    "latency": (50.0, 100.0),
+}
+"""Thresholds by target, in its unit.
+
+Speeds: the tiers of the FCC's Broadband Data Collection, 5/1 Mbps for 4G LTE, 7/1 and 35/3 Mbps
+for 5G. Latency: 100 ms, which the 5G Fund asks of mobile service (47 CFR 54.1015(c)), and half of
+it.
+"""
+
+LEAST, MOST = 1e-3, 1e6
+"""The range of a threshold, the largest left out."""
+
+
+class Distributions(Protocol):
+    """What a threshold asks of predictions of log10."""
+
+    def cdf(self, value: float, /) -> NDArray[np.float64]:
+        """Return P(y <= value), (n,)."""
+
+    def exceedance(self, threshold: float, /) -> NDArray[np.float64]:
+        """Return P(y > threshold), (n,)."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A value that a speed is to reach, or latency not to pass.
+
+    Attributes
+    ----------
+    value
+        In the unit of the target.
+    target
+        ``download``, ``upload`` or ``latency``.
+    """
+
+    value: float
+    target: str
+
+    @property
+    def log10(self) -> float:
+        """The threshold on the scale of the model."""
+        return float(np.log10(self.value))
+
+    @property
+    def at_most(self) -> bool:
+        """Whether small values are the good ones: latency."""
+        return self.target == "latency"
+
+    @property
+    def sign(self) -> float:
+        """1 where large values are the good ones, -1 for latency."""
+        return -1.0 if self.at_most else 1.0
+
+    @property
+    def number(self) -> str:
+        """The value for people: ``7`` or ``1.5``."""
+        return f"{self.value:g}"
+
+    @property
+    def tag(self) -> str:
+        """The value and its unit in names of files: ``7_mbps`` or ``1_5_mbps``."""
+        return f"{self.number.replace('.', '_')}_{find_target(self.target).suffix}"
+
+    @property
+    def variable(self) -> str:
+        """Name of the probability in files: ``p_at_least_7_mbps`` or ``p_at_most_50_ms``."""
+        return f"p_at_{'most' if self.at_most else 'least'}_{self.tag}"
+
+    @property
+    def met(self) -> str:
+        """What it is to meet the threshold: ``at least 7 Mbps`` or ``at most 50 ms``."""
+        return f"at {'most' if self.at_most else 'least'} {self._amount}"
+
+    @property
+    def missed(self) -> str:
+        """What it is to fall short: ``below 7 Mbps`` or ``above 50 ms``."""
+        return f"{'above' if self.at_most else 'below'} {self._amount}"
+
+    @property
+    def _amount(self) -> str:
+        return f"{self.number} {find_target(self.target).unit}"
+
+    def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Tell which values of log10 meet the threshold, equality included."""
+        return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may round
+
+    def probability(self, prediction: Distributions) -> NDArray[np.float64]:
+        """Return the probability that what each distribution predicts meets it, (n,)."""
+        verb = prediction.cdf if self.at_most else prediction.exceedance
+        return np.clip(verb(self.log10), 0, 1)
+
+
+def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
+    """Return the thresholds of a target, smallest first: those given, or `DEFAULTS`.
+
+    Numbers of tests have none.
+
+    Raises
+    ------
+    RequestError
+        A threshold is out of range or given twice, or the target counts.
+    """
+    find_target(target)
+    if given is None:
+        return tuple(Threshold(value, target) for value in DEFAULTS.get(target, ()))
+    found = tuple(Threshold(float(value), target) for value in sorted(given))
+    if not found:
+        return ()
+    if target not in DEFAULTS:
+        raise RequestError(
+            f"--threshold is for {', '.join(DEFAULTS)}; --target {target} has none: its map gives "
+            "bounds of the number and the probability of none. Leave --threshold out."
+        )
+    unit = find_target(target).unit
+    for threshold in found:
+        if not LEAST <= threshold.value < MOST:
+            raise RequestError(
+                f"expected a threshold from {LEAST:g} to {MOST:g} {unit}, found "
+                f"{threshold.value:g}."
+            )
+    tags = [threshold.tag for threshold in found]
+    if len(set(tags)) < len(tags):
+        raise RequestError(
+            f"expected each threshold once, found {', '.join(one.number for one in found)} {unit}."
+        )
+    return found

@@ -1,0 +1,176 @@
+"""Figures for papers that are no maps: violins of interval widths, and reliability."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.maps.figures.figure_layout import Canvas
+from geogp.maps.figures.figure_style import SMALL, TEXT, WIDTH, Mark, letter, marks_of, paper_style
+
+Floats = NDArray[np.float64]
+
+_DRAWN_PERCENT = (0.25, 99.75)
+"""Violins end at these percentiles: few rows would stretch them."""
+
+_SIDE = 0.21
+_HALF = 0.36
+_LEVELS = (5, 25, 75, 95)
+
+
+def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
+    """Draw violins of the widths of the 95 % intervals, as figure 8 of Zhu, Yuchi and Xie does.
+
+    A white line is the median, a thick bar the middle half, a thin one the middle 90 %.
+
+    Parameters
+    ----------
+    widths
+        By model, then by stratum (``urban``, ``rural``, or ``all``), the widths of its test rows.
+    unit
+        Of the widths.
+
+    Raises
+    ------
+    DataError
+        There is nothing to draw.
+    """
+    if not widths or not all(
+        strata and all(map(len, strata.values())) for strata in widths.values()
+    ):
+        raise DataError("expected widths of one model and stratum or more, found none.")
+    most = max(len(strata) for strata in widths.values())
+    with paper_style():
+        canvas = Canvas.of_size(min(WIDTH, 1.9 + 1.3 * len(widths)), 3.3)
+        axes = canvas.axes(0.7, 0.55, canvas.width - 0.85, 2.35)
+        for place, strata in enumerate(widths.values()):
+            marks = marks_of(strata)
+            for number, (name, values) in enumerate(strata.items()):
+                at = place + _SIDE * (2 * number - (len(strata) - 1))
+                _violin(axes, at, values, marks[name])
+        labels = [
+            f"{model}\n" + "n " + " and ".join(f"{len(values):,}" for values in strata.values())
+            for model, strata in widths.items()
+        ]
+        axes.set_xticks(range(len(widths)), labels, linespacing=1.35)
+        axes.tick_params(axis="x", length=0, labelsize=SMALL)
+        axes.set_xlim(-0.5, len(widths) - 0.5)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(f"width of the 95 % interval, {unit}")
+        axes.grid(axis="y")
+        shown = max([list(strata) for strata in widths.values()], key=len)
+        marks = marks_of(shown)
+        keys = [
+            Patch(fc=mark.fill, ec=mark.colour, hatch=mark.hatch, label=name)
+            for name, mark in marks.items()
+        ]
+        _legend_above(canvas, keys, 0.7, 2.98, columns=most)
+    return canvas
+
+
+def _violin(axes: Axes, at: float, values: Floats, mark: Mark) -> None:
+    low, high = np.percentile(values, _DRAWN_PERCENT)
+    drawn = values[(values >= low) & (values <= high)]
+    parts: Any = axes.violinplot([drawn], [at], widths=_HALF, showextrema=False, points=200)
+    (body,) = parts["bodies"]
+    body.set(facecolor=mark.fill, edgecolor=mark.colour, hatch=mark.hatch, alpha=1, linewidth=0.8)
+    fifth, first, third, last = np.percentile(values, _LEVELS)
+    axes.vlines(at, fifth, last, color="black", lw=0.8, zorder=3)
+    axes.vlines(at, first, third, color="black", lw=4, zorder=3)
+    axes.hlines(np.median(values), at - 0.045, at + 0.045, color="white", lw=1.6, zorder=4)
+
+
+def reliability_panels(
+    curves: dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]],
+) -> Canvas:
+    """Draw observed against stated coverage of central intervals, urban and rural, by split.
+
+    Below each diagram the difference of both in percentage points, with its bounds.
+
+    Parameters
+    ----------
+    curves
+        By title of the split, then by stratum (``urban``, ``rural``, or ``all``): stated level,
+        observed share, and its lower and upper bound, each from 0 to 1, of shape (k,).
+
+    Raises
+    ------
+    DataError
+        There is nothing to draw.
+    """
+    if not curves or not all(curves.values()):
+        raise DataError("expected a curve of one split and stratum or more, found none.")
+    count = len(curves)
+    step = min(3.0, (WIDTH - 0.2) / count)
+    width = step - 0.75
+    reach = 1.1 * max(_farthest(curve) for strata in curves.values() for curve in strata.values())
+    with paper_style():
+        canvas = Canvas.of_size(0.2 + count * step, 2.65 + width)
+        for place, (title, strata) in enumerate(curves.items()):
+            left = 0.62 + place * step
+            upper = canvas.axes(left, 2.25, width, width)
+            lower = canvas.axes(left, 0.5, width, 1.45)
+            upper.plot([0, 100], [0, 100], color="black", lw=0.6, ls=":")
+            lower.axhline(0, color="black", lw=0.6, ls=":")
+            marks = marks_of(strata)
+            for name, curve in strata.items():
+                _curve(upper, lower, (name, marks[name]), curve)
+            for axes in (upper, lower):
+                axes.set_xlim(0, 100)
+                axes.set_xticks([0, 20, 40, 60, 80, 100])
+                axes.grid(visible=True)
+            upper.set_ylim(0, 100)
+            upper.set_yticks([0, 20, 40, 60, 80, 100])
+            upper.tick_params(labelbottom=False)
+            lower.set_ylim(-max(3.0, reach), max(3.0, reach))
+            lower.set_xlabel("stated level, %")
+            upper.set_ylabel("observed, %" if place == 0 else "")
+            lower.set_ylabel("observed \N{MINUS SIGN} stated, points" if place == 0 else "")
+            upper.legend(loc="upper left", handlelength=3.2)
+            text = f"{letter(place)} {title}" if count > 1 else title
+            canvas.text(left, 2.25 + width + 0.1, text, fontsize=TEXT, fontweight="bold")
+    return canvas
+
+
+def _curve(
+    upper: Axes,
+    lower: Axes,
+    named: tuple[str, Mark],
+    curve: tuple[Floats, Floats, Floats, Floats],
+) -> None:
+    name, mark = named
+    level, observed, low, high = (100 * np.asarray(part) for part in curve)
+    style = {"color": mark.colour, "ls": mark.dashes, "lw": 1.1, "marker": mark.marker, "ms": 3}
+    upper.plot(level, observed, label=name, mfc=mark.fill, mew=0.6, **style)  # type: ignore[arg-type]
+    lower.fill_between(
+        level,
+        low - level,
+        high - level,
+        fc=mark.fill,
+        ec=mark.colour,
+        hatch=mark.hatch,
+        lw=0,
+        alpha=0.5,
+    )
+    lower.plot(level, observed - level, mfc=mark.fill, mew=0.6, **style)  # type: ignore[arg-type]
+
+
+def _farthest(curve: tuple[Floats, Floats, Floats, Floats]) -> float:
+    """Return the largest distance of a curve's bounds from the stated level, in points."""
+    level, _, low, high = curve
+    return 100 * float(np.abs([low - level, high - level]).max())
+
+
+def _legend_above(
+    canvas: Canvas, keys: list[Patch], left: float, bottom: float, *, columns: int
+) -> None:
+    canvas.figure.legend(
+        handles=keys,
+        loc="lower left",
+        bbox_to_anchor=(left / canvas.width, bottom / canvas.height),
+        borderaxespad=0,
+        ncols=columns,
+    )

@@ -1,0 +1,122 @@
+"""Areas filled by a value and by how sure it is: two panels of one figure."""
+
+import matplotlib as mpl
+import numpy as np
+import shapely
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from numpy.typing import NDArray
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.tiles.quadkeys import tile_size_m
+from geogp.maps.figures.figure_layout import Canvas, aspect_of, draw_bar, draw_base, extend_of
+from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, Scale, linear_scale, speed_scale
+
+Floats = NDArray[np.float64]
+
+_STACKED = 1.6
+"""Width over height from which panels stand one above the other."""
+
+
+def choropleth(
+    region: Region,
+    tiles: Tiles,
+    shapes: list[BaseGeometry],
+    values: Floats,
+    widths: Floats,
+    *,
+    unit: str,
+    title: str,
+    subtitle: str,
+) -> bytes:
+    """Draw areas by their values and by the widths of their intervals, with round legends.
+
+    Parameters
+    ----------
+    region, tiles
+        What is mapped; they frame the view.
+    shapes
+        The areas, in degrees.
+    values
+        One for each area, positive, in `unit`.
+    widths
+        Widths of the 95 % intervals in log10 of the unit, one for each area.
+    unit
+        Unit of the values.
+    title, subtitle
+        What is shown, and where and when.
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+
+    Raises
+    ------
+    DataError
+        There is no area, or another number of values.
+    """
+    if not shapes or not len(shapes) == len(values) == len(widths):
+        raise DataError(
+            f"expected one value and width for each of 1 area or more, found {len(shapes)} areas, "
+            f"{len(values)} values and {len(widths)} widths."
+        )
+    frame = Frame.of_tiles(tiles)
+    aspect = aspect_of(frame)
+    stacked = aspect > _STACKED
+    width = 7.6 if stacked else max(3.4, 4.8 * min(aspect, 1.3))
+    height = width / aspect
+    left, below, step = 0.75, 0.3, height + 1.5
+    outer = max(left + width + 0.35 if stacked else 2 * (left + width) + 0.35, 5.0)
+    canvas = Canvas.of_size(outer, below + step * stacked + height + 1.8)
+    patches = _patches(region, shapes, 0.25 * tile_size_m(tiles.zoom))
+    panels = (
+        (values, speed_scale(values, label=unit, palette=SPEED_PALETTE), "mean"),
+        (
+            widths,
+            linear_scale(
+                widths,
+                label=f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
+                palette=WIDTH_PALETTE,
+            ),
+            "how sure",
+        ),
+    )
+    for place, (shown, scale, words) in enumerate(panels):
+        x = left + (0 if stacked else place * (width + left))
+        y = below + (step * (1 - place) if stacked else 0) + 0.85
+        axes = canvas.axes(x, y, width, height)
+        draw_base(axes, region.with_strata(None), frame)
+        _fill(axes, patches, shown, scale)
+        extend = extend_of(shown, scale)
+        draw_bar(canvas.axes(x, y - 0.5, width, 0.14), scale, extend, vertical=False)
+        canvas.text(x, y + height + 0.08, words, fontsize=9.5)
+    canvas.text(left, canvas.height - 0.3, title, fontsize=12, fontweight="bold")
+    canvas.text(left, canvas.height - 0.5, subtitle, fontsize=9)
+    return canvas.png()
+
+
+def _fill(axes: Axes, patches: list[PathPatch], values: Floats, scale: Scale) -> None:
+    colours = mpl.colormaps[scale.palette](scale.fraction(values))
+    collection = PatchCollection(patches, facecolors=colours, edgecolors="white", linewidths=0.5)
+    axes.add_collection(collection)
+
+
+def _patches(region: Region, shapes: list[BaseGeometry], tolerance: float) -> list[PathPatch]:
+    """Return the areas in metres, no finer than `tolerance`."""
+
+    def project(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.column_stack(to_mercator(region.unwrap(points[:, 0]), points[:, 1]))
+
+    found = []
+    for shape in shapes:
+        projected = shapely.transform(shape, project)
+        rings = shapely.get_rings(shapely.get_parts(shapely.simplify(projected, tolerance)))
+        paths = [Path(shapely.get_coordinates(ring), closed=True) for ring in rings]
+        found.append(PathPatch(Path.make_compound_path(*paths)))
+    return found

@@ -1,0 +1,226 @@
+"""Shared parts of the figures: sizes in inches, axes in degrees, outlines, colour bars."""
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import shapely
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import FuncNorm, LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from shapely.geometry import MultiPolygon
+
+from geogp.geodata.places.region import Region
+from geogp.geodata.tiles.quadkeys import tile_size_m
+from geogp.maps.frame import Floats, Frame, to_mercator
+from geogp.maps.scales import Scale, format_tick
+
+DPI = 150
+
+STRATUM_COLOUR = "#c1272d"
+"""Colour of the outlines of urban areas, or of another first stratum."""
+
+_MARGIN = 0.03
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A figure measured in inches from its lower left corner.
+
+    Attributes
+    ----------
+    figure
+        The matplotlib figure; no pyplot state is touched.
+    width, height
+        Size in inches.
+    """
+
+    figure: Figure
+    width: float
+    height: float
+
+    @classmethod
+    def of_size(cls, width: float, height: float) -> "Canvas":
+        """Return an empty white figure of a size in inches."""
+        figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+        FigureCanvasAgg(figure)
+        return cls(figure, width, height)
+
+    def axes(self, left: float, bottom: float, width: float, height: float) -> Axes:
+        """Add axes at a place in inches."""
+        w, h = self.width, self.height
+        return self.figure.add_axes((left / w, bottom / h, width / w, height / h))
+
+    def text(self, left: float, bottom: float, text: str, **style: Any) -> None:
+        """Write text at a place in inches; dollar signs are not mathematics."""
+        self.figure.text(left / self.width, bottom / self.height, text, parse_math=False, **style)
+
+    def png(self) -> bytes:
+        """Return the figure as a PNG file, the same bytes for the same figure."""
+        stream = BytesIO()
+        self.figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
+        return stream.getvalue()
+
+    def pdf(self) -> bytes:
+        """Return the figure as a PDF file with its fonts, the same bytes for the same figure."""
+        stream = BytesIO()
+        undated = dict.fromkeys(("CreationDate", "Creator", "Producer"))
+        with mpl.rc_context({"pdf.fonttype": 42}):  # TrueType: text stays text
+            self.figure.savefig(stream, format="pdf", dpi=2 * DPI, metadata=undated)
+        return stream.getvalue()
+
+
+def view_of(frame: Frame) -> tuple[float, float, float, float]:
+    """Return west, south, east, north in metres of the map's view: the frame and a margin."""
+    west, south, east, north = frame.bounds_m
+    pad = _MARGIN * max(east - west, north - south)
+    return west - pad, south - pad, east + pad, north + pad
+
+
+def aspect_of(frame: Frame) -> float:
+    """Return width over height of the map's view."""
+    west, south, east, north = view_of(frame)
+    return (east - west) / (north - south)
+
+
+def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
+    """Draw boundary, outlines of the first stratum and axes in degrees at the true aspect."""
+    west, south, east, north = view_of(frame)
+    axes.set(xlim=(west, east), ylim=(south, north), aspect="equal", facecolor="#e4eaef")
+    tolerance = 0.25 * tile_size_m(frame.zoom)
+    axes.add_collection(_outline(region.boundary, tolerance, color="black", linewidth=0.7))
+    if region.strata is not None:
+        for colour, width in (("white", 2.4), (STRATUM_COLOUR, 1.0)):
+            axes.add_collection(_outline(region.strata.area, tolerance, color=colour, lw=width))
+    _degree_ticks(axes, frame)
+
+
+def draw_raster(axes: Axes, frame: Frame, raster: NDArray[np.floating], scale: Scale) -> None:
+    """Draw a raster, one square per tile, in the colours of a scale."""
+    west, south, east, north = frame.bounds_m
+    axes.imshow(
+        raster,
+        extent=(west, east, south, north),
+        origin="upper",
+        interpolation="nearest",
+        cmap=scale.palette,
+        norm=_norm(scale),
+        zorder=1,
+    )
+
+
+def draw_veil(axes: Axes, frame: Frame, far: NDArray[np.bool_], colour: tuple[float, ...]) -> None:
+    """Lay a half-transparent grey over the tiles that are far from any measurement."""
+    west, south, east, north = frame.bounds_m
+    veil = np.zeros((*far.shape, 4))
+    veil[far] = colour
+    axes.imshow(
+        veil, extent=(west, east, south, north), origin="upper", interpolation="nearest", zorder=2
+    )
+
+
+def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:
+    """Draw a colour bar with the scale's round numbers and its label with the unit."""
+    mappable = ScalarMappable(_norm(scale), scale.palette)
+    assert axes.figure is not None
+    bar = axes.figure.colorbar(
+        mappable,
+        cax=axes,
+        orientation="vertical" if vertical else "horizontal",
+        extend=extend,
+        extendfrac=0.03,
+    )
+    bar.set_ticks(list(scale.ticks), labels=[format_tick(tick) for tick in scale.ticks])
+    bar.minorticks_off()
+    bar.ax.tick_params(labelsize=8)
+    bar.set_label(scale.label, fontsize=8)
+
+
+def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
+    """Return the colours of values as RGBA from 0 to 1, shape (n, 4)."""
+    return np.asarray(ScalarMappable(_norm(scale), scale.palette).to_rgba(values), np.float64)
+
+
+def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
+    """Tell which ends of a scale are passed by values: neither, min, max or both."""
+    below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
+    above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
+    return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")
+
+
+def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
+    """Return all rings, of islands and holes, no finer than `tolerance`, as (m, 2) arrays."""
+    rings = shapely.get_rings(shapely.get_parts(geometry))
+    return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
+
+
+def far_label(grid: xr.Dataset) -> str:
+    """Return what the greyed tiles are."""
+    return f"farther than {grid.attrs['far_km']:g} km from any measurement"
+
+
+def degree_label(value: float, positive: str, negative: str) -> str:
+    """Return a label such as ``66.5° W``; longitudes beyond 180 degrees are wrapped.
+
+    Examples
+    --------
+    >>> degree_label(-66.5, "E", "W"), degree_label(-182.0, "E", "W")
+    ('66.5° W', '178° E')
+    """
+    wrapped = (value + 180) % 360 - 180
+    if abs(wrapped) in {0, 180}:
+        return f"{abs(wrapped):g}°"
+    return f"{abs(wrapped):.6g}° {positive if wrapped > 0 else negative}"
+
+
+def _degree_ticks(axes: Axes, frame: Frame) -> None:
+    west, south, east, north = frame.bounds
+    width, height = _inches(axes)
+    across = _round_degrees(west, east, max(2, round(width / 1.3)))
+    up = _round_degrees(south, north, max(2, round(height / 0.9)))
+    middle_latitude, middle_longitude = (south + north) / 2, (west + east) / 2
+    eastings, _ = to_mercator(across, np.full(len(across), middle_latitude))
+    _, northings = to_mercator(np.full(len(up), middle_longitude), up)
+    axes.set_xticks(eastings, [degree_label(v, "E", "W") for v in across])
+    axes.set_yticks(northings, [degree_label(v, "N", "S") for v in up])
+    axes.tick_params(labelsize=8, length=3)
+
+
+def _inches(axes: Axes) -> tuple[float, float]:
+    assert axes.figure is not None
+    box = axes.get_position()
+    width, height = axes.figure.get_size_inches()  # type: ignore[union-attr]
+    return float(box.width * width), float(box.height * height)
+
+
+def _round_degrees(low: float, high: float, most: int) -> list[float]:
+    steps = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [round(float(step), 6) for step in steps if low <= step <= high]
+
+
+def _outline(geometry: MultiPolygon, tolerance: float, **style: Any) -> LineCollection:
+    """Return all rings as lines no finer than `tolerance` metres."""
+    projected = shapely.transform(geometry, lambda points: np.column_stack(to_mercator(*points.T)))
+    lines = simple_rings(projected, tolerance)
+    return LineCollection(lines, zorder=3, joinstyle="round", **style)
+
+
+def _norm(scale: Scale) -> Normalize:
+    if scale.shift:
+        shift = scale.shift
+        return FuncNorm(
+            (lambda values: np.log(values + shift), lambda place: np.exp(place) - shift),
+            scale.low,
+            scale.high,
+            clip=True,
+        )
+    kind = LogNorm if scale.logarithmic else Normalize
+    return kind(scale.low, scale.high, clip=True)

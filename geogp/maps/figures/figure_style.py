@@ -1,0 +1,86 @@
+"""The one style of the figures for papers: readable in print, without colour, and by all."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+
+from geogp.geodata.places.stratum_column import marked
+
+WIDTH = 7.2
+"""Width of a figure in inches: that of a page of text."""
+
+SIGNED_PALETTE = "cividis"
+"""For values of both signs: grey prints tell low from high, and a line marks 0."""
+
+TEXT, SMALL = 8, 7
+"""Font sizes in points."""
+
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
+    "font.size": TEXT,
+    "axes.labelsize": TEXT,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": True,
+    "axes.spines.right": True,
+    "axes.axisbelow": True,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.5,
+    "hatch.linewidth": 0.6,
+    "xtick.labelsize": TEXT,
+    "ytick.labelsize": TEXT,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": TEXT,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a stratum is drawn: told apart by line, marker and hatch, not by colour alone.
+
+    Attributes
+    ----------
+    colour, fill
+        Of lines, and of areas; darker for urban than for rural in grey as well.
+    dashes, marker, hatch
+        Of lines, points and areas.
+    """
+
+    colour: str
+    fill: str
+    dashes: str
+    marker: str
+    hatch: str
+
+
+MARKS = (
+    Mark("#0b4f8a", "#5f93c2", "-", "o", ""),
+    Mark("#d2691e", "#fbd9b5", "--", "s", "////"),
+    Mark("#4d4d4d", "#bdbdbd", "-.", "^", ""),
+)
+"""Of the first stratum, the second, and all: Okabe and Ito's pair, with the first darkened."""
+
+
+def marks_of(names: Iterable[str]) -> dict[str, Mark]:
+    """Return how each of some strata is drawn."""
+    return marked(list(names), *MARKS)
+
+
+def paper_style() -> AbstractContextManager[None]:
+    """Return a context in which everything is drawn in this style."""
+    return mpl.rc_context(_STYLE)
+
+
+def letter(place: int) -> str:
+    """Return the letter of a panel.
+
+    Examples
+    --------
+    >>> letter(0), letter(2)
+    ('(a)', '(c)')
+    """
+    return f"({chr(ord('a') + place)})"

@@ -1,0 +1,210 @@
+"""Figures for reports and print: the map's median, mean, bound and width, and kernel slices."""
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from geogp.files import write_bytes
+from geogp.geodata.places.region import Region, Tiles
+from geogp.maps.figures.figure_layout import (
+    STRATUM_COLOUR,
+    Canvas,
+    aspect_of,
+    draw_bar,
+    draw_base,
+    draw_raster,
+    draw_veil,
+    extend_of,
+    far_label,
+)
+from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.kernel_slices import KernelSlice, check_slices
+from geogp.maps.scales import kernel_scale
+from geogp.maps.views import find_view, kernel_label, veiled, views_of
+
+VEIL = (0.86, 0.86, 0.86, 0.72)
+"""Colour laid over tiles far from any measurement: red, green, blue, opacity."""
+
+_WIDE = 1.15
+_STACKED = 2.4
+
+
+def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
+    """Draw one view of a grid with boundary, urban outlines, colour bar and far tiles greyed.
+
+    Parameters
+    ----------
+    grid
+        A grid made by `build_grid`.
+    region
+        Its region.
+    view
+        Name of one of `views_of`: ``median``, ``mean``, ``bound`` (cautious end of the 95 %
+        interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``.
+    quarter
+        Label of the quarter the grid is for, shown in the title.
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+
+    Raises
+    ------
+    RequestError
+        The view is unknown.
+    DataError
+        The grid holds no finite value.
+    """
+    shown = find_view(grid, view)
+    scale, values = shown.scale(grid), grid[shown.variable].values
+    frame = Frame.of_grid(grid)
+    aspect = aspect_of(frame)
+    wide = aspect >= _WIDE
+    width, height = (8.6, 8.6 / aspect) if wide else (7.4 * aspect, 7.4)
+    outer = max(width, 3.8)
+    left, below = 0.75, (1.35 if wide else 1.1)
+    canvas = Canvas.of_size(left + outer + (0.3 if wide else 1.15), below + height + 0.8)
+    axes = canvas.axes(left + (outer - width) / 2, below, width, height)
+    draw_base(axes, region, frame)
+    draw_raster(axes, frame, values, scale)
+    far = veiled(grid)
+    keys = _outline_keys(region)
+    if far.any():
+        draw_veil(axes, frame, far, VEIL)
+        keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=far_label(grid)))
+    extend = extend_of(values, scale)
+    if wide:
+        draw_bar(canvas.axes(left, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
+        _legend(canvas, keys, left + 0.62 * outer, 0.95)
+    else:
+        right = left + (outer + width) / 2 + 0.2
+        draw_bar(canvas.axes(right, below, 0.16, height), scale, extend, vertical=True)
+        _legend(canvas, keys, left, 0.7)
+    canvas.text(left, below + height + 0.42, shown.title, fontsize=13, fontweight="bold")
+    canvas.text(left, below + height + 0.17, _subtitle(grid, region, quarter), fontsize=9.5)
+    return canvas.png()
+
+
+def write_map_figures(
+    grid: xr.Dataset, region: Region, folder: Path, *, quarter: str | None = None
+) -> list[Path]:
+    """Write a file for each view, such as ``median.png``; see `map_figure`.
+
+    There is no ``mean.png`` where the predictive distributions have no mean.
+
+    Raises
+    ------
+    OutputError
+        A file cannot be written.
+    DataError
+        The grid holds no finite value.
+    """
+    names = [view.name for view in views_of(grid)]
+    paths = [folder / f"{name}.png" for name in names]
+    for name, path in zip(names, paths, strict=True):
+        write_bytes(path, map_figure(grid, region, name, quarter=quarter))
+    return paths
+
+
+def kernel_figure(
+    region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str = "download"
+) -> bytes:
+    """Draw kernel slices k(x, x_ref), x_ref a star, all in one scale of colours.
+
+    Panels stand side by side, or one above the other where the region is much wider than
+    tall. Compare figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie).
+
+    Parameters
+    ----------
+    region, tiles
+        What is mapped.
+    slices
+        One panel each.
+    target
+        What is modelled, for the unit.
+
+    Returns
+    -------
+    bytes
+        A PNG file.
+
+    Raises
+    ------
+    DataError
+        There is no slice, or a slice has another number of values than there are tiles.
+    """
+    values = check_slices(tiles, slices)
+    frame = Frame.of_tiles(tiles)
+    scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
+    aspect, count = aspect_of(frame), len(slices)
+    stacked = aspect > _STACKED
+    width = 7.6 if stacked else max(2.6, min(3.9, 4.6 * aspect))
+    height = width / aspect
+    down, across = (count, 1) if stacked else (1, count)
+    texts = [textwrap.fill(one.description, int(width * 15)) for one in slices]
+    head = 0.55 + 0.14 * max(text.count("\n") + 1 for text in texts)
+    step_right, step_up = width + 0.75, height + head + 0.35
+    left, below = 0.75, 1.0
+    outer = max(left + across * step_right - 0.45, 6.5)
+    canvas = Canvas.of_size(outer, below + down * step_up + 0.75)
+    for place, (one, text) in enumerate(zip(slices, texts, strict=True)):
+        x = left + (place % across) * step_right
+        y = below + (down - 1 - place // across) * step_up + 0.3
+        axes = canvas.axes(x, y, width, height)
+        draw_base(axes, region, frame)
+        draw_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale)
+        _star(axes, region, one)
+        canvas.text(x, y + height + head - 0.35, one.title, fontsize=10.5, fontweight="bold")
+        canvas.text(x, y + height + head - 0.43, text, fontsize=8, va="top", linespacing=1.15)
+    bar_width = 0.55 * (outer - left - 0.3)
+    draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
+    _legend(canvas, _outline_keys(region), left + 1.12 * bar_width, 0.85)
+    title = "How far one place informs others"
+    canvas.text(left, canvas.height - 0.38, title, fontsize=13, fontweight="bold")
+    canvas.text(left, canvas.height - 0.63, region.name, fontsize=9.5)
+    return canvas.png()
+
+
+def _star(axes: Axes, region: Region, one: KernelSlice) -> None:
+    easting, northing = to_mercator(region.unwrap([one.longitude]), [one.latitude])
+    axes.plot(
+        easting,
+        northing,
+        marker="*",
+        markersize=14,
+        markerfacecolor="#ffd92f",
+        markeredgecolor="black",
+        linestyle="none",
+        zorder=5,
+    )
+
+
+def _subtitle(grid: xr.Dataset, region: Region, quarter: str | None) -> str:
+    parts = [region.name, quarter or str(grid.attrs.get("quarter", ""))]
+    return ", ".join(part for part in parts if part)
+
+
+def _outline_keys(region: Region) -> list[Line2D | Patch]:
+    keys: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
+    if region.strata is not None:
+        keys.append(Line2D([], [], color=STRATUM_COLOUR, lw=1.0, label=region.strata.words))
+    return keys
+
+
+def _legend(canvas: Canvas, keys: list[Line2D | Patch], left: float, top: float) -> None:
+    """Write keys at a place in inches."""
+    canvas.figure.legend(
+        handles=keys,
+        loc="upper left",
+        bbox_to_anchor=(left / canvas.width, top / canvas.height),
+        bbox_transform=canvas.figure.transFigure,
+        borderaxespad=0,
+        fontsize=8,
+        frameon=False,
+    )

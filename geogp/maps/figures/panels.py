@@ -1,0 +1,271 @@
+"""Figures for papers that are maps: panels of one region in one scale of colours."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import Region, Tiles
+from geogp.maps.figures.figure_layout import (
+    Canvas,
+    aspect_of,
+    colours_of,
+    draw_bar,
+    draw_base,
+    draw_raster,
+    extend_of,
+)
+from geogp.maps.figures.figure_style import SIGNED_PALETTE, SMALL, TEXT, WIDTH, letter, paper_style
+from geogp.maps.frame import Floats, Frame, to_mercator
+from geogp.maps.kernel_slices import KernelSlice, check_slices
+from geogp.maps.scales import (
+    DIVERGING_KERNEL_PALETTE,
+    WIDTH_PALETTE,
+    Scale,
+    kernel_scale,
+    linear_scale,
+)
+from geogp.maps.views import kernel_label
+
+_LEFT, _RIGHT, _GAP = 0.62, 0.18, 0.16
+_FOOT = 0.95
+_TALLEST = 3.6
+_WIDE = 2.4
+_CHARACTERS = 15.5  # of small text in an inch
+_CLIPPED = (0.5, 99.5)
+_EMPTY = "#aab4be"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One map of several.
+
+    Attributes
+    ----------
+    title, note
+        What it shows, and more of it in small.
+    paint
+        Draws on axes in EPSG:3857 metres.
+    """
+
+    title: str
+    note: str
+    paint: Callable[[Axes], object]
+
+
+def slices_panels(
+    region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str
+) -> Canvas:
+    """Draw kernel slices k(x, x*), as figure 7 of Zhu, Yuchi and Xie does.
+
+    Parameters
+    ----------
+    region, tiles
+        What is mapped.
+    slices
+        One panel each; a star marks x*.
+    target
+        What is modelled, for the unit.
+
+    Raises
+    ------
+    DataError
+        There is no slice, or a slice has another number of values than there are tiles.
+    """
+    values, frame = check_slices(tiles, slices), Frame.of_tiles(tiles)
+    scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
+    signed = scale.palette == DIVERGING_KERNEL_PALETTE
+    if signed:  # every shade tells a value apart: no need to lay 0 in the middle
+        ends = np.array([values.min(), values.max()])
+        scale = linear_scale(ends, label=scale.label, palette=SIGNED_PALETTE)
+
+    def painter(one: KernelSlice) -> Callable[[Axes], None]:
+        def paint(axes: Axes) -> None:
+            _paint_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale, signed=signed)
+            place = to_mercator(region.unwrap([one.longitude]), [one.latitude])
+            axes.plot(*place, "*", ms=10, mfc="white", mec="black", mew=0.8, zorder=5)
+
+        return paint
+
+    panels = [Panel(one.title, one.description, painter(one)) for one in slices]
+    return map_panels(region, frame, panels, scale, extend_of(values, scale))
+
+
+def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
+    """Draw the leading components of a basis over a region, with a line at 0.
+
+    Each is divided by its root mean square: what is large is told by its share.
+
+    Parameters
+    ----------
+    region, tiles
+        What is mapped.
+    values
+        The components, (n, count), one for each panel.
+    share
+        Of the prior variance of each, (count,).
+
+    Raises
+    ------
+    DataError
+        There is another number of values than tiles.
+    """
+    if len(values) != len(tiles):
+        raise DataError(f"expected a value for each of {len(tiles)} tiles, found {len(values)}.")
+    frame = Frame.of_tiles(tiles)
+    shown = values / np.sqrt(np.mean(values**2, axis=0))
+    reach = float(np.percentile(np.abs(shown), 99.5))
+    label = "component over its root mean square; line: 0"
+    scale = linear_scale(np.array([-reach, reach]), label=label, palette=SIGNED_PALETTE)
+
+    def painter(one: Floats) -> Callable[[Axes], None]:
+        raster = frame.place(tiles, one, np.nan)
+        return lambda axes: _paint_raster(axes, frame, raster, scale, signed=True)
+
+    panels = [
+        Panel(f"component {number}", f"{100 * part:.2g} % of the prior variance", painter(one))
+        for number, (one, part) in enumerate(zip(shown.T, share, strict=True), start=1)
+    ]
+    return map_panels(region, frame, panels, scale, extend_of(shown, scale))
+
+
+def cell_panels(
+    region: Region,
+    tiles: Tiles,
+    west: Floats,
+    south: Floats,
+    values: dict[str, Floats],
+    *,
+    degrees: float,
+    unit: str,
+) -> Canvas:
+    """Draw values of square cells on a common scale, as figure 10 of Zhu, Yuchi and Xie does.
+
+    The scale runs from the 0.5 to the 99.5 percentile of all values.
+
+    Parameters
+    ----------
+    region, tiles
+        What is mapped.
+    west, south
+        Lower left corners of the m cells in degrees, (m,).
+    values
+        By title of the panel, each (m,).
+    degrees
+        Side of a cell.
+    unit
+        Of the values.
+
+    Raises
+    ------
+    DataError
+        There is no cell, or another number of values.
+    """
+    if not len(west) or any(len(one) != len(west) for one in values.values()):
+        lengths = ", ".join(str(len(one)) for one in values.values())
+        raise DataError(f"expected values for each of {len(west)} cells, found {lengths}.")
+    frame, held = Frame.of_tiles(tiles), np.concatenate(list(values.values()))
+    ends = np.percentile(held, _CLIPPED)
+    scale = linear_scale(ends, label=f"standard deviation, {unit}", palette=WIDTH_PALETTE)
+    corners = [(0, 0), (degrees, 0), (degrees, degrees), (0, degrees)]
+    squares = np.stack(
+        [
+            np.column_stack(to_mercator(region.unwrap(west + across), south + up))
+            for across, up in corners
+        ],
+        axis=1,
+    )
+
+    def painter(one: Floats) -> Callable[[Axes], None]:
+        def paint(axes: Axes) -> None:
+            # In grey the background would look like high values.
+            axes.patch.set(hatch="....", edgecolor=_EMPTY)
+            colours = colours_of(scale, one)
+            # Edges of the same colour close the seams that PDF viewers show.
+            axes.add_collection(
+                PolyCollection(
+                    list(squares), facecolors=colours, edgecolors=colours, lw=0.2, zorder=1
+                )
+            )
+
+        return paint
+
+    panels = [
+        Panel(title, f"median {np.median(one):.2f}", painter(one)) for title, one in values.items()
+    ]
+    return map_panels(region, frame, panels, scale, extend_of(held, scale))
+
+
+def map_panels(
+    region: Region,
+    frame: Frame,
+    panels: Sequence[Panel],
+    scale: Scale,
+    extend: str,
+) -> Canvas:
+    """Lay maps of one region out, lettered, over one colour bar.
+
+    Parameters
+    ----------
+    region, frame
+        What is mapped.
+    panels
+        The maps.
+    scale, extend
+        Their colours, and which ends of the scale are passed; see `extend_of`.
+
+    Raises
+    ------
+    DataError
+        There is no panel.
+    """
+    if not panels:
+        raise DataError("expected at least one panel to draw, found none.")
+    plain = region.with_strata(None)  # whose outlines would hide small maps
+    aspect, across = aspect_of(frame), _columns(aspect_of(frame), len(panels))
+    width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across
+    width, height = min(width, _TALLEST * aspect), min(width / aspect, _TALLEST)
+    room = max(width, (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across)
+    notes = [textwrap.fill(one.note, int(room * _CHARACTERS)) for one in panels]
+    head = 0.25 + 0.125 * max(note.count("\n") + 1 if note else 0 for note in notes)
+    down = -(-len(panels) // across)
+    with paper_style():
+        canvas = Canvas.of_size(WIDTH, _FOOT + down * (height + head + 0.08))
+        for place, (one, note) in enumerate(zip(panels, notes, strict=True)):
+            column, row = place % across, place // across
+            x = _LEFT + column * (room + _GAP)
+            y = _FOOT + (down - 1 - row) * (height + head + 0.08)
+            axes = canvas.axes(x, y, width, height)
+            draw_base(axes, plain, frame)
+            one.paint(axes)
+            axes.tick_params(
+                labelleft=column == 0, labelbottom=place + across >= len(panels), labelsize=SMALL
+            )
+            top = y + height + head
+            canvas.text(
+                x, top - 0.17, f"{letter(place)} {one.title}", fontsize=TEXT, fontweight="bold"
+            )
+            canvas.text(x, top - 0.21, note, fontsize=SMALL, va="top", linespacing=1.15)
+        bar = 0.52 * (WIDTH - _LEFT - _RIGHT)
+        draw_bar(canvas.axes(_LEFT, 0.45, bar, 0.12), scale, extend, vertical=False)
+    return canvas
+
+
+def _columns(aspect: float, count: int) -> int:
+    if aspect > _WIDE:
+        return 1 if count <= 3 else 2
+    return min(count, 3)
+
+
+def _paint_raster(
+    axes: Axes, frame: Frame, raster: NDArray[np.floating], scale: Scale, *, signed: bool
+) -> None:
+    draw_raster(axes, frame, raster, scale)
+    low, high = np.nanmin(raster), np.nanmax(raster)
+    if signed and low < 0 < high and min(raster.shape) > 1:
+        axes.contour(frame.x, frame.y, raster, levels=[0], colors="black", linewidths=0.5, zorder=2)

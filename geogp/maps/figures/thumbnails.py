@@ -1,0 +1,172 @@
+"""Small pictures of finished maps, those of one kind in one scale of colours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.files import sha256_of
+from geogp.maps.figures.map_figures import VEIL
+from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
+from geogp.maps.views import View, veiled, views_of
+
+MOST_PIXELS = 320
+"""Longer side of a thumbnail at most."""
+
+
+_DAMAGE = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    RuntimeError,  # of HDF5
+    AttributeError,
+    RequestError,
+)
+"""What reading a damaged file raises, depending on which byte is."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The main view of a map, reduced.
+
+    Attributes
+    ----------
+    view
+        What is shown.
+    values
+        Shape (height, width), row 0 in the north; NaN outside the region.
+    veiled
+        Same shape: pixels that are mostly far from any measurement.
+    """
+
+    view: View
+    values: NDArray[np.float64]
+    veiled: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A PNG file and its size in pixels."""
+
+    png: bytes
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """Pictures of one kind, drawn in one scale.
+
+    Attributes
+    ----------
+    images
+        One for each picture, in their order.
+    label
+        What is shown, with its unit.
+    bar
+        The scale as a PNG one pixel high, low values on the left.
+    ticks
+        Places on the bar in percent from the left, and what is written there.
+    """
+
+    images: tuple[Thumbnail, ...]
+    label: str
+    bar: bytes
+    ticks: tuple[tuple[float, str], ...]
+
+
+def read_picture(path: Path, *, most: int = MOST_PIXELS, sha256: str | None = None) -> Picture:
+    """Read the main view of ``grid.nc`` (median or expected number), reduced.
+
+    Blocks of k by k tiles become one pixel, their median; k is the least for which neither side
+    has more than `most` pixels. HDF5 can run for ever on a file of which a byte is spoilt: where
+    the hash of the whole one is known, `sha256`, it is held against that first.
+
+    Raises
+    ------
+    DataError
+        The file is not that of the hash, is missing, damaged, or no map of geogp, or has no value.
+    """
+    if sha256 is not None and path.is_file() and sha256_of(path) != sha256:
+        raise DataError(f"{path} is not the map that the run wrote. Make the run again.")
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as grid:
+            view = views_of(grid)[0]
+            values = np.asarray(grid[view.variable].values, np.float64)
+            far = veiled(grid) & np.isfinite(values)
+    except _DAMAGE as error:
+        raise DataError(f"expected a map in {path}, found none that can be read ({error}).") from (
+            error
+        )
+    if values.ndim != 2 or not np.isfinite(values).any():
+        raise DataError(f"expected a map in {path}, found no value in {view.variable}.")
+    step = -(-max(values.shape) // most)
+    reduced = _medians(values, step)
+    shares = _sums(far, step) / np.maximum(_sums(np.isfinite(values), step), 1)
+    return Picture(view, reduced, shares > 0.5)
+
+
+def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
+    """Draw pictures of one view in one scale, which covers the values of all of them.
+
+    Raises
+    ------
+    DataError
+        There is no picture, or they show different things.
+    """
+    labels = {picture.view.label for picture in pictures}
+    if len(labels) != 1:
+        raise DataError(
+            f"expected pictures of one view, found {', '.join(sorted(labels)) or 'none'}."
+        )
+    view = pictures[0].view
+    everything = np.concatenate([picture.values.ravel() for picture in pictures])
+    scale = view.make_scale(everything, label=view.label, palette=view.palette)
+    colours = _colours(scale)
+    return Thumbnails(
+        tuple(_draw(picture, scale, colours) for picture in pictures),
+        view.label,
+        paletted_png(np.arange(1, LEVELS + 1, dtype=np.uint8)[None], scale.colours()),
+        tuple((100 * float(scale.fraction(tick)), format_tick(tick)) for tick in scale.ticks),
+    )
+
+
+def _draw(picture: Picture, scale: Scale, colours: Bytes) -> Thumbnail:
+    indices = scale.indices(picture.values)
+    indices = np.where(picture.veiled & (indices > 0), indices + LEVELS, indices).astype(np.uint8)
+    height, width = indices.shape
+    return Thumbnail(paletted_png(indices, colours), width, height)
+
+
+def _colours(scale: Scale) -> Bytes:
+    """Return the colours of a scale, and after them the same behind the veil."""
+    plain = scale.colours()
+    shade, opacity = np.array(VEIL[:3]) * 255, VEIL[3]
+    behind = plain[1:].copy()
+    behind[:, :3] = np.rint(opacity * shade + (1 - opacity) * behind[:, :3]).astype(np.uint8)
+    return np.vstack([plain, behind])
+
+
+def _medians(values: NDArray[np.float64], step: int) -> NDArray[np.float64]:
+    blocks = np.sort(_blocks(values, step, np.nan), axis=2)  # NaN last
+    count = np.isfinite(blocks).sum(2)
+    middle = np.maximum(count - 1, 0) // 2
+    return np.take_along_axis(blocks, middle[:, :, None], axis=2)[:, :, 0]
+
+
+def _sums(mask: NDArray[np.bool_], step: int) -> NDArray[np.int64]:
+    return np.asarray(_blocks(mask, step, fill=False).sum(2), np.int64)
+
+
+def _blocks(values: NDArray, step: int, fill: float) -> NDArray:  # type: ignore[type-arg]
+    """Return blocks of step by step cells, shape (rows, columns, step²), padded at the ends."""
+    rows, columns = (-(-size // step) for size in values.shape)
+    padded = np.full((rows * step, columns * step), fill, values.dtype)
+    padded[: values.shape[0], : values.shape[1]] = values
+    parts = padded.reshape(rows, step, columns, step).swapaxes(1, 2)
+    return parts.reshape(rows, columns, step * step)

@@ -1,0 +1,59 @@
+"""Slices of a learned kernel: how far one place informs the others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.geodata.places.region import Tiles
+
+
+@dataclass(frozen=True)
+class KernelSlice:
+    """Values k(x, x_ref) of a kernel for all tiles x and one reference point x_ref.
+
+    Attributes
+    ----------
+    name
+        ``urban``, ``rural`` or ``wildland``: the kind of place the reference point is.
+    longitude, latitude
+        The reference point in degrees.
+    values
+        Kernel values, float64 of shape (n_tiles,), in squares of the target's unit.
+    quarter
+        Label of the quarter the slice is for, or None for a kernel over place alone.
+    description
+        One sentence about the reference point, shown beside it.
+    """
+
+    name: str
+    longitude: float
+    latitude: float
+    values: NDArray[np.float64]
+    quarter: str | None = None
+    description: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name, and quarter where there is one."""
+        return self.name if self.quarter is None else f"{self.name}, {self.quarter}"
+
+
+def check_slices(tiles: Tiles, slices: list[KernelSlice]) -> NDArray[np.float64]:
+    """Return the values of all slices together, shape (number of slices, n).
+
+    Raises
+    ------
+    DataError
+        There is no slice, or one has another number of values than there are tiles.
+    """
+    if not slices:
+        raise DataError("expected at least one kernel slice, found none.")
+    for one in slices:
+        if one.values.shape != (len(tiles),):
+            raise DataError(
+                f"expected {len(tiles)} kernel values, one per tile, for the {one.name} slice, "
+                f"found shape {one.values.shape}."
+            )
+    return np.stack([one.values for one in slices])

@@ -1,0 +1,1 @@
+"""The interactive page: one HTML file."""

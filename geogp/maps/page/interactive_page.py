@@ -1,0 +1,159 @@
+"""The interactive page: one HTML file with the grid as packed arrays, drawn right to the pixel."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import folium
+from jinja2 import Environment, StrictUndefined
+from shapely.geometry.base import BaseGeometry
+
+from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.places.region import Region
+from geogp.maps.figures.figure_layout import STRATUM_COLOUR
+from geogp.maps.frame import Frame
+from geogp.maps.page.outlines import outlines_within
+from geogp.maps.page.page_assets import asset, page_scripts, page_styles
+from geogp.maps.page.page_places import unwrapped
+from geogp.maps.page.page_policy import page_policy
+
+OOKLA_ATTRIBUTION = (
+    "Speedtest® by Ookla® Global Fixed and Mobile Network Performance Map Tiles, "
+    "CC BY-NC-SA 4.0. Boundaries: US Census Bureau."
+)
+"""Attribution of the data behind every map made from Ookla's open tiles."""
+
+_BASE_HOST = "https://{s}.basemaps.cartocdn.com"
+_BASE_TILES = _BASE_HOST + "/light_all/{z}/{x}/{y}{r}.png"
+_BASE_SERVERS = "abc"
+
+TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
+"""Hosts of the base map, which alone a page asks for anything."""
+
+_MOST_ZOOM = 20
+_MOST_OUTLINE = 250_000
+"""Bytes of the lines of one kind."""
+
+
+def map_page(
+    data: dict[str, Any],
+    region: Region,
+    counties: PolygonLayer | None = None,
+    *,
+    attribution: str = OOKLA_ATTRIBUTION,
+    notes: Sequence[str] = (),
+    base_map: bool = True,
+) -> str:
+    """Return the interactive map as one HTML page.
+
+    The page holds packed arrays and draws them itself: a canvas with one pixel per tile,
+    stretched between the raster's outer edges. The raster is square in EPSG:3857 and so is
+    Leaflet's screen: nothing is resampled. Leaflet stands in the page. Its policy allows no script
+    but Leaflet, folium's that makes the map, and the page's own, and of the network the base map's
+    tiles alone.
+
+    Parameters
+    ----------
+    data
+        What the page shows, made by `page_data.py`; its texts, like all others, are shown
+        as they are, never read as HTML.
+    region
+        The region, for its outlines.
+    counties
+        Polygons to outline within it.
+    attribution
+        Where the data come from and under which licence.
+    notes
+        Warnings and remarks, one sentence each.
+    base_map
+        Whether to show streets and names below the data. Without them the page asks the network
+        for nothing.
+
+    Returns
+    -------
+    str
+        The page.
+    """
+    outlines = _outlines(region, counties)
+    drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)
+    words = {}
+    if region.strata is not None and "urban" in variables:
+        words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
+    leaflet, own = page_scripts()
+    styles, scripts = page_styles(), (leaflet, drawn, own)
+    template = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    ).from_string(asset("page.html"))
+    # The scripts are the package's own files and the map's numbers: no text from outside is in what
+    # the policy allows.
+    return template.render(
+        policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
+        title=data["title"],
+        styles=styles,
+        scripts=scripts,
+        variables=variables,
+        data=json_text(data | {"variables": variables, "words": words}),
+        notes=notes,
+        base_map=base_map,
+        attribution=attribution,
+    )
+
+
+def json_text(content: object) -> str:
+    """Return JSON that can stand inside a script of a page: no ``<`` ends or opens one."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    # Two line ends that JSON allows and scripts once did not.
+    for character in ("<", "\N{LINE SEPARATOR}", "\N{PARAGRAPH SEPARATOR}"):
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _map_script(
+    frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
+) -> tuple[str, dict[str, str]]:
+    """Return folium's script of the map, and its variables by what they hold."""
+    west, south, east, north = frame.bounds
+    page = folium.Map(
+        location=((south + north) / 2, (west + east) / 2),
+        tiles=None,
+        zoom_snap=0.25,
+        attribution_control=False,
+    )
+    page.options["max_zoom"] = _MOST_ZOOM  # the parameter of this name is for the tiles alone
+    layers: dict[str, folium.TileLayer | folium.PolyLine] = {}
+    if base_map:
+        # The page has credits of its own; folium asks for some.
+        layers["base"] = folium.TileLayer(
+            _BASE_TILES, attr="OpenStreetMap, CARTO", subdomains=_BASE_SERVERS, max_zoom=_MOST_ZOOM
+        )
+    layers |= outlines
+    for layer in layers.values():
+        layer.add_to(page)
+    # Folium's head and body are left out, and with them the addresses of Leaflet and more.
+    figure = folium.Figure()
+    page.add_to(figure)
+    page.render()  # type: ignore[no-untyped-call]
+    script = figure.script.render()
+    variables = {}
+    for name, element in {"map": page, **layers}.items():
+        # Folium's names are random, but the same map shall give the same page.
+        variables[name] = f"geogp_{name}"
+        script = script.replace(element.get_name(), variables[name])
+    return script, variables
+
+
+def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium.PolyLine]:
+    """Return lines by what they are of, the lowest first."""
+    kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
+        ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
+        ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),
+        ("boundary", list(region.boundary.geoms), "#222222", 1.6),
+    ]
+    found = {}
+    for name, polygons, colour, weight in kinds:
+        lines, _ = outlines_within(polygons, _MOST_OUTLINE)
+        if lines:
+            drawn = folium.PolyLine(lines, color=colour, weight=weight)  # type: ignore[no-untyped-call]
+            drawn.options["interactive"] = False  # folium drops it where it is a parameter
+            found[name] = drawn
+    return found

@@ -1,0 +1,56 @@
+"""The scripts, styles and skeleton of the interactive page, from the package's own files."""
+
+import re
+from functools import cache
+from importlib import resources
+
+SCRIPTS = (
+    "unpack.js",
+    "frame.js",
+    "law.js",
+    "colours.js",
+    "painter.js",
+    "picture.js",
+    "words.js",
+    "place.js",
+    "address.js",
+    "panel.js",
+    "search.js",
+    "divider.js",
+    "page.js",
+    "start.js",
+)
+"""The page's own scripts, in the order in which they need each other."""
+
+_LEAFLET = "vendored/leaflet/dist"
+_IMAGE = re.compile(r"url\(images/[^)]*\)")
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the text of one of the page's own files."""
+    return _text(f"assets/{name}")
+
+
+@cache
+def page_scripts() -> tuple[str, str]:
+    """Return what every page runs: Leaflet, and the page's own scripts as one."""
+    # The map of the script's source stands beside the original only.
+    leaflet = re.sub(r"\n//# sourceMappingURL=.*", "", _text(f"{_LEAFLET}/leaflet.js"))
+    own = "\n".join(asset(name) for name in SCRIPTS)
+    return leaflet, f"(() => {{\n'use strict';\n{own}}})();\n"
+
+
+@cache
+def page_styles() -> tuple[str, str]:
+    """Return the styles of the page: Leaflet's, and its own.
+
+    Leaflet's names images of controls that the page does not have; they are left out.
+    """
+    return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
+
+
+def _text(name: str) -> str:
+    """Return a file with line ends as a browser reads them, which hashes are of."""
+    text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
+    return text.replace("\r\n", "\n")

@@ -1,0 +1,364 @@
+"""What the interactive page holds: everything as plain JSON, arrays packed.
+
+The page decodes and draws it in the browser; nothing in it is a picture. Its keys:
+
+- ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
+- ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: what the
+  page shows at first, [south, west, north, east];
+- ``levels``: of the quantiles, which are of log10 of the value; null for numbers of tests;
+- ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` (or, for
+  numbers of tests, ``arrays``); ``shown`` is the number of that at full resolution;
+- ``arrays``: on the full frame, numbers of tests, indices into ``names``, and marks;
+- ``places``: counties and urban areas with their bounds;
+- ``layers``, ``slices``, ``threshold``, ``kernel``: see the modules beside this one;
+- ``steps``: how far a decoded value can be from the map's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from geogp.distributions.count_prediction import CountPrediction
+from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.tiles.thresholds import Threshold
+from geogp.maps.frame import Frame
+from geogp.maps.grid import FLAG_FILL, TESTS, quantity_of
+from geogp.maps.kernel_slices import KernelSlice, check_slices
+from geogp.maps.page.kernel_basis import KernelBasis
+from geogp.maps.page.packing import Packed, pack
+from geogp.maps.page.page_layers import (
+    Words,
+    count_layers,
+    kernel_unit,
+    scale_json,
+    slice_layers,
+    speed_layers,
+    tests_layer,
+)
+from geogp.maps.page.page_places import labelled_tiles, main_bounds, named_places
+from geogp.maps.page.page_quantiles import (
+    PackedQuarter,
+    QuarterMap,
+    cautious_level,
+    choose_levels,
+    pack_within,
+    probability_error,
+    quantiles_of,
+    slider_values,
+    unpack_quantiles,
+)
+from geogp.maps.scales import Scale, kernel_scale
+from geogp.maps.strata_flag import strata_in
+from geogp.maps.views import kernel_label, veiled
+
+Floats = NDArray[np.float64]
+
+FORMAT = 1
+
+SHOWN_TEXT = 2_800_000
+"""Bytes of base64 of the shown quarter's quantiles; larger steps keep within it."""
+
+PAST_TEXT = 1_500_000
+"""Bytes of base64 of all other quarters together."""
+
+_SLICE_STEPS = 250
+_MOST_OF_16, _MOST_OF_32 = 65_000, 4_200_000_000
+_SHARE_STEP = 0.004
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """What a page is made of, beside the grid.
+
+    Attributes
+    ----------
+    region, tiles
+        What is mapped; the tiles of the grid.
+    title, predicted
+        Heading, and what is predicted, many of them.
+    quarters
+        Predictions in time order.
+    shown
+        Number of the one whose tiles are those of the grid.
+    slices
+        Of the kernel.
+    kernel
+        The reduced kernel, or None.
+    thresholds
+        Those of the run.
+    counties, urban_areas
+        Polygons, or None.
+    """
+
+    region: Region
+    tiles: Tiles
+    title: str
+    predicted: str
+    quarters: Sequence[QuarterMap]
+    shown: int
+    slices: list[KernelSlice]
+    kernel: KernelBasis | None = None
+    thresholds: tuple[Threshold, ...] = ()
+    counties: PolygonLayer | None = None
+    urban_areas: PolygonLayer | None = None
+
+    @cached_property
+    def county(self) -> tuple[Floats, list[str]] | None:
+        """Number of each tile's county, NaN for none, and names; None without counties."""
+        if self.counties is None:
+            return None
+        return labelled_tiles(self.counties, self.region, self.tiles)
+
+    @property
+    def county_names(self) -> NDArray[np.object_] | None:
+        """Name of each tile's county, None for none; None without counties."""
+        if self.county is None:
+            return None
+        numbers, names = self.county
+        table = np.array([*names, None], object)
+        return table[np.where(np.isnan(numbers), len(names), numbers).astype(np.intp)]
+
+
+def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
+    """Return the data of a page; see the module's head.
+
+    Parameters
+    ----------
+    grid
+        Made by `build_grid`.
+    content
+        All else.
+
+    Raises
+    ------
+    DataError
+        A slice or a prediction does not fit the tiles, or the grid holds no finite value.
+    """
+    target = str(grid.attrs["target"])
+    quantity = quantity_of(target)
+    frame = Frame.of_grid(grid)
+    words = Words(target, content.predicted)
+    arrays, names = _arrays(grid, content, frame)
+    made = (_counts if target == TESTS else _speeds)(grid, content, words)
+    arrays |= made.pop("arrays")
+    steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
+    scale = _kernel_scale(content, target)
+    layers = [*made.pop("layers"), tests_layer(grid)]
+    if scale is not None:
+        layers += slice_layers(content.slices, scale, kernel_unit(target))
+    slices = _slices(content, frame)
+    if slices:
+        steps["slice"] = slices[0]["step"]
+    return {
+        "format": FORMAT,
+        "title": content.title,
+        "target": target,
+        "subject": quantity.subject,
+        "unit": quantity.unit,
+        "bound": quantity.bound,
+        "predicted": content.predicted,
+        "far_km": float(grid.attrs["far_km"]),
+        "frame": asdict(frame),
+        "view": main_bounds(_tests(grid), frame),
+        **made,
+        "shown": content.shown,
+        "arrays": arrays,
+        "names": names,
+        "places": named_places(content.region, [content.counties, content.urban_areas]),
+        "layers": layers,
+        "slices": slices,
+        "kernel": _kernel(content, scale, target),
+        "steps": steps,
+    }
+
+
+def _speeds(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, Any]:
+    """Return levels, quarters, threshold, layers, steps of a map of averages."""
+    bound = words.quantity.bound
+    at_most = bound == "upper"
+    shown = content.quarters[content.shown]
+    levels = choose_levels(shown.prediction, bound)
+    quantiles = quantiles_of(shown.prediction, levels)
+    (full,) = pack_within([(shown.tiles, quantiles)], levels, SHOWN_TEXT)
+    decoded = unpack_quantiles(full.planes, levels)[(slice(None), *full.frame.pixels(shown.tiles))]
+    low, high = np.percentile(quantiles[[0, -1]], [1, 99], axis=1)[[0, 1], [0, 1]]
+    values = slider_values(float(10**low), float(10**high), content.thresholds)
+    error, tiles = probability_error(shown.prediction, decoded, levels, values, at_most=at_most)
+    others = [one for one in content.quarters if one is not shown]
+    others_quantiles = [quantiles_of(one.prediction, levels) for one in others]
+    past = pack_within(
+        [(one.tiles, found) for one, found in zip(others, others_quantiles, strict=True)],
+        levels,
+        PAST_TEXT,
+    )
+    packed = [*past[: content.shown], full, *past[content.shown :]]
+    steps = {"quantile_log10": full.step, "probability": error, "probability_tiles": tiles}
+    if past:
+        steps["past_quantile_log10"] = past[0].step
+    return {
+        "levels": list(levels),
+        "quarters": [
+            _quarter(one, part) for one, part in zip(content.quarters, packed, strict=True)
+        ],
+        "threshold": {
+            "values": values,
+            "shown": _middle([one.value for one in content.thresholds] or values),
+            "at_most": at_most,
+        },
+        "layers": speed_layers(
+            grid, words, *_scaled_values([quantiles, *others_quantiles], levels, bound)
+        ),
+        "arrays": {},
+        "steps": steps,
+    }
+
+
+def _scaled_values(
+    quarters: Sequence[Floats], levels: Sequence[float], bound: str
+) -> tuple[Floats, Floats, Floats]:
+    """Return percentiles of median, width and cautious bound, those of each quarter."""
+    places = [list(levels).index(one) for one in (0.5, 0.025, 0.975, cautious_level(bound))]
+
+    def percentiles(values: Floats) -> Floats:
+        return np.asarray(np.percentile(values, np.arange(101)))
+
+    rows = [[one[place] for place in places] for one in quarters]
+    median = np.concatenate([percentiles(10**middle) for middle, _, _, _ in rows])
+    width = np.concatenate([percentiles(high - low) for _, low, high, _ in rows])
+    cautious = np.concatenate([percentiles(10**end) for _, _, _, end in rows])
+    return median, width, cautious
+
+
+def _middle(values: list[float]) -> float:
+    return values[len(values) // 2]
+
+
+def _quarter(one: QuarterMap, packed: PackedQuarter) -> dict[str, Any]:
+    return {"label": one.label, "frame": asdict(packed.frame), "quantiles": packed.planes}
+
+
+def _counts(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, Any]:
+    """Return quarters, layers, arrays, steps of a map of numbers of tests."""
+    arrays = [_count_arrays(one) for one in content.quarters]
+    shown = arrays[content.shown]
+    arrays[content.shown] = {}
+    return {
+        "levels": None,
+        "quarters": [
+            {
+                "label": one.label,
+                "frame": asdict(Frame.of_tiles(one.tiles)),
+                "quantiles": None,
+                "arrays": found,
+            }
+            for one, found in zip(content.quarters, arrays, strict=True)
+        ],
+        "threshold": None,
+        "layers": count_layers(grid, words),
+        "arrays": shown,
+        "steps": {name: packed["step"] for name, packed in shown.items()},
+    }
+
+
+def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
+    assert isinstance(one.prediction, CountPrediction)
+    lower, upper = one.prediction.interval(0.95)
+    frame = Frame.of_tiles(one.tiles)
+
+    def raster(values: Floats) -> Floats:
+        return np.asarray(frame.place(one.tiles, values, np.nan), np.float64)
+
+    return {
+        "expected": _within(raster(one.prediction.mean), 0.01),
+        "lower": _within(raster(lower), 1.0),
+        "upper": _within(raster(upper), 1.0),
+        "none": pack(raster(one.prediction.cdf(0.0)), _SHARE_STEP, 8, none=True),
+    }
+
+
+def _within(values: Floats, step: float) -> Packed:
+    """Pack values from 0 on in 16 bits, or in 32 where they are many.
+
+    Beyond those in larger steps, in which none above 0 becomes 0.
+    """
+    highest = float(np.nanmax(values)) / step
+    if highest > _MOST_OF_32:
+        step *= int(np.ceil(highest / _MOST_OF_32))
+        values = np.where(values > 0, np.maximum(values, step), values)
+    return pack(values, step, 16 if highest < _MOST_OF_16 else 32, none=True, offset=0.0)
+
+
+def _arrays(
+    grid: xr.Dataset, content: PageContent, frame: Frame
+) -> tuple[dict[str, Packed], dict[str, list[str]]]:
+    """Return the packed arrays of any target and the names that indices stand for."""
+    tests = _tests(grid)
+    far = np.where(np.isnan(tests), np.nan, veiled(grid))
+    arrays = {
+        "tests": _within(tests, 1.0),
+        "far": pack(far, 1.0, 8, none=True, offset=0.0),
+    }
+    names: dict[str, list[str]] = {"stratum": [], "county": []}
+    strata = strata_in(grid)
+    if strata is not None:
+        index = np.where(strata[0] == FLAG_FILL, np.nan, strata[0] == 0)
+        arrays["stratum"] = pack(index, 1.0, 8, none=True, offset=0.0)
+        names["stratum"] = list(strata[1])
+    if content.county is not None:
+        numbers, found = content.county
+        raster = frame.place(content.tiles, numbers, np.nan)
+        bits = 8 if len(found) < 256 else 16
+        arrays["county"] = pack(raster, 1.0, bits, none=True, offset=0.0)
+        names["county"] = found
+    return arrays, names
+
+
+def _tests(grid: xr.Dataset) -> Floats:
+    """Return the tests on each tile, NaN outside the region."""
+    tests = np.asarray(grid["tests"].values, np.float64)
+    return np.where(tests >= 0, tests, np.nan)
+
+
+def _kernel_scale(content: PageContent, target: str) -> Scale | None:
+    """Return one scale for fixed and live slices."""
+    if not content.slices:
+        return None
+    values = check_slices(content.tiles, content.slices).ravel()
+    if content.kernel is not None:
+        values = np.concatenate([values, content.kernel.sample.ravel()])
+    return kernel_scale(values, label=kernel_label(target))
+
+
+def _slices(content: PageContent, frame: Frame) -> list[Packed]:
+    if not content.slices:
+        return []
+    values = check_slices(content.tiles, content.slices)
+    step = float(np.ptp(values)) / _SLICE_STEPS or 1.0
+    offset = float(np.floor(values.min() / step) * step)
+    return [
+        pack(frame.place(content.tiles, one, np.nan), step, 8, none=True, offset=offset)
+        for one in values
+    ]
+
+
+def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str, Any] | None:
+    basis = content.kernel
+    if basis is None:
+        return None
+    label = kernel_label(target)
+    scale = scale or kernel_scale(basis.sample, label=label)
+    return {
+        "frame": asdict(basis.frame),
+        "components": basis.components,
+        "error": basis.error,
+        "error_in_middles": basis.error_in_middles,
+        "pairs": basis.pairs,
+        "unit": kernel_unit(target),
+        "scale": scale_json(scale),
+    }

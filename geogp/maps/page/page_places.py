@@ -1,0 +1,109 @@
+"""What a page knows of places: the county of each tile, and where counties and towns lie."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from scipy import ndimage
+from shapely.geometry.base import BaseGeometry
+
+from geogp.errors import DataError
+from geogp.geodata.places.layers import PolygonLayer
+from geogp.geodata.places.region import Region, Tiles
+from geogp.maps.frame import Frame
+
+_MAIN_SHARE = 0.99
+
+
+def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
+    """Return the polygons of a layer with longitudes as the region has them.
+
+    Those that files cut in two at 180 degrees become one again.
+    """
+
+    def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        longitude = points[:, 0]
+        # Whole turns, exactly: else a hair would stay between the two sides of 180 degrees.
+        turns = np.round((region.unwrap(longitude) - longitude) / 360)
+        return np.column_stack([longitude + 360 * turns, points[:, 1]])
+
+    found = [shapely.transform(shape, shift) for shape in layer.shapes]
+    west, _, east, _ = region.bounds
+    # A region beyond the edge of the world is one across it.
+    return found if west >= -180 and east <= 180 else [shapely.union_all([one]) for one in found]
+
+
+def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
+    """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
+
+    Of those that reach beyond it, such as an urban area across a border, the part within.
+    """
+    shapely.prepare(region.boundary)
+    found = []
+    for layer in layers:
+        if layer is None:
+            continue
+        for name, shape in zip(layer.labels, unwrapped(region, layer), strict=True):
+            inside = shapely.clip_by_rect(shape, *region.bounds)
+            if inside.is_empty or not shapely.intersects(region.boundary, shape):
+                continue
+            west, south, east, north = (round(float(edge), 4) for edge in inside.bounds)
+            bounds = [south, west, north, east]
+            found.append({"name": name, "kind": layer.name, "bounds": bounds})
+    return found
+
+
+def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
+    """Return the bounds [south, west, north, east] of the parts of a region that matter most.
+
+    Parts are tiles that touch, if only at corners. The largest are taken until they hold 99 % of
+    the region, by the mean of their shares of all tiles and of measured ones: a small island far
+    away, without tests, should not make a map small at first sight.
+
+    Parameters
+    ----------
+    tests
+        Tests on each tile of the frame, (height, width); NaN outside the region.
+    frame
+        The frame.
+
+    Raises
+    ------
+    DataError
+        No tile is in the region.
+    """
+    inside = ~np.isnan(tests)
+    if not inside.any():
+        raise DataError("expected a tile of the region, found none.")
+    parts, count = ndimage.label(inside, np.ones((3, 3)))
+    weights = inside / inside.sum()
+    measured = tests > 0
+    if measured.any():
+        weights = (weights + measured / measured.sum()) / 2
+    share = np.bincount(parts.ravel(), weights.ravel(), minlength=count + 1)[1:]
+    order = np.argsort(-share, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(share[order]), _MAIN_SHARE)) + 1
+    down, across = np.nonzero(np.isin(parts, order[:enough] + 1))
+    shown = Frame(
+        frame.zoom,
+        frame.column + int(across.min()),
+        frame.row + int(down.min()),
+        int(np.ptp(across)) + 1,
+        int(np.ptp(down)) + 1,
+    )
+    west, south, east, north = shown.bounds
+    return [south, west, north, east]
+
+
+def labelled_tiles(
+    layer: PolygonLayer, region: Region, tiles: Tiles
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the number of each tile's polygon among those found, NaN for none, and their names."""
+    longitude, latitude = tiles.centres
+    index = layer.index(region.unwrap(longitude), latitude)
+    present = np.unique(index[index >= 0])
+    number = np.full(len(layer) + 1, np.nan)
+    number[present] = np.arange(len(present))
+    return number[index], [layer.labels[one] for one in present]

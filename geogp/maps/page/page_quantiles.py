@@ -1,0 +1,249 @@
+"""Predictions in a page: quantiles in steps, and the probabilities that follow from them.
+
+Between the quantiles of a tile the normal score z = Phi^-1(level) is interpolated linearly in
+log10 of the value, and beyond them extrapolated: exact for a normal law, whatever the levels. Of
+other laws all levels are kept that the page shows, and as many more as bring the probabilities of
+a threshold near enough.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.shapes import Gaussian
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.tiles.thresholds import Threshold
+from geogp.maps.frame import Frame
+from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
+from geogp.maps.scales import round_ladder
+
+Floats = NDArray[np.float64]
+
+SAMPLE = 20_000
+"""Tiles, evenly spaced among all, on which errors are worked out."""
+
+STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
+"""Steps of log10 that are tried, the finest first: 0.002 is half a percent."""
+
+SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+"""Levels that the page shows: the median, and the ends of the 50, 80 and 95 % intervals."""
+
+_NORMAL_LEVELS = (0.025, 0.5, 0.975)
+_FURTHER = (0.01, 0.15, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85, 0.99)
+_MOST_LEVELS = 11
+_ENOUGH = 0.005
+_CHOSEN_ON = 500
+_ROWS = 1 << 16
+_MOST_VALUES = 40
+_NARROWEST = 1e-9
+
+
+@dataclass(frozen=True)
+class QuarterMap:
+    """Predictions of one quarter.
+
+    Attributes
+    ----------
+    label
+        The quarter, such as ``2023Q4``.
+    tiles
+        The n tiles predicted, of any zoom.
+    prediction
+        One distribution for each.
+    """
+
+    label: str
+    tiles: Tiles
+    prediction: Prediction
+
+
+def cautious_level(bound: str) -> float:
+    """Return the level of the bound that 19 of 20 keep: 0.05, or 0.95 for an upper one."""
+    return 0.05 if bound == "lower" else 0.95
+
+
+def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
+    """Return levels from which all that a page shows follows, rising; eleven at most.
+
+    For normal laws 0.025, 0.5, 0.975 and the cautious level, between which quantiles follow
+    exactly. For others `SHOWN_LEVELS` and the cautious level, so that each quantile shown is packed
+    by itself; then one by one that which lowers the largest error of probabilities most, over the
+    percentiles of a sample of tiles, until it is half a percent.
+    """
+    normal = isinstance(prediction.shape, Gaussian)
+    first = tuple(sorted({*(_NORMAL_LEVELS if normal else SHOWN_LEVELS), cautious_level(bound)}))
+    few = prediction[_sample(len(prediction), _CHOSEN_ON)]
+    percents = np.arange(1, 100)
+    at = quantiles_of(few, percents / 100)
+    rows = {level: round(100 * level) - 1 for level in _FURTHER}
+    held = dict(zip(first, quantiles_of(few, first), strict=True))
+
+    def error(levels: tuple[float, ...]) -> float:
+        found = ndtr(normal_scores(np.stack([held[one] for one in levels]), levels, at))
+        return float(np.abs(found - percents[:, None] / 100).max())
+
+    held |= {level: at[row] for level, row in rows.items()}
+    levels = first
+    while error(levels) > _ENOUGH and len(levels) < _MOST_LEVELS:
+        tried = [tuple(sorted({*levels, one})) for one in _FURTHER if one not in levels]
+        levels = min(tried, key=error)
+    return levels
+
+
+def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Floats:
+    """Return the quantiles at m levels, (m, n), worked out for few points at a time."""
+    found = np.empty((len(levels), len(prediction)))
+    for rows in _chunks(len(prediction)):
+        part = prediction[rows]
+        for place, level in enumerate(levels):
+            found[place, rows] = part.quantile(float(level))
+    return found
+
+
+def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Floats:
+    """Return the interpolated normal scores of values: P(y <= value) = Phi(score).
+
+    Parameters
+    ----------
+    quantiles
+        At the levels, rising, (m, n).
+    levels
+        m of them, rising.
+    at
+        Values (t, n), or (t, 1) for the same at each tile.
+
+    Returns
+    -------
+    ndarray of float64, shape (t, n)
+    """
+    z = ndtri(np.asarray(levels))
+    found = np.empty((len(at), quantiles.shape[1]))
+    columns = np.arange(quantiles.shape[1])
+    for place, values in enumerate(np.broadcast_to(at, found.shape)):
+        # The first and the last piece go on beyond the ends.
+        piece = np.clip((quantiles <= values).sum(axis=0) - 1, 0, len(z) - 2)
+        low, high = quantiles[piece, columns], quantiles[piece + 1, columns]
+        share = (values - low) / np.maximum(high - low, _NARROWEST)
+        found[place] = z[piece] + share * (z[piece + 1] - z[piece])
+    return found
+
+
+def probabilities(
+    quantiles: Floats, levels: Sequence[float], thresholds: Sequence[float], *, at_most: bool
+) -> Floats:
+    """Return the probabilities of at least, or at most, thresholds t in the unit, (t, n)."""
+    scores = normal_scores(quantiles, levels, np.log10(np.asarray(thresholds))[:, None])
+    return np.asarray(ndtr(scores if at_most else -scores))
+
+
+def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> list[float]:
+    """Return round thresholds around predictions from `low` to `high`, and those of the run."""
+    ladders: tuple[tuple[float, ...], ...] = (
+        (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8),
+        (1, 1.5, 2, 3, 4, 5, 7),
+        (1, 2, 3, 5, 7),
+        (1, 2, 5),
+        (1,),
+    )
+    for ladder in ladders:
+        values = round_ladder(ladder, low, high)
+        if len(values) <= _MOST_VALUES:
+            break
+    return sorted({*values, *(one.value for one in thresholds)})
+
+
+@dataclass(frozen=True)
+class PackedQuarter:
+    """The packed quantiles of a quarter, and the step of log10 that they are told apart by."""
+
+    frame: Frame
+    planes: list[Packed]
+    step: float
+
+    @property
+    def text(self) -> int:
+        """Bytes of base64."""
+        return text_bytes(self.planes)
+
+
+def pack_quantiles(
+    tiles: Tiles, quantiles: Floats, levels: Sequence[float], step: float
+) -> PackedQuarter:
+    """Pack quantiles (m, n): the middle one in steps, each other as its gap to the next inward.
+
+    All are rounded to whole steps before the gaps are taken, so that none is off by more than
+    half a step.
+    """
+    frame = Frame.of_tiles(tiles)
+    numbers = np.round(quantiles / step)
+    middle = list(levels).index(0.5)
+    planes = []
+    for place in range(len(levels)):
+        if place == middle:
+            raster = frame.place(tiles, numbers[place] * step, np.nan)
+            planes.append(pack(raster, step, 16, none=True))
+            continue
+        inward = numbers[place + (1 if place < middle else -1)]
+        gap = np.abs(numbers[place] - inward)
+        raster = filled(frame.place(tiles, gap * step, np.nan))
+        bits = 8 if gap.max() < 256 else 16
+        planes.append(pack(raster, step, bits, none=False, offset=0.0) | {"gap": True})
+    return PackedQuarter(frame, planes, step)
+
+
+def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Floats:
+    """Return the quantiles of packed ones as rasters (m, h, w); NaN outside the region."""
+    middle = list(levels).index(0.5)
+    values = [unpack(plane) for plane in planes]
+    for place in range(middle - 1, -1, -1):
+        values[place] = values[place + 1] - values[place]
+    for place in range(middle + 1, len(levels)):
+        values[place] = values[place - 1] + values[place]
+    return np.stack(values)
+
+
+def pack_within(
+    quarters: Sequence[tuple[Tiles, Floats]], levels: Sequence[float], most: int
+) -> list[PackedQuarter]:
+    """Pack quarters in the finest step of `STEPS` that keeps them within bytes; else the last."""
+    found: list[PackedQuarter] = []
+    for step in STEPS:
+        found = [pack_quantiles(*one, levels, step) for one in quarters]
+        if sum(one.text for one in found) <= most:
+            break
+    return found
+
+
+def probability_error(
+    prediction: Prediction,
+    decoded: Floats,
+    levels: Sequence[float],
+    thresholds: Sequence[float],
+    *,
+    at_most: bool,
+) -> tuple[float, int]:
+    """Return the largest error of probabilities from decoded quantiles (m, n), and of how many.
+
+    At every threshold, against `Prediction.cdf` and `exceedance`, on all tiles or an even sample.
+    """
+    rows = _sample(len(prediction), SAMPLE)
+    few = prediction[rows]
+    found = probabilities(decoded[:, rows], levels, thresholds, at_most=at_most)
+    worst = 0.0
+    for place, value in enumerate(np.log10(thresholds)):
+        exact = few.cdf(value) if at_most else few.exceedance(value)
+        worst = max(worst, float(np.abs(found[place] - exact).max()))
+    return worst, len(rows)
+
+
+def _sample(n: int, most: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    for start in range(0, n, _ROWS):
+        yield slice(start, start + _ROWS)

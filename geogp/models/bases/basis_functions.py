@@ -1,0 +1,273 @@
+"""Basis functions phi: what the kernel k(x, x') = <phi(x), phi(x')> is made of.
+
+Symbols follow Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processes" (DBK).
+"""
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from geogp.errors import NumericalError
+from geogp.models.bases.rbf import Whitening, rbf_features
+from geogp.models.bases.rbf_readers import CachedReader, FeatureReader, Marginals, Reader
+from geogp.models.core.posteriors import Posterior
+from geogp.models.core.products import squared_norms
+
+logger = logging.getLogger(__name__)
+
+RESIDUAL_TOLERANCE = 1e-5
+"""A Nyström residual this far below zero, relative to the prior variance, counts as 0."""
+
+FEATURE_JITTER = 1e-6
+"""Relative jitter of Kzz among learned features."""
+
+COORDINATE_JITTER = 1e-4
+"""Relative jitter of Kzz among raw coordinates, where inducing points lie closer."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of a batch.
+
+    Attributes
+    ----------
+    phi
+        Basis functions, shape (b, r).
+    norm
+        ||phi(x)||² = k(x, x), the prior variance, shape (b,).
+    residual
+        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, shape (b,);
+        0 for bases that are not an approximation of another kernel.
+    """
+
+    phi: Tensor
+    norm: Tensor
+    residual: Tensor
+
+
+class Basis(nn.Module, ABC):
+    """What the model asks of a basis: `rank` functions, and their values by `forward`."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Number of basis functions."""
+
+    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
+        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+
+        Parameters
+        ----------
+        posterior
+            Of the weights. It and the basis must stay as they are while the reader is used.
+        norms
+            Whether norms and residuals of the features are asked for.
+        rows
+            How many inputs will be read, about.
+        """
+
+        def read(x: Tensor) -> Marginals:
+            found: Features = self(x)
+            mean, variance = posterior.moments(found.phi)
+            return Marginals(mean.double(), variance.double(), found.norm, found.residual)
+
+        return read
+
+
+class Backbone(nn.Module):
+    """Residual network g: R^d -> R^h of DBK, appendix B.
+
+    A linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear, + input],
+    then LayerNorm and SiLU.
+
+    Parameters
+    ----------
+    d, h
+        Input dimension and width.
+    blocks
+        Number of residual blocks.
+    """
+
+    def __init__(self, d: int, h: int, blocks: int = 2) -> None:
+        super().__init__()
+        self.project = nn.Linear(d, h)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(h), nn.Linear(h, h), nn.SiLU(), nn.Linear(h, h))
+            for _ in range(blocks)
+        )
+        self.finish = nn.Sequential(nn.LayerNorm(h), nn.SiLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map inputs (b, d) to features (b, h)."""
+        hidden = self.project(x)
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return self.finish(hidden)  # type: ignore[no-any-return]
+
+
+class InducingBasis(Basis):
+    """Inducing points under an RBF kernel, on raw inputs or on a network's features.
+
+    k~(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²)  (DBK equation 16) and
+    phi(x) = Lz^(-1) k~_Z(g(x)) with Lz the lower Cholesky factor of k~_ZZ (equation 12).
+
+    Parameters
+    ----------
+    anchors
+        Inducing points Z in the space of the network's output, or of the inputs where there is
+        no network, shape (r, h) or (r, d).
+    backbone
+        The network g, or None for the RBF kernel on the inputs themselves.
+    jitter
+        Relative jitter of k~_ZZ; None takes 1e-6 with a network and 1e-4 without.
+    """
+
+    def __init__(
+        self, anchors: Tensor, backbone: nn.Module | None = None, *, jitter: float | None = None
+    ) -> None:
+        super().__init__()
+        if jitter is None:
+            jitter = COORDINATE_JITTER if backbone is None else FEATURE_JITTER
+        self.backbone = backbone
+        self.jitter = jitter
+        self.anchors = nn.Parameter(anchors.clone())
+        dimension = anchors.shape[1]
+        self.log_lengthscale = nn.Parameter(
+            torch.full((dimension,), 0.5 * math.log(dimension), dtype=anchors.dtype)
+        )
+        self.log_variance = nn.Parameter(torch.zeros((), dtype=anchors.dtype))
+
+    @property
+    def rank(self) -> int:
+        """Number r of basis functions."""
+        return self.anchors.shape[0]
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the kernel part runs in float64.
+
+        Raises
+        ------
+        NumericalError
+            k~_ZZ does not factorise, or the basis exceeds the kernel by more than rounding.
+        """
+        mapped = x if self.backbone is None else self.backbone(x)
+        phi, norm = rbf_features(
+            mapped, self.anchors, self.log_lengthscale, self.log_variance, self.jitter
+        )
+        variance = self.log_variance.double().exp()
+        residual = checked_residual(variance - norm, variance)
+        return Features(phi, norm.to(x.dtype), residual.to(x.dtype))
+
+    def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
+        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+
+        The kernel is factorised once. Where all is float32 and no norms are asked for, there is
+        one product for each chunk; see `rbf_readers.py`.
+
+        Raises
+        ------
+        NumericalError
+            k~_ZZ does not factorise; when it is used, the basis exceeds the kernel.
+        """
+        white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
+        m, L = posterior.weights()
+        cached = not norms and L.dtype == torch.float32
+        read: Reader = (
+            CachedReader(white, m, L, rows) if cached else FeatureReader(white, posterior)
+        )
+
+        def at(x: Tensor) -> Marginals:
+            found = read(x if self.backbone is None else self.backbone(x))
+            return found._replace(residual=checked_residual(found.residual, white.variance))
+
+        return at
+
+
+class DenseBasis(Basis):
+    """A dense SiLU layer on a network: phi(x) = s ∘ silu(W g(x) + b) (DBK equation 13).
+
+    The scale s is learned and starts at ±1/sqrt(r) with random signs (DBK appendix B).
+
+    Parameters
+    ----------
+    backbone
+        The network g.
+    h, r
+        Its width, and the number of basis functions.
+    """
+
+    def __init__(self, backbone: nn.Module, h: int, r: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.expand = nn.Linear(h, r)
+        self.scale = nn.Parameter((2.0 * torch.randint(0, 2, (r,)) - 1.0) / math.sqrt(r))
+
+    @property
+    def rank(self) -> int:
+        """Number r of basis functions."""
+        return self.scale.shape[0]
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        phi = self.scale * nn.functional.silu(self.expand(self.backbone(x)))
+        norm = squared_norms(phi)
+        return Features(phi, norm, torch.zeros_like(norm))
+
+
+class NetworkBasis(Basis):
+    """The network itself: phi(x) = g(x), for a plain network with a linear last layer.
+
+    Parameters
+    ----------
+    backbone
+        The network g.
+    h
+        Its width, which is the rank.
+    """
+
+    def __init__(self, backbone: nn.Module, h: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.h = h
+
+    @property
+    def rank(self) -> int:
+        """Number h of basis functions."""
+        return self.h
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        phi = self.backbone(x)
+        norm = squared_norms(phi)
+        return Features(phi, norm, torch.zeros_like(norm))
+
+
+def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
+    """Return the prior variance that a basis misses, with what rounding left below 0 as 0.
+
+    Parameters
+    ----------
+    residual
+        k(x, x) - ||phi(x)||², (b,).
+    variance
+        k(x, x), (b,) or a scalar.
+
+    Raises
+    ------
+    NumericalError
+        The basis exceeds the kernel by more than 1e-5 of the prior variance.
+    """
+    below = residual.detach() < 0
+    if bool(below.any()):
+        lowest = float((residual.detach() / variance.detach()).min())
+        if lowest < -RESIDUAL_TOLERANCE:
+            raise NumericalError(
+                f"the basis exceeds its kernel by {-lowest:.2g} of the prior variance, "
+                f"expected at most {RESIDUAL_TOLERANCE:g}. Raise the jitter."
+            )
+        logger.info("%d residual variances below zero by rounding count as 0", int(below.sum()))
+    return residual.clamp(min=0)

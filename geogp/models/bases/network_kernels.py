@@ -1,0 +1,140 @@
+"""Kernels of infinitely wide networks of any depth: their prior, and their tangent kernel.
+
+Scale is Lee et al., "Scale mixtures of neural network Gaussian processes".
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.bases.expectations import ERF_GAIN, arcsine, arcsine_slope, relu, weighted_sum
+from geogp.models.bases.kernels import Kernel, covariances, log_parameter, variances
+
+
+@dataclass(frozen=True)
+class _Activation:
+    """E[φ(Z) φ(Z')] of an activation φ; `both` returns E[φ'(Z) φ'(Z')] beside it."""
+
+    expectation: Callable[[Tensor, Tensor, Tensor], Tensor]
+    both: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def _erf(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
+    return arcsine(k11, k12, k22, ERF_GAIN), arcsine_slope(k11, k12, k22, ERF_GAIN)
+
+
+def _relu(k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
+    return relu(k11, k12, k22)[0]
+
+
+_ACTIVATIONS = {
+    "erf": _Activation(partial(arcsine, gain=ERF_GAIN), _erf),
+    "relu": _Activation(_relu, relu),
+}
+
+
+class NetworkKernel(Kernel):
+    """The kernel of an infinitely wide network of several hidden layers (Scale (2), (3)).
+
+    With F(K) = E[φ(Z) φ(Z')] for Z and Z' centred Gaussian with covariance K,
+
+        K¹ = bias + weight · x·x' / d,    K^(l+1) = bias + weight · F(K^l),
+        k = readout · F(K^depth)
+
+    (Lee et al. 2018; F is that of Williams 1997 for erf, and half of Cho and Saul's of 2009 for
+    ReLU): weights behind n units, the d inputs included, have the variance weight / n, and the
+    readout has no bias. The tangent kernel of the same network (Jacot et al. 2018) is
+
+        T¹ = K¹,    T^(l+1) = K^(l+1) + weight · F'(K^l) T^l,
+        t = readout · [F(K^depth) + F'(K^depth) T^depth]
+
+    with F'(K) = E[φ'(Z) φ'(Z')], for parameters written as a standard deviation times a standard
+    normal variable, by which the gradients are taken. Only if the readout is written so too is the
+    tangent kernel proportional to its variance, as Scale theorem 3.3 has it.
+
+    There is no prior. In a scale mixture (Scale theorem 3.1) the readout's variance is what is
+    mixed over, and stays at 1 here: `log_readout.requires_grad_(False)`.
+
+    Parameters
+    ----------
+    depth
+        Number of hidden layers, at least 1.
+    activation
+        `erf` or `relu`.
+    tangent
+        Whether this is the tangent kernel.
+    weight, bias, readout
+        Where the variances start.
+    dtype
+        Of the parameters, which are logarithms.
+
+    Raises
+    ------
+    RequestError
+        Depth below 1, an unknown activation, or a variance that is not positive and finite.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        activation: str,
+        *,
+        tangent: bool = False,
+        weight: float = 2.0,
+        bias: float = 0.1,
+        readout: float = 1.0,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        if depth < 1:
+            raise RequestError(f"expected a depth of at least 1, found {depth}.")
+        if activation not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise RequestError(f"expected an activation of {known}, found '{activation}'.")
+        self.depth, self.activation, self.tangent = depth, activation, tangent
+        self.log_weight = log_parameter("weight", weight, dtype)
+        self.log_bias = log_parameter("bias", bias, dtype)
+        self.log_readout = log_parameter("readout", readout, dtype)
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return k(a, b), (m, d), (n, d) -> (m, n), float64."""
+        return self._through(*covariances(a, b, self._input_weight(a), self.log_bias.double()))
+
+    def diagonal(self, a: Tensor) -> Tensor:
+        """Return k(x, x) for each row, (m, d) -> (m,), float64."""
+        k = variances(a, self._input_weight(a), self.log_bias.double())
+        return self._through(k, k, k)
+
+    def _input_weight(self, a: Tensor) -> Tensor:
+        return self.log_weight.double() - math.log(a.shape[1])
+
+    def _through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
+        """Take the first layer's covariances to the output; shapes broadcast to k12's."""
+        activation = _ACTIVATIONS[self.activation]
+        weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
+        theta = k12
+        for _ in range(self.depth - 1):
+            following, theta = self._layer((k11, k12, k22), theta, weight, bias)
+            k11, k22 = (
+                weighted_sum(bias, [weight], [activation.expectation(k, k, k)]) for k in (k11, k22)
+            )
+            k12 = following
+        readout = self.log_readout.double().exp()
+        covariance, tangent = self._layer((k11, k12, k22), theta, readout, torch.zeros_like(bias))
+        return tangent if self.tangent else covariance
+
+    def _layer(
+        self, k: tuple[Tensor, Tensor, Tensor], theta: Tensor, weight: Tensor, bias: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the next layer's covariance, and its tangent kernel where that is asked for."""
+        activation = _ACTIVATIONS[self.activation]
+        if not self.tangent:
+            return weighted_sum(bias, [weight], [activation.expectation(*k)]), theta
+        expectation, slope = activation.both(*k)
+        covariance = weighted_sum(bias, [weight], [expectation])
+        return covariance, torch.addcmul(covariance, slope * weight, theta)

@@ -1,0 +1,208 @@
+"""Nyström features of a kernel at fixed anchors, and the evidence of all rows under them.
+
+k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')>, phi(x) = Lz^(-1) k_Zx, for
+anchors Z that stay where they were put; the few parameters of the kernel are learned.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.models.bases.basis_functions import Basis, Features, checked_residual
+from geogp.models.bases.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
+from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.core.objectives import Statistics, Weights, WholeObjective
+from geogp.models.core.products import squared_norms
+from geogp.models.training.steps import CHUNK, ByInputs, LogPrior, Part, no_prior, not_split
+
+if TYPE_CHECKING:
+    from geogp.models.core.lowrank import LowRankGP, Rows
+
+ANCHOR_JITTER = 1e-6
+"""Relative jitter of K_ZZ."""
+
+INPUT_SCALE = 0.5
+"""Kernels of networks are stated for inputs in [-½, ½]^d; the models scale to [-1, 1]^d."""
+
+
+class AnchorBasis(Basis):
+    """Nyström features of a kernel: phi(x) = Lz^(-1) k_Z(x / 2), Lz the factor of K_ZZ.
+
+    Parameters
+    ----------
+    kernel
+        The kernel, of inputs in [-½, ½]^d.
+    anchors
+        Z among scaled inputs, in [-1, 1]^d, (r, d). They are not learned.
+    jitter
+        Relative jitter of K_ZZ; None takes 1e-6.
+    """
+
+    anchors: Tensor
+
+    def __init__(self, kernel: Kernel, anchors: Tensor, *, jitter: float | None = None) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.jitter = ANCHOR_JITTER if jitter is None else jitter
+        self.register_buffer("anchors", anchors.clone())
+
+    @property
+    def rank(self) -> int:
+        """Number r of anchors."""
+        return self.anchors.shape[0]
+
+    def root(self) -> Tensor:
+        """Return Lz, (r, r) float64.
+
+        Raises
+        ------
+        NumericalError
+            K_ZZ does not factorise.
+        """
+        return jittered_cholesky(self.covariance(self.anchors, self.anchors), self.jitter)[0]
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return k(a, b) for scaled inputs (m, d), (n, d), (m, n) float64."""
+        found: Tensor = self.kernel(INPUT_SCALE * a.double(), INPUT_SCALE * b.double())
+        return found
+
+    def variance(self, x: Tensor) -> Tensor:
+        """Return k(x, x) for scaled inputs (b, d), (b,) float64."""
+        return self.kernel.diagonal(INPUT_SCALE * x.double())
+
+    def cross(self, x: Tensor) -> Tensor:
+        """Return k_Zx for scaled inputs (b, d), (r, b) float64."""
+        return self.covariance(self.anchors, x)
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of scaled inputs (b, d).
+
+        Raises
+        ------
+        NumericalError
+            K_ZZ does not factorise, or the basis exceeds the kernel by more than rounding.
+        """
+        phi = torch.linalg.solve_triangular(self.root(), self.cross(x), upper=False).T
+        norm = squared_norms(phi)
+        variance = self.variance(x)
+        residual = checked_residual(variance - norm, variance)
+        return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
+
+
+def kernel_prior(model: "LowRankGP") -> Tensor:
+    """Return the log prior density of the kernel's parameters and of the noise variance (Mixed 20).
+
+    On their natural scale, float64: the noise variance has the inverse-gamma prior of the others.
+    """
+    basis = cast("AnchorBasis", model.basis)
+    return basis.kernel.log_prior() + log_inverse_gamma(model.noise().double(), *VARIANCE_PRIOR)
+
+
+@dataclass(frozen=True)
+class AnchorEvidence(ByInputs):
+    """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
+
+    For an `AnchorBasis` and noise of one variance. As `steps.WholeData`, in fewer passes: the
+    features of a chunk are Lz^(-1) k_Zx; the gradient by their sums goes back to k_Zx chunk by
+    chunk, and to Lz at once, since -Lz^(-T) (dphi) phi' summed over the rows follows from the sums
+    themselves. Memory does not grow with n.
+
+    A batch smaller than the rows takes a random part of the inputs, the same in every step: the
+    few parameters of a kernel are known from far fewer rows than its posterior uses.
+    """
+
+    objective: WholeObjective
+    prior: LogPrior = no_prior
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
+
+    def rows(self, batch: int, n: int) -> int:
+        """Return the batch size asked for."""
+        return min(batch, n)
+
+    def parts(
+        self,
+        model: "LowRankGP",
+        rows: "Rows",
+        batch: int,
+        rng: np.random.Generator,  # noqa: ARG002
+        share: float,  # noqa: ARG002
+    ) -> list[Part]:
+        """Return one part, the same in every epoch."""
+        inputs = len(rows.y)
+        size = -(-self.rows(batch, rows.n) * inputs // rows.n)
+        order = np.random.default_rng(0).permutation(inputs)[:size]
+        numbers = torch.from_numpy(np.sort(order)).to(model.device)
+        return [Part(numbers, rows.at(numbers).n)]
+
+    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+        """Refuse; see `not_split`."""
+        del rows, part
+        raise not_split(model, count)
+
+    def backward(
+        self,
+        model: "LowRankGP",
+        rows: "Rows",
+        n: int,
+        weights: Weights,  # noqa: ARG002
+    ) -> Tensor:
+        """Differentiate the objective of the rows, and the prior."""
+        basis, n = cast("AnchorBasis", model.basis), min(n, rows.n)
+        Lz = basis.root()
+        held = Lz.detach()
+        gram, moment, square = _sums(model, basis, held, rows)
+        gram.requires_grad_()
+        moment.requires_grad_()
+        nothing = torch.zeros_like(square)
+        # The largest norm is not known from sums; an objective that uses it would end as NaN.
+        norms = gram.diagonal().sum()
+        sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
+        loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
+        loss.backward()
+        assert gram.grad is not None, "the objective depends on the features"
+        assert moment.grad is not None, "the objective depends on the targets"
+        both, first = gram.grad + gram.grad.T, moment.grad
+        with torch.no_grad():
+            through = both @ gram + torch.outer(first, moment)
+            by_root = -torch.linalg.solve_triangular(held.T, through, upper=True).tril()
+        Lz.backward(by_root)
+        for part in rows.chunks(CHUNK):
+            cross = basis.cross(part.x)
+            residual, count, _ = _counted(model, part)
+            with torch.no_grad():
+                phi = torch.linalg.solve_triangular(held, cross, upper=False)
+                by_phi = (both @ phi + torch.outer(first, residual)) * count
+                gradient = torch.linalg.solve_triangular(held.T, by_phi, upper=True)
+            cross.backward(gradient)
+        return loss.detach().double()
+
+
+def _counted(model: "LowRankGP", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
+    """Return y - m0, the rows at each input, and their scatter, each (b,) float64."""
+    residual = rows.y.double() - model.mean_constant.detach().double()
+    if rows.repeats is None:
+        return residual, torch.ones_like(residual), torch.zeros_like(residual)
+    return residual, rows.repeats.rows.double(), rows.repeats.scatter.double()
+
+
+def _sums(
+    model: "LowRankGP", basis: AnchorBasis, Lz: Tensor, rows: "Rows"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64."""
+    r = basis.rank
+    gram = torch.zeros(r, r, dtype=torch.float64, device=model.device)
+    moment = torch.zeros(r, dtype=torch.float64, device=model.device)
+    square = torch.zeros((), dtype=torch.float64, device=model.device)
+    with torch.no_grad():
+        for part in rows.chunks(CHUNK):
+            phi = torch.linalg.solve_triangular(Lz, basis.cross(part.x), upper=False)
+            residual, count, scatter = _counted(model, part)
+            weighted = phi * count
+            gram += weighted @ phi.T
+            moment += weighted @ residual
+            square += count @ (residual.square() + scatter)
+    return gram, moment, square

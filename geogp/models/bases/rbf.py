@@ -1,0 +1,201 @@
+"""Features of inducing points under an RBF kernel, with a backward pass of their own.
+
+k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) with L L' = k_ZZ + jitter.
+With g the gradient by phi (rows are data, as everywhere here), tri the lower triangle with its
+diagonal halved and sym the symmetric part, the gradients by k_xZ and k_ZZ are
+
+g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
+
+(Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx) with S the
+symmetric matrix that has the lower triangle of g' phi. The second form never holds what is not
+symmetric in the first, which is far larger than the rest, and so loses little in float32. As phi is
+proportional to s, the jitter too, its gradient by log s² is ½ phi.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geogp.models.core.elementwise import exponential_
+from geogp.models.core.linalg import jittered_inverse_cholesky
+from geogp.models.core.products import (
+    congruence,
+    lower_of_product,
+    mirrored,
+    squared_norms,
+    times_lower,
+    times_lower_transposed,
+)
+
+NARROW = 16
+"""Columns below which a product of transposes is the faster one."""
+
+
+def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
+    """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
+
+    The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
+    columns each. Its rounding error is that of ||b||², so rows are taken from the mean of B.
+    """
+    centre = B.detach().mean(0)
+    return exponential_(left_side(A, centre, variance) @ right_side(B, centre).T)
+
+
+def left_side(A: Tensor, centre: Tensor, variance: Tensor) -> Tensor:
+    """Return the left factor of the exponents of `rbf`, (a, d + 2)."""
+    A = A - centre
+    return torch.cat(
+        [A, variance.log() - 0.5 * squared_norms(A)[:, None], A.new_ones(len(A), 1)], 1
+    )
+
+
+def right_side(B: Tensor, centre: Tensor) -> Tensor:
+    """Return the right factor of the exponents of `rbf`, (b, d + 2)."""
+    B = B - centre
+    return torch.cat([B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]], 1)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """A kernel and the inverse factor of its matrix at the inducing points, all float64.
+
+    Attributes
+    ----------
+    Z, lengthscale, variance
+        Inducing points over the lengthscales (r, h); lengthscales (h,); s², a scalar.
+    Kzz
+        The kernel among inducing points without jitter, (r, r).
+    inverse
+        L^(-1), (r, r).
+    jitter
+        Relative to s², as it was used.
+    """
+
+    Z: Tensor
+    lengthscale: Tensor
+    variance: Tensor
+    Kzz: Tensor
+    inverse: Tensor
+    jitter: float
+
+    @classmethod
+    def of(
+        cls, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
+    ) -> "Whitening":
+        """Factorise the kernel at the inducing points.
+
+        Parameters
+        ----------
+        anchors, log_lengthscale, log_variance
+            Inducing points (r, h), lengthscales (h,) and s² as the model has them.
+        jitter
+            Relative, at first; see `jittered_cholesky`.
+
+        Raises
+        ------
+        NumericalError
+            The matrix does not factorise.
+        """
+        lengthscale, variance = log_lengthscale.double().exp(), log_variance.double().exp()
+        Z = anchors.double() / lengthscale
+        Kzz = rbf(Z, Z, variance)
+        inverse, used = jittered_inverse_cholesky(Kzz, jitter)
+        return cls(Z, lengthscale, variance, Kzz, inverse, used)
+
+    def cross(self, X: Tensor) -> Tensor:
+        """Return k_xZ of rows over the lengthscales (b, h), (b, r) float64."""
+        return rbf(X, self.Z, self.variance)
+
+
+class _Features(torch.autograd.Function):
+    """phi and its squared norms; see `rbf_features`.
+
+    All that leads to phi is float64: among inducing points that lie close, L^(-1) makes rounding
+    errors of k_xZ a thousand times larger. Back, all matrices have the dtype of the rows.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        rows, anchors, log_lengthscale, log_variance, jitter = inputs
+        white = Whitening.of(anchors, log_lengthscale, log_variance, jitter)
+        X = rows.double() / white.lengthscale
+        Kxz = white.cross(X)
+        exact = times_lower_transposed(Kxz, white.inverse)
+        phi, norm = exact.to(rows.dtype), squared_norms(exact)
+        centre = white.Z.mean(0)
+        kept = (part.to(rows.dtype) for part in (X - centre, white.Z - centre, Kxz))
+        ctx.white, ctx.dtypes = white, (anchors.dtype, log_lengthscale.dtype, log_variance.dtype)
+        ctx.save_for_backward(phi, *kept)
+        ctx.set_materialize_grads(False)
+        return phi, norm
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        by_phi, by_norm = gradients
+        phi, X, Z, Kxz = ctx.saved_tensors
+        white: Whitening = ctx.white
+        g = torch.zeros_like(phi) if by_phi is None else by_phi
+        if by_norm is not None:
+            g = torch.addcmul(g, phi, 2 * by_norm.to(phi.dtype)[:, None])
+        inverse = white.inverse.to(phi.dtype)
+        minus_by_Kzz = congruence(mirrored(lower_of_product(g, phi)), inverse).mul_(0.5)
+        by_cross = times_lower(g, inverse).mul_(Kxz)
+        minus_by_own = minus_by_Kzz.mul_(white.Kzz.to(phi.dtype))
+        # Sums of whole matrices from those of their rows: one in another precision is a copy first.
+        cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
+        by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
+        by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))
+        by_log_lengthscale = -(by_X * X).sum(0) - (by_Z * Z).sum(0)
+        dtypes = ctx.dtypes
+        return (
+            (by_X / white.lengthscale).to(phi.dtype) if ctx.needs_input_grad[0] else None,
+            (by_Z / white.lengthscale).to(dtypes[0]),
+            by_log_lengthscale.to(dtypes[1]),
+            0.5 * torch.linalg.vecdot(g, phi).double().sum().to(dtypes[2]),
+            None,
+        )
+
+
+def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from (a, b).
+
+    They are G B - rowsum(G) A, whose sums are given, (a,), and G'A - colsum(G) B.
+    """
+    # For few columns from its transpose, which the library is far faster at.
+    narrow = A.shape[1] < NARROW
+    onto_a, onto_b = by_exponent @ B, (A.T @ by_exponent).T if narrow else by_exponent.T @ A
+    onto_a.addcmul_(A, sums[:, None], value=-1)
+    onto_b.addcmul_(B, by_exponent.sum(0)[:, None], value=-1)
+    return onto_a, onto_b
+
+
+def _by_own_rows(by_exponent: Tensor, sums: Tensor, A: Tensor) -> Tensor:
+    """Return the gradient by A (a, h) of the exponents among its rows, from a symmetric (a, a)."""
+    found = 2 * (by_exponent @ A)
+    return found.addcmul_(A, sums[:, None], value=-2)
+
+
+def rbf_features(
+    rows: Tensor, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
+) -> tuple[Tensor, Tensor]:
+    """Return phi(x) = L^(-1) k_Z(x), (b, r), and ||phi||², (b,) float64.
+
+    Parameters
+    ----------
+    rows, anchors
+        Inputs or features of a network (b, h), and inducing points (r, h).
+    log_lengthscale, log_variance
+        log l, (h,), and log s², a scalar.
+    jitter
+        Relative jitter of k_ZZ.
+
+    Raises
+    ------
+    NumericalError
+        k_ZZ does not factorise.
+    """
+    phi, norm = _Features.apply(rows, anchors, log_lengthscale, log_variance, jitter)  # type: ignore[no-untyped-call]
+    return phi, norm

@@ -1,0 +1,168 @@
+"""A plain network whose gradient by its parameters is known in closed form, row by row.
+
+Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich), call the
+gradient by the last layer phi^r and that by all earlier parameters phi^m (their equations 5, 6).
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from geogp.errors import RequestError
+from geogp.models.bases.basis_functions import Basis, Features
+from geogp.models.core.products import squared_norms
+
+BASE_WIDTH = 50
+"""Width at which the learning rates are those of Adam on the weights themselves (Rich, C.1)."""
+
+
+class Mlp(nn.Module):
+    """Hidden ReLU layers in the maximal update parametrisation (Yang and Hu 2020).
+
+    With h the width and w, b what is stored, a_0 = x:
+
+    a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
+
+    The multipliers √h, 1 and 1/√h make the squared norm of the gradient by each layer O(1) in h.
+    Start: w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h), b_l = 0, so that the weights in
+    effect have the variances 2 / (d + 1) and 2 / h of a ReLU network, and the constant counts as
+    an input. The layer after it starts at 0.
+
+    Parameters
+    ----------
+    d, h
+        Inputs and width.
+    layers
+        Hidden layers; the paper has 2.
+
+    Raises
+    ------
+    RequestError
+        No hidden layer.
+    """
+
+    def __init__(self, d: int, h: int, layers: int = 2) -> None:
+        super().__init__()
+        if layers < 1:
+            raise RequestError(f"expected 1 hidden layer (blocks) or more, found {layers}.")
+        self.root = math.sqrt(h)
+        first = math.sqrt(2 / (d + 1)) / self.root
+        later = (math.sqrt(2) / self.root * torch.randn(h, h) for _ in range(layers - 1))
+        self.weights = nn.ParameterList([first * torch.randn(h, d), *later])
+        starts = [first * torch.randn(h), *(torch.zeros(h) for _ in range(layers - 1))]
+        self.biases = nn.ParameterList(starts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map inputs (b, d) to the last hidden activations over √h, (b, h)."""
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = torch.relu(self._multiplier(layer) * (x @ w.T) + self.root * b)
+        return x / self.root
+
+    def rates(self) -> dict[str, float]:
+        """Return the learning rate of each parameter as a multiple of that of the fit.
+
+        Under Adam a step of the weights in effect must be O(1) for the first layer and all
+        biases and O(1/h) for the others (Yang, Hu et al. 2022, table 3): 1 and BASE_WIDTH / h,
+        over the multiplier. The layer after the network, of multiplier 1/√h, is not among them.
+        """
+        h = len(self.biases[0])
+        found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
+        for layer in range(len(self.weights)):
+            found[f"weights.{layer}"] = BASE_WIDTH / h if layer else 1 / self.root
+        return found
+
+    def tangents(self, x: Tensor, readout: Tensor) -> "Tangents":
+        """Return the gradients of <readout, (output, 1)> at inputs (c, d); see `Tangents`."""
+        readout = readout.detach().double()
+        activations, slopes = [x.detach().double()], []
+        for layer, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            z = self._multiplier(layer) * (activations[-1] @ w.detach().double().T)
+            z = z + self.root * b.detach().double()
+            activations.append(z.relu())
+            slopes.append(z > 0)
+        one = torch.ones(len(x), 1, dtype=torch.float64, device=x.device)
+        delta = readout[:-1] / self.root * slopes[-1]
+        found: list[tuple[Tensor, Tensor]] = []
+        for layer in reversed(range(len(slopes))):
+            seen = torch.cat([self._multiplier(layer) * activations[layer], self.root * one], 1)
+            found.append((delta, seen))
+            if layer:
+                w = self.weights[layer].detach().double()
+                delta = delta @ w * slopes[layer - 1]
+        return Tangents(torch.cat([activations[-1] / self.root, one], 1), tuple(reversed(found)))
+
+    def _multiplier(self, layer: int) -> float:
+        return 1.0 if layer else self.root
+
+
+class Tangents(NamedTuple):
+    """Gradients of the output at c rows, float64.
+
+    Attributes
+    ----------
+    last
+        phi^r: by the weights and the bias of the last layer, (c, r).
+    layers
+        For each hidden layer the gradient by its pre-activations, (c, h), and its inputs with a
+        constant, multipliers included, (c, p). The gradient by its parameters, phi^m, is the
+        outer product of the two: unit by unit, (weights, bias).
+    """
+
+    last: Tensor
+    layers: tuple[tuple[Tensor, Tensor], ...]
+
+    def block(self, layer: int, units: slice) -> Tensor:
+        """Return phi^m by the parameters of some units of a layer, (c, units times p)."""
+        delta, seen = self.layers[layer]
+        return (delta[:, units, None] * seen[:, None, :]).flatten(1)
+
+    def earlier(self) -> Tensor:
+        """Return phi^m whole, (c, m); for few rows."""
+        return torch.cat([self.block(i, slice(None)) for i in range(len(self.layers))], 1)
+
+
+def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:
+    """Yield layer, units and number of parameters of blocks of at most about `most` parameters.
+
+    A block holds one unit at least.
+    """
+    for layer, weight in enumerate(network.weights):
+        h, inputs = weight.shape
+        at_once = max(1, most // (inputs + 1))
+        for start in range(0, h, at_once):
+            units = slice(start, min(start + at_once, h))
+            yield layer, units, (units.stop - start) * (inputs + 1)
+
+
+class LastLayerBasis(Basis):
+    """phi^r(x) = (a(x), 1): the last hidden activation as it enters the output, and a constant.
+
+    The gradient of the output by the last layer's weights and bias (Rich equation 5).
+
+    Parameters
+    ----------
+    backbone
+        The network.
+    h
+        Its width; the rank is h + 1.
+    """
+
+    def __init__(self, backbone: Mlp, h: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.h = h
+
+    @property
+    def rank(self) -> int:
+        """Number h + 1 of basis functions."""
+        return self.h + 1
+
+    def forward(self, x: Tensor) -> Features:
+        """Return the features of inputs (b, d); the residual is 0."""
+        hidden = self.backbone(x)
+        phi = torch.cat([hidden, torch.ones_like(hidden[:, :1])], 1)
+        norm = squared_norms(phi)
+        return Features(phi, norm, torch.zeros_like(norm))

@@ -1,0 +1,243 @@
+"""The models by name, and how one is built."""
+
+import difflib
+import warnings
+from dataclasses import replace
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.errors import DataError, RequestError
+from geogp.models.bases.placement import Placement
+from geogp.models.catalogue.catalogue_rows import CATALOGUE
+from geogp.models.catalogue.model_spec import ModelSpec, Parts, plain_gp
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.arrays import as_floats
+from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
+from geogp.models.core.memory import check_model
+from geogp.models.core.noise import (
+    NOISE_FLOOR,
+    NOISE_START,
+    NOISES,
+)
+from geogp.models.families.student_noise import StudentGP, StudentNoise
+
+__all__ = [
+    "CATALOGUE",
+    "SCALINGS",
+    "ModelSpec",
+    "Scaling",
+    "build",
+    "find_spec",
+    "spec_of",
+    "with_noise",
+]
+
+Scaling = Literal["none", "minmax"]
+
+SCALINGS: tuple[str, ...] = get_args(Scaling)
+
+LARGEST_INPUT = 10.0
+"""Inputs that are taken as they are must not exceed this: the models start on [-1, 1]."""
+
+
+def build(
+    name: str,
+    architecture: Architecture,
+    x: Floats | Tensor | None,
+    *,
+    placement: Placement = "kmeans",
+    scaling: Scaling = "none",
+    noise_start: float = NOISE_START,
+    seed: int = 0,
+) -> LowRankGP:
+    """Make an untrained model.
+
+    A column of `x` with one value in all rows is dropped with a warning; the model names it in
+    `architecture.dropped`.
+
+    Parameters
+    ----------
+    name
+        A name of the catalogue.
+    architecture
+        Sizes.
+    x
+        Training inputs (n, d), over which inducing points are placed; None leaves them at
+        random, for a model whose tensors are loaded next.
+    placement
+        How inducing points are chosen; see `place_anchors`.
+    scaling
+        ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
+    noise_start
+        Where the noise variance starts, for a standardised target. The papers' 1e-2 suits
+        precise targets; noisy ones want a share of 1, which also spares steps.
+    seed
+        Fixes all initial values.
+
+    Raises
+    ------
+    RequestError
+        No such name (the nearest ones are given), placement or scaling, the model does not take
+        the architecture's noise or does not fit into memory, or PyTorch's default device is
+        ``meta``.
+    DataError
+        `x` is not finite, has another number of columns than the architecture, all its columns
+        are constant, or it is far outside [-1, 1] and not to be scaled.
+
+    Warns
+    -----
+    UserWarning
+        A column was dropped, or there are fewer rows than weights.
+    """
+    spec = with_noise(find_spec(name), architecture.noise)
+    check_model(architecture)
+    if torch.get_default_device().type == "meta":
+        raise RequestError(NO_NUMBERS)
+    generator = torch.Generator().manual_seed(seed)
+    if not NOISE_FLOOR < noise_start < float("inf"):
+        raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")
+    if scaling not in SCALINGS:
+        raise RequestError(f"unknown scaling {scaling!r}; choose one of {', '.join(SCALINGS)}.")
+    values = None
+    if x is not None:
+        values = _checked(x, architecture, scaling)
+        architecture = _without_constants(values, architecture)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = _assemble(
+            spec,
+            architecture,
+            values,
+            placement=placement,
+            scaling=scaling,
+            noise_start=noise_start,
+            generator=generator,
+        )
+    if values is not None and len(values) < model.basis.rank:
+        warnings.warn(
+            f"{len(values)} training rows for {model.basis.rank} weights: the model can be "
+            "fitted, but a smaller r says as much.",
+            stacklevel=2,
+        )
+    return model
+
+
+def find_spec(name: str) -> ModelSpec:
+    """Return a row of the catalogue by its name.
+
+    Raises
+    ------
+    RequestError
+        No such name; the nearest ones are given.
+    """
+    if name not in CATALOGUE:
+        near = difflib.get_close_matches(name, CATALOGUE, n=3, cutoff=0.3) or list(CATALOGUE)
+        raise RequestError(
+            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
+        )
+    return CATALOGUE[name]
+
+
+def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
+    """Return a row of the catalogue with noise of a family of `NOISES`.
+
+    ``gaussian`` is the row itself; ``student-t`` has another noise law, step and prediction.
+
+    Raises
+    ------
+    RequestError
+        No such noise, or the model cannot be trained under it.
+    """
+    if noise not in NOISES:
+        raise RequestError(f"unknown noise {noise!r}; choose one of {', '.join(NOISES)}.")
+    if noise == NOISES[0]:
+        return spec
+    if spec.student is None:
+        able = [name for name, row in CATALOGUE.items() if row.student is not None]
+        raise RequestError(
+            f"{spec.name} has no {noise} noise: it takes a likelihood that splits into rows and "
+            f"the evidence lower bound. Choose one of {', '.join(able)}, or the noise {NOISES[0]}."
+        )
+    assemble = partial(plain_gp, kind=StudentGP)
+    return replace(spec, step=spec.student, noise=StudentNoise, assemble=assemble)
+
+
+def spec_of(model: LowRankGP) -> ModelSpec:
+    """Return the row of the catalogue that a model was made from, with its noise."""
+    return with_noise(find_spec(model.name), model.architecture.noise)
+
+
+def _checked(x: Floats | Tensor, architecture: Architecture, scaling: Scaling) -> Floats:
+    values = as_floats(x, "inputs")
+    if values.ndim != 2 or values.shape[1] != architecture.d or len(values) < 2:
+        raise DataError(
+            f"expected training inputs of shape (n, {architecture.d}) with n >= 2, "
+            f"found {values.shape}."
+        )
+    largest = np.abs(values).max()
+    if scaling == "none" and largest > LARGEST_INPUT:
+        raise DataError(
+            f"expected inputs in about [-1, 1], found values up to {largest:.3g}; "
+            "build with scaling='minmax'."
+        )
+    return values
+
+
+def _without_constants(values: Floats, architecture: Architecture) -> Architecture:
+    constant = values.min(0) == values.max(0)
+    names = tuple(
+        name
+        for name, same in zip(architecture.columns, constant, strict=True)
+        if same and name not in architecture.dropped
+    )
+    dropped = {*names, *architecture.dropped}
+    if dropped == set(architecture.columns):
+        raise DataError(
+            f"every column of the inputs that is used ({', '.join(names)}) has one value in all "
+            f"{len(values)} training rows; there is nothing to tell rows apart."
+        )
+    if names:
+        warnings.warn(
+            f"columns with one value in all {len(values)} training rows are not used: "
+            f"{', '.join(names)}.",
+            stacklevel=3,
+        )
+    in_order = tuple(name for name in architecture.columns if name in dropped)
+    return replace(architecture, dropped=in_order)
+
+
+def _assemble(
+    spec: ModelSpec,
+    architecture: Architecture,
+    values: Floats | None,
+    *,
+    placement: Placement,
+    scaling: Scaling,
+    noise_start: float,
+    generator: torch.Generator,
+) -> LowRankGP:
+    used, dtype = list(architecture.used), architecture.torch_dtype
+    low, high = torch.full((len(used),), -1.0), torch.ones(len(used))
+    scaled = None
+    if values is not None:
+        rows = torch.from_numpy(np.ascontiguousarray(values[:, used]))
+        if scaling == "minmax":
+            low, high = rows.min(0).values, rows.max(0).values
+        scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
+    basis = spec.basis(architecture, scaled, placement, generator)
+    parts = Parts(
+        spec.name,
+        architecture,
+        basis,
+        spec.posterior(basis.rank, generator, dtype),
+        spec.noise(dtype, noise_start),
+        spec.diagonal(),
+    )
+    model = spec.assemble(parts, (high - low) / 2)
+    model.x_low.copy_(low)
+    model.x_high.copy_(high)
+    return model

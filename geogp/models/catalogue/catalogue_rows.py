@@ -1,0 +1,295 @@
+"""The models that can be fitted: each row is a basis, a posterior and an objective."""
+
+from functools import partial
+from operator import attrgetter
+
+from geogp.models.bases.nystrom import AnchorEvidence, kernel_prior
+from geogp.models.catalogue.model_spec import ModelSpec, plain_gp
+from geogp.models.catalogue.part_makers import (
+    anchored,
+    closed_form,
+    cox_gp,
+    deep_basis,
+    dense_basis,
+    field_gp,
+    kernel_gp,
+    last_layer,
+    last_layer_basis,
+    last_layer_gp,
+    mixed_kernel,
+    network_basis,
+    network_kernel,
+    plain_basis,
+    point,
+)
+from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.core.noise import (
+    ValidationNoise,
+)
+from geogp.models.core.objectives import (
+    batch_correction,
+    corrected_elbo,
+    corrected_log_marginal_likelihood,
+    dppgp,
+    elbo,
+    fitc_log_marginal_likelihood,
+    log_marginal_likelihood,
+    negative_binomial_elbo,
+    poisson_elbo,
+    ppgp,
+    squared_error,
+)
+from geogp.models.core.posteriors import (
+    VariationalPosterior,
+)
+from geogp.models.families.cox import CountLaw, Dispersion, PerCount
+from geogp.models.families.last_layers import LastLayerGP, RichGP
+from geogp.models.families.scale_mixture import (
+    BurrProcess,
+    StudentProcess,
+    VariationalStudentProcess,
+    burr_log_marginal_likelihood,
+    scaled_elbo,
+    student_log_marginal_likelihood,
+)
+from geogp.models.families.student_noise import StudentPerBatch
+from geogp.models.field.field_step import PerPlace
+from geogp.models.training.steps import PerBatch, WholeData
+
+_DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
+_PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
+_ELBO = PerBatch(elbo)
+_CORRECTED_ELBO = PerBatch(corrected_elbo)
+_STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
+_CORRECTED_STUDENT_ELBO = StudentPerBatch(batch_correction)
+_CORRECTED_MLL = WholeData(corrected_log_marginal_likelihood)
+_MLL = WholeData(log_marginal_likelihood)
+_MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
+_FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
+_EVIDENCE = AnchorEvidence(log_marginal_likelihood)
+_SCALED_ELBO = PerBatch(scaled_elbo)
+_STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
+_BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
+_MSE = PerBatch(squared_error)
+
+_ROWS = (
+    ModelSpec(
+        "field",
+        dense_basis,
+        VariationalPosterior,
+        PerPlace(),
+        Diagonal,
+        "a deep basis over space and time, a process of single tiles, noise that knows the tests",
+        assemble=field_gp,
+        has_tiles=True,
+        family="field",
+    ),
+    ModelSpec(
+        "dbk-rbf",
+        deep_basis,
+        VariationalPosterior,
+        _DPPGP,
+        Diagonal,
+        "deep basis kernel: inducing points under an RBF on a network, dPPGP",
+    ),
+    ModelSpec(
+        "dbk-silu",
+        dense_basis,
+        VariationalPosterior,
+        _DPPGP,
+        Diagonal,
+        "deep basis kernel: a dense SiLU layer on a network, dPPGP",
+    ),
+    ModelSpec(
+        "pp-dkl",
+        deep_basis,
+        VariationalPosterior,
+        _PPGP,
+        NystromDiagonal,
+        "parametric predictive deep kernel learning: inducing points on a network, PPGP",
+    ),
+    ModelSpec(
+        "sv-dkl",
+        deep_basis,
+        VariationalPosterior,
+        _ELBO,
+        NystromDiagonal,
+        "sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
+        student=_STUDENT_ELBO,
+    ),
+    ModelSpec(
+        "sv-rbf",
+        plain_basis,
+        VariationalPosterior,
+        _ELBO,
+        NystromDiagonal,
+        "sparse variational GP: inducing points under an RBF on the inputs, ELBO",
+        student=_STUDENT_ELBO,
+    ),
+    ModelSpec(
+        "sv-dbk",
+        dense_basis,
+        VariationalPosterior,
+        _CORRECTED_ELBO,
+        VarianceCorrection,
+        "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
+        student=_CORRECTED_STUDENT_ELBO,
+    ),
+    ModelSpec(
+        "vbll",
+        dense_basis,
+        VariationalPosterior,
+        _ELBO,
+        Diagonal,
+        "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
+        student=_STUDENT_ELBO,
+    ),
+    ModelSpec(
+        "dbk-exact",
+        dense_basis,
+        closed_form,
+        _CORRECTED_MLL,
+        VarianceCorrection,
+        "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
+    ),
+    ModelSpec(
+        "dbk-exact-rbf",
+        deep_basis,
+        closed_form,
+        _CORRECTED_MLL,
+        VarianceCorrection,
+        "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
+    ),
+    ModelSpec(
+        "dbk-mml",
+        dense_basis,
+        closed_form,
+        _MLL,
+        Diagonal,
+        "as dbk-exact without the correction, which collapses; for study",
+    ),
+    ModelSpec(
+        "dnn",
+        network_basis,
+        point,
+        _MSE,
+        Diagonal,
+        "a plain network, squared error; one noise variance from the validation rows",
+        noise=ValidationNoise,
+        has_spread=False,
+    ),
+    ModelSpec(
+        "nystrom-mixed",
+        anchored(mixed_kernel),
+        closed_form,
+        _MAP,
+        Diagonal,
+        "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori",
+        assemble=kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "nystrom-mixed-fitc",
+        anchored(mixed_kernel),
+        closed_form,
+        _FITC_MAP,
+        NystromDiagonal,
+        "as nystrom-mixed with the prior variance that anchors miss added to every row",
+        assemble=kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "nngp",
+        anchored(network_kernel("erf")),
+        closed_form,
+        _EVIDENCE,
+        Diagonal,
+        "kernel of infinitely wide erf networks at anchors, marginal likelihood",
+        assemble=kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "nngp-relu",
+        anchored(network_kernel("relu")),
+        closed_form,
+        _EVIDENCE,
+        Diagonal,
+        "kernel of infinitely wide ReLU networks at anchors, marginal likelihood",
+        assemble=kernel_gp,
+        family="kernel",
+    ),
+    ModelSpec(
+        "t-process",
+        anchored(network_kernel("erf", own_scale=False)),
+        closed_form,
+        _STUDENT_EVIDENCE,
+        Diagonal,
+        "as nngp with an inverse-gamma scale: a Student-t process",
+        assemble=partial(plain_gp, kind=StudentProcess),
+        family="kernel",
+    ),
+    ModelSpec(
+        "sv-t-process",
+        anchored(network_kernel("erf", own_scale=False)),
+        VariationalPosterior,
+        _SCALED_ELBO,
+        NystromDiagonal,
+        "t-process by mini-batches: a variational posterior of weights and scale",
+        assemble=partial(plain_gp, kind=VariationalStudentProcess),
+    ),
+    ModelSpec(
+        "bll",
+        last_layer_basis,
+        last_layer,
+        _MSE,
+        Diagonal,
+        "Bayesian last layer: a plain network, squared error, then a closed form on its features",
+        noise=ValidationNoise,
+        assemble=last_layer_gp(LastLayerGP),
+    ),
+    ModelSpec(
+        "rich-bll",
+        last_layer_basis,
+        last_layer,
+        _MSE,
+        Diagonal,
+        "Bayesian last layer enriched by the tangent kernel of the layers before it",
+        noise=ValidationNoise,
+        assemble=last_layer_gp(RichGP),
+    ),
+    ModelSpec(
+        "cox",
+        dense_basis,
+        VariationalPosterior,
+        PerCount(poisson_elbo),
+        Diagonal,
+        "counts of tests: a Poisson process whose log intensity has a deep basis, ELBO",
+        assemble=cox_gp(CountLaw),
+        counts=True,
+        family="count",
+    ),
+    ModelSpec(
+        "cox-nb",
+        dense_basis,
+        VariationalPosterior,
+        PerCount(negative_binomial_elbo),
+        Diagonal,
+        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
+        assemble=cox_gp(Dispersion),
+        counts=True,
+        family="count",
+    ),
+    ModelSpec(
+        "burr-process",
+        anchored(network_kernel("erf", own_scale=False)),
+        closed_form,
+        _BURR_EVIDENCE,
+        Diagonal,
+        "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
+        assemble=partial(plain_gp, kind=BurrProcess),
+        family="kernel",
+    ),
+)
+
+CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}
+"""All models that can be fitted, by name."""

@@ -1,0 +1,111 @@
+"""What a row of the catalogue is: the parts of a model, and how they are made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from geogp.models.bases.basis_functions import Basis
+from geogp.models.bases.placement import Placement
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.diagonals import Diagonal
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.noise import (
+    ConstantNoise,
+    Noise,
+)
+from geogp.models.core.posteriors import (
+    Posterior,
+)
+from geogp.models.training.steps import Step
+
+MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], Basis]
+MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
+MakeNoise = Callable[[torch.dtype, float], Noise]
+
+Family = Literal["deep", "field", "kernel", "count"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a model is put together from; see `LowRankGP`."""
+
+    name: str
+    architecture: Architecture
+    basis: Basis
+    posterior: Posterior
+    noise: Noise
+    diagonal: Diagonal
+
+
+def plain_gp(
+    parts: Parts,
+    span: Tensor,  # noqa: ARG001
+    kind: type[LowRankGP] = LowRankGP,
+) -> LowRankGP:
+    """Return the low-rank process of the papers, or one of a class that takes the same parts."""
+    return kind(
+        parts.name,
+        parts.architecture,
+        basis=parts.basis,
+        posterior=parts.posterior,
+        noise=parts.noise,
+        diagonal=parts.diagonal,
+    )
+
+
+Assemble = Callable[[Parts, Tensor], LowRankGP]
+"""From the parts, and half the range that each scaled input stands for, to a model."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A row of the catalogue.
+
+    Attributes
+    ----------
+    name
+        As on the command line.
+    basis
+        Makes the basis from sizes, scaled training inputs (None when a saved model is restored)
+        and the placement of inducing points.
+    posterior
+        Makes the posterior over the weights.
+    step
+        What training minimises, and how its gradient is taken.
+    diagonal
+        What is added to the predictive variance at single points.
+    summary
+        One line.
+    noise
+        Makes the noise law.
+    assemble
+        Puts the parts together.
+    has_tiles
+        Whether a process of single tiles and a law of tests belong to it.
+    family
+        ``deep``, ``field``, ``kernel`` or ``count``: which presets suit it.
+    student
+        The step that trains it under Student-t noise; None where there is none.
+    counts
+        Whether it models counts: its targets are whole numbers of 0 or more, its function the
+        logarithm of their rate.
+    has_spread
+        Whether its function has a variance; without one it predicts measurements alone.
+    """
+
+    name: str
+    basis: MakeBasis
+    posterior: MakePosterior
+    step: Step
+    diagonal: Callable[[], Diagonal]
+    summary: str
+    noise: MakeNoise = ConstantNoise
+    assemble: "Assemble" = plain_gp
+    has_tiles: bool = False
+    family: Family = "deep"
+    student: Step | None = None
+    counts: bool = False
+    has_spread: bool = True

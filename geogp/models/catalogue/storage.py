@@ -1,0 +1,164 @@
+"""Tensors and their description in one safetensors file; nothing is ever unpickled."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from geogp.errors import DataError, RequestError
+from geogp.files import write_bytes
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP
+
+FORMAT = "geogp-model-2"
+"""Version of the layout; a file of another one is refused."""
+
+MOST_HEADER_BYTES = 16 << 20
+"""A file whose names, shapes and description say to take more is refused."""
+
+SLACK = 10_000_000
+"""Numbers that a model may have beyond four times those of its file, before it is built."""
+
+MOST_TOLD = 500
+"""Characters of what torch says of tensors that do not fit."""
+
+_DAMAGE = (
+    OSError,
+    safetensors.SafetensorError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
+"""What reading a damaged file raises."""
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
+    """Write tensors with a description that JSON can hold.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    text = json.dumps(described)
+    metadata = {"description": text, "sha256": _digest(on_cpu, text)}
+    write_bytes(path, save(on_cpu, metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `write_tensors` wrote.
+
+    Raises
+    ------
+    DataError
+        The file is absent, cut short, holds no description, or was changed after it was written.
+    """
+    try:
+        _check_header(path)
+        with safetensors.safe_open(path, "pt") as opened:
+            metadata = opened.metadata() or {}
+            described = dict(json.loads(metadata["description"]))
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except _DAMAGE as error:
+        raise DataError(
+            f"{path} is not a whole file of tensors written by geogp ({error})."
+        ) from error
+    if "sha256" not in metadata:
+        raise DataError(
+            f"{path} holds no hash of its content; it was not written by this version of geogp."
+        )
+    if metadata["sha256"] != _digest(tensors, metadata["description"]):
+        raise DataError(f"{path} was changed after geogp wrote it; use an unchanged copy.")
+    return tensors, described
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a header that is longer than any, before it is read."""
+    with path.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+    if size > MOST_HEADER_BYTES:
+        raise ValueError(f"its header says {size:,} bytes; expected at most {MOST_HEADER_BYTES:,}")
+
+
+def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
+    """Refuse sizes far beyond the numbers that a file holds, before they are allocated."""
+    d, h, r = architecture.d, architecture.h, architecture.r
+    largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
+    held = sum(value.numel() for value in tensors.values())
+    if largest > 4 * held + SLACK or architecture.blocks > len(tensors):
+        raise ValueError(
+            f"sizes d {d}, h {h}, r {r}, blocks {architecture.blocks} are too large for the "
+            f"{held:,} numbers held"
+        )
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    """Return the hash of a file's content, whatever the order of its tensors."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
+    """Save a model with its catalogue name, sizes and whatever `context` JSON can hold.
+
+    Raises
+    ------
+    RequestError
+        The context does not fit into JSON.
+    OutputError
+        The file cannot be written.
+    """
+    try:
+        json.dumps(context or {}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"the context of a model must fit into JSON: {error}.") from None
+    described = {
+        "format": FORMAT,
+        "model": model.name,
+        "architecture": model.architecture.as_dict(),
+        "context": context or {},
+    }
+    write_tensors(Path(path), model.state_dict(), described)
+
+
+def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
+    """Load a model and its context from a file of `save_model`.
+
+    Raises
+    ------
+    DataError
+        The file is damaged or edited, of another version, of an unknown model, or its tensors
+        are not those of its model or not finite.
+    """
+    tensors, described = read_tensors(Path(path))
+    if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):
+        raise DataError(
+            f"expected a model of format {FORMAT} in {path}, found format "
+            f"{described.get('format')!r}, model {described.get('model')!r}."
+        )
+    try:
+        architecture = Architecture(**described["architecture"])
+        _check_sizes(architecture, tensors)
+        model = build(described["model"], architecture, None)
+        # Models of version 0.1 were saved without a widening.
+        model.load_state_dict({"widening": model.widening, **tensors})
+        context = described["context"]
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        told = str(error)[:MOST_TOLD]  # torch names every tensor that is too many
+        raise DataError(f"the tensors in {path} do not fit its model: {told}.") from error
+    for name, value in tensors.items():
+        if not bool(torch.isfinite(value).all()):
+            raise DataError(f"the tensor {name} in {path} is not finite.")
+    return model, context

@@ -1,0 +1,1 @@
+"""The low-rank process: weights, noise, objectives, linear algebra."""

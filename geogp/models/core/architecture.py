@@ -1,0 +1,112 @@
+"""The sizes that fix a model's tensors."""
+
+from dataclasses import asdict, dataclass
+from numbers import Integral
+from typing import Any
+
+import torch
+
+from geogp.errors import RequestError
+from geogp.models.core.linalg import LARGEST_JITTER
+from geogp.models.core.noise import NOISES
+
+MOST_COLUMNS, MOST_BLOCKS = 100_000, 1_000
+"""Far beyond what is of use: what is more comes of a mistake. What r and h may be, memory says."""
+
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Sizes that fix a model's tensors.
+
+    Attributes
+    ----------
+    d, h, r
+        Columns of the inputs, width of the network, rank.
+    blocks
+        Residual blocks of the network.
+    jitter
+        Relative jitter of k~_ZZ; None takes the basis's default.
+    dtype
+        ``float32`` or ``float64``.
+    columns
+        Names of the columns of the inputs; none given, they are x0, x1, ...
+    dropped
+        Names of those that held one value among the training rows and are not used.
+    units
+        Kilometres and quarters that one unit of each column stands for, for models that measure
+        distances; none given, they are 1.
+    noise
+        ``gaussian`` or ``student-t``.
+
+    Raises
+    ------
+    RequestError
+        Another dtype, a size that is no whole number, a size or jitter out of range, or another
+        number of names than of columns.
+    """
+
+    d: int
+    h: int = 64
+    r: int = 128
+    blocks: int = 2
+    jitter: float | None = None
+    dtype: str = "float32"
+    columns: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    units: tuple[float, ...] = ()
+    noise: str = NOISES[0]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES:
+            raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
+        if self.noise not in NOISES:
+            raise RequestError(f"expected a noise of {' or '.join(NOISES)}, found {self.noise!r}.")
+        self._check_sizes()
+        if self.jitter is not None and not 0 <= self.jitter <= LARGEST_JITTER:
+            raise RequestError(
+                f"expected a relative jitter from 0 to {LARGEST_JITTER:g}, found {self.jitter}."
+            )
+        names = tuple(self.columns) or tuple(f"x{index}" for index in range(self.d))
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "dropped", tuple(self.dropped))
+        object.__setattr__(self, "units", tuple(self.units))
+        if self.units and (len(self.units) != self.d or not min(self.units) > 0):
+            raise RequestError(
+                f"expected {self.d} units above 0, one for each column, found {self.units}."
+            )
+        if len(set(names)) != self.d or not set(self.dropped) < set(names):
+            raise RequestError(
+                f"expected {self.d} different names of columns, some of them dropped but not "
+                f"all, found {list(names)}, dropped {list(self.dropped)}."
+            )
+
+    def _check_sizes(self) -> None:
+        sizes = {name: getattr(self, name) for name in ("d", "r", "h", "blocks")}
+        # LayerNorm over a single feature is constant.
+        least = {"d": 1, "r": 1, "h": 2, "blocks": 0}
+        most = {"d": MOST_COLUMNS, "blocks": MOST_BLOCKS}
+        if not all(
+            isinstance(size, Integral) and least[name] <= int(size) <= most.get(name, int(size))
+            for name, size in sizes.items()
+        ):
+            found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
+            raise RequestError(
+                f"expected whole sizes, d from 1 to {MOST_COLUMNS:,}, r of 1 or more, h of 2 or "
+                f"more and blocks from 0 to {MOST_BLOCKS:,}, found {found}."
+            )
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Positions of the columns that are used."""
+        return tuple(i for i, name in enumerate(self.columns) if name not in self.dropped)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype of the parameters."""
+        return _DTYPES[self.dtype]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sizes as a dictionary that JSON can hold."""
+        return asdict(self)

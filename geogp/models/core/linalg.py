@@ -1,0 +1,125 @@
+"""Factorisations in float64 with an explicit, reported jitter."""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from geogp.errors import NumericalError
+from geogp.models.core.products import slices, times_lower, times_lower_transposed
+
+logger = logging.getLogger(__name__)
+
+LARGEST_JITTER = 1e-2
+"""Relative jitter beyond which a matrix counts as broken."""
+
+
+class Factorised(NamedTuple):
+    """What a factorisation returns, and what it says of itself: not 0 where it failed."""
+
+    factor: Tensor
+    info: Tensor
+
+
+def jittered_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
+    """Factorise K + jitter * mean(diag K) * I in float64.
+
+    The jitter is raised by tens, with a logged warning, while the factorisation fails.
+
+    Parameters
+    ----------
+    K
+        Symmetric positive semi-definite matrix, shape (r, r), dtype float64.
+    jitter
+        Relative to the mean of the diagonal; 0 is allowed.
+
+    Returns
+    -------
+    L, used
+        Lower Cholesky factor (r, r) and the relative jitter it was made with.
+
+    Raises
+    ------
+    NumericalError
+        The matrix is not finite, or needs a relative jitter above 1e-2.
+    """
+    return _with_jitter(K, jitter, lambda added: Factorised(*torch.linalg.cholesky_ex(added)))
+
+
+def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
+    """Return L^(-1), (r, r) row-major, for the L of `jittered_cholesky`, and the jitter.
+
+    It has no gradient. Products with it take the place of triangular solves, which are slower
+    than products on every machine.
+
+    Raises
+    ------
+    NumericalError
+        As for `jittered_cholesky`.
+    """
+    return _with_jitter(K, jitter, inverse_cholesky)
+
+
+def inverse_cholesky(K: Tensor) -> Factorised:
+    """Return L^(-1) for K = L L', (r, r) row-major; of K the lower triangle counts, and is lost.
+
+    By halves: with K = [A B'; B C] and A = M M', L = [M 0; B M^(-T) N] where N N' = C less
+    (B M^(-T)) (B M^(-T))', and L^(-1) = [M^(-1) 0; -N^(-1) B M^(-T) M^(-1) N^(-1)]. Most of it
+    is products, which the library's own Cholesky is several times slower than.
+    """
+    out = torch.zeros_like(K)
+    return Factorised(out, _fill_inverse(K, out, slices(len(K), K.device)))
+
+
+def _fill_inverse(K: Tensor, out: Tensor, parts: list[slice]) -> Tensor:
+    """Put the inverse factor of the block `parts` of K into `out`; return its info."""
+    whole = slice(parts[0].start, parts[-1].stop)
+    if len(parts) == 1:
+        L, info = Factorised(*torch.linalg.cholesky_ex(K[whole, whole]))
+        identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
+        # Solved for the transpose: the library returns columns, and this makes them rows.
+        out[whole, whole] = torch.linalg.solve_triangular(L.T, identity, upper=True).T
+        return info
+    middle = len(parts) // 2
+    start = parts[middle].start
+    first, second = slice(whole.start, start), slice(start, whole.stop)
+    info = _fill_inverse(K, out, parts[:middle])
+    inverse = out[first, first]
+    below = times_lower_transposed(K[second, first], inverse)
+    for part in parts[middle:]:
+        upto = below[: part.stop - start]
+        K[part, start : part.stop].addmm_(upto[part.start - start :], upto.T, alpha=-1)
+    info = torch.maximum(info, _fill_inverse(K, out, parts[middle:]))
+    below = times_lower(below, inverse)
+    for part in parts[middle:]:
+        torch.mm(out[part, start : part.stop], below[: part.stop - start], out=out[part, first])
+    out[second, first].neg_()
+    return info
+
+
+def _with_jitter(
+    K: Tensor, jitter: float, factorise: Callable[[Tensor], Factorised]
+) -> tuple[Tensor, float]:
+    assert K.dtype == torch.float64, "factorisations run in float64"
+    scale = K.diagonal().mean()
+    # A sum is finite only if all values are; that it overflows is looked at more closely.
+    if not bool(torch.isfinite(K.sum())) and not bool(torch.isfinite(K).all()):
+        raise NumericalError(
+            "a kernel matrix holds values that are not finite; the fit has diverged. "
+            "Lower the learning rate or check the inputs."
+        )
+    used = jitter
+    while True:
+        found = factorise(K.diagonal_scatter(K.diagonal() + used * scale))
+        if int(found.info) == 0:
+            return found.factor, used
+        used = 10 * max(used, 1e-9)
+        if used > LARGEST_JITTER * (1 + 1e-9):
+            raise NumericalError(
+                f"a kernel matrix of {len(K)} inducing points does not factorise with a relative "
+                f"jitter of {LARGEST_JITTER:g}; points coincide or the kernel has collapsed. "
+                "Use fewer inducing points or another seed."
+            )
+        logger.warning("kernel matrix not positive definite: relative jitter raised to %g", used)

@@ -1,0 +1,365 @@
+"""The one model behind every row of the catalogue: a basis, a posterior, a noise law."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from geogp.distributions.prediction import Prediction
+from geogp.errors import DataError, RequestError
+from geogp.models.bases.basis_functions import Basis, Features
+from geogp.models.bases.rbf_readers import Marginals
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.arrays import as_floats
+from geogp.models.core.diagonals import Diagonal
+from geogp.models.core.noise import Noise
+from geogp.models.core.objectives import BatchTerms, Repeats
+from geogp.models.core.posteriors import Posterior, WeightedRows, condition
+from geogp.models.training.steps import CHUNK
+
+Floats = NDArray[np.float64]
+
+ENTRIES, LEAST_ROWS = 2**20, 256
+"""Numbers of a chunk of a prediction, so that they stay in the cache, and its least rows."""
+
+
+class Rows(NamedTuple):
+    """Rows as a model takes them: scaled `x` (n, d), standardised `y` (n,), `tests` (n,).
+
+    Tests are counts, float64; models whose noise does not depend on them take no notice. With
+    `repeats`, each is an input with several rows, `y` their mean.
+    """
+
+    x: Tensor
+    y: Tensor
+    tests: Tensor
+    repeats: Repeats | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of rows, repeats counted."""
+        return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
+
+    def at(self, numbers: Tensor | slice) -> "Rows":
+        """Return some of the rows."""
+        repeats = self.repeats and Repeats(*(part[numbers] for part in self.repeats))
+        return Rows(self.x[numbers], self.y[numbers], self.tests[numbers], repeats)
+
+    def chunks(self, size: int | None = None) -> Iterator["Rows"]:
+        """Yield the rows in order, `size` at a time; None takes `CHUNK`."""
+        step = size or CHUNK
+        for start in range(0, len(self.y), step):
+            yield self.at(slice(start, start + step))
+
+    def collapsed(self) -> "Rows":
+        """Return the different inputs with the mean and scatter of their rows; see `Repeats`."""
+        x, inverse = torch.unique(self.x, dim=0, return_inverse=True)
+        count = torch.bincount(inverse).double()
+        mean = torch.bincount(inverse, self.y.double()) / count
+        square = (self.y.double() - mean[inverse]).square()
+        repeats = Repeats(count, torch.bincount(inverse, square) / count)
+        dtype = self.y.dtype
+        tests = torch.bincount(inverse, self.tests) / count
+        return Rows(x, mean.to(dtype), tests, Repeats(*(part.to(dtype) for part in repeats)))
+
+
+NO_NUMBERS = (
+    "expected a model whose parameters hold numbers, found one on the device meta, which keeps "
+    "their shapes alone. Build or load the model on cpu or cuda."
+)
+
+
+class LowRankGP(nn.Module):
+    """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, so that k(x, x') = <phi(x), phi(x')>.
+
+    Inputs and targets are scaled inside: `x_low` and `x_high` are mapped to -1 and 1, and
+    `y_mean` and `y_sd` are those of the training rows; predictive standard deviations are
+    `widening` times what follows from the parts. `predict`, `features` and `kernel` take
+    inputs as they were given for the fit and speak in the unit of the target.
+
+    Parameters
+    ----------
+    name
+        The row of the catalogue.
+    architecture
+        Sizes.
+    basis, posterior, noise, diagonal
+        The parts; `diagonal` is what is added to the variance at single points.
+    """
+
+    x_low: Tensor
+    x_high: Tensor
+    y_mean: Tensor
+    y_sd: Tensor
+    widening: Tensor
+
+    def __init__(
+        self,
+        name: str,
+        architecture: Architecture,
+        *,
+        basis: Basis,
+        posterior: Posterior,
+        noise: Noise,
+        diagonal: Diagonal,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.architecture = architecture
+        self.basis = basis
+        self.posterior = posterior
+        self.noise = noise
+        self.diagonal = diagonal
+        used = len(architecture.used)
+        self.mean_constant = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
+        self.register_buffer("x_low", torch.full((used,), -1.0, dtype=torch.float64))
+        self.register_buffer("x_high", torch.ones(used, dtype=torch.float64))
+        self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
+        self.register_buffer("widening", torch.ones((), dtype=torch.float64))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.mean_constant.device
+
+    def check(self) -> None:
+        """Refuse a model whose tensors are not all on one device and of its dtype.
+
+        Raises
+        ------
+        RequestError
+            Parameters differ in device, or in dtype from the architecture's, or they are on the
+            device ``meta``.
+        """
+        if self.device.type == "meta":
+            raise RequestError(NO_NUMBERS)
+        expected = self.architecture.torch_dtype
+        for name, value in self.named_parameters():
+            if value.device != self.device or value.dtype != expected:
+                raise RequestError(
+                    f"expected all parameters on {self.device} with {expected}, found {name} on "
+                    f"{value.device} with {value.dtype}. Move the whole model with .to(device), "
+                    "and choose the dtype with Architecture(dtype=...)."
+                )
+
+    def scaled(self, x: Floats | Tensor) -> Tensor:
+        """Return inputs (n, d) as the basis takes them: used columns only, scaled, on device.
+
+        Raises
+        ------
+        DataError
+            `x` has another dimension than the training inputs or is not finite.
+        RequestError
+            As `check` says.
+        """
+        self.check()
+        values = as_floats(x, "inputs")
+        d = self.architecture.d
+        if values.ndim != 2 or values.shape[1] != d or not len(values):
+            raise DataError(f"expected inputs of shape (n, {d}) with n >= 1, found {values.shape}.")
+        used = values if len(self.x_low) == d else values[:, list(self.architecture.used)]
+        tensor = torch.from_numpy(np.ascontiguousarray(used)).to(self.device)
+        share = (tensor - self.x_low) / (self.x_high - self.x_low)
+        return (2 * share - 1).to(self.architecture.torch_dtype)
+
+    def take_target(self, y: Floats) -> None:
+        """Take the scale of the training targets (n,): their mean and standard deviation."""
+        self.y_mean.fill_(float(y.mean()))
+        self.y_sd.fill_(float(y.std()))
+
+    def standardised(self, y: Floats) -> Tensor:
+        """Return targets (n,) on the model's own scale, on its device and of its dtype."""
+        values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
+        return values.to(self.architecture.torch_dtype)
+
+    def terms(self, x: Tensor) -> BatchTerms:
+        """Return what the objectives use of scaled inputs (b, d), for a standardised target."""
+        return self._terms(self.basis(x))
+
+    def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+        """Keep what prediction needs of the training rows (here nothing), and return them.
+
+        Parameters
+        ----------
+        rows
+            The training rows.
+        seed
+            Of choices among them.
+
+        Returns
+        -------
+        Rows
+            The same rows, in the order in which steps shall number them.
+        """
+        return rows
+
+    def rates(self) -> dict[str, float]:
+        """Return learning rates of parameters by name, as multiples of the usual; here none."""
+        return {}
+
+    def finish(self, validation: Rows) -> None:
+        """Learn from the validation rows what no step learns; here nothing."""
+
+    def widen(self, factor: float) -> None:
+        """Make predictive standard deviations `factor` times what was learned otherwise."""
+        self.widening.fill_(factor)
+
+    def settle(self, rows: Rows, validation: Rows) -> None:
+        """Let the parts take what they need beside the gradient; see their `settle`.
+
+        Parameters
+        ----------
+        rows, validation
+            Training rows, which may have repeats, and validation rows.
+        """
+        with torch.no_grad():
+            self.diagonal.settle(self.basis(part) for part in rows.x.split(CHUNK))
+            self.posterior.settle(self.weighted_rows(rows, spread_is_noise=False))
+            errors = ((self.terms(part.x).mean - part.y).square() for part in validation.chunks())
+            self.noise.settle(errors)
+
+    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> Iterator[WeightedRows]:
+        """Yield features, residuals and variances of rows in chunks, for `condition`.
+
+        The variance of a row around <w, phi> is noise_var plus what the diagonal adds, and the
+        function variance too where the objective has made it carry noise. The mean of k rows
+        of one input has a k-th of it.
+        """
+        for part in rows.chunks():
+            found: Features = self.basis(part.x)
+            variance = self.noise().double() + self.diagonal(found).double()
+            if spread_is_noise:
+                variance = variance + self.posterior.moments(found.phi).variance.double()
+            if part.repeats is not None:
+                variance = variance / part.repeats.rows.double()
+            yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
+
+    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return mean (r,) and factor (r, r) of the weights of `features` given rows, float64.
+
+        See `condition` and `weighted_rows`.
+        """
+        weighted = self.weighted_rows(rows, spread_is_noise=spread_is_noise)
+        return condition(weighted, torch.zeros(self.basis.rank, device=self.device))
+
+    def predict(
+        self,
+        x: Floats,
+        tests: Floats | float | None = None,  # noqa: ARG002
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Predict at inputs of shape (n, d), in chunks.
+
+        Parameters
+        ----------
+        x
+            Inputs.
+        tests
+            Tests behind each average; the noise of this model is the same for all.
+        level
+            Predict what measurements scatter around: the function without noise.
+
+        Returns
+        -------
+        Prediction
+            Mean, function variance and noise variance, each (n,), in the target's unit. The
+            function variance includes what the diagonal adds.
+
+        Raises
+        ------
+        DataError
+            `x` has another dimension than the training inputs or is not finite.
+        NumericalError
+            A predictive variance is not positive.
+        """
+        return self.predict_scaled(self.scaled(x), level=level).widened(float(self.widening))
+
+    def predict_scaled(
+        self,
+        x: Tensor,
+        tests: Tensor | None = None,  # noqa: ARG002
+        *,
+        level: bool = False,
+    ) -> Prediction:
+        """Predict at inputs that `scaled` has returned; see `predict`."""
+        with torch.no_grad():
+            norms = self.diagonal.uses_norms
+            read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
+            rows = max(LEAST_ROWS, ENTRIES // self.basis.rank)
+            parts = [self._predicted(read(part)) for part in x.split(min(CHUNK, rows))]
+        mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+        return Prediction(mean, variance, np.zeros_like(noise) if level else noise)
+
+    def features(self, x: Floats) -> Floats:
+        """Return phi(x) in the target's unit, so that k = phi phi', shape (n, r)."""
+        return torch.cat(list(self.feature_chunks(x))).cpu().numpy()
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                phi = self.basis(part).phi.double() * self.y_sd
+            yield phi
+
+    def added_variance(self, x: Floats) -> Floats:
+        """Return what the diagonal adds to the function variance of single points, (n,).
+
+        In the target's squared unit; part of `predict(x).function_variance`.
+        """
+        if type(self.diagonal) is Diagonal:
+            return np.zeros(len(x))
+        with torch.no_grad():
+            parts = [self.diagonal(self.basis(part)) for part in self.scaled(x).split(CHUNK)]
+            found: Floats = (torch.cat(parts).double() * self.y_sd.square()).cpu().numpy()
+        return found
+
+    def function_variance(self, x: Floats, L: Tensor) -> Floats:
+        """Return the variance of the function at points were that of the weights L L', (n,).
+
+        In the target's squared unit, with what the diagonal adds: `predict(x).function_variance`
+        has the L of the model's posterior.
+
+        Parameters
+        ----------
+        x
+            Inputs (n, d).
+        L
+            A factor of the covariance of the weights of `feature_chunks`, (r, r), float64.
+        """
+        parts = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
+        found: Floats = torch.cat(parts).numpy() + self.added_variance(x)
+        return found * float(self.widening) ** 2
+
+    def kernel(self, x: Floats, x2: Floats) -> Floats:
+        """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
+
+        In the squared unit of the target. Meant for slices: n times n2 values are returned.
+        """
+        second = torch.cat(list(self.feature_chunks(x2)))
+        return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()
+
+    def _terms(self, found: Features) -> BatchTerms:
+        moments, kl = self.posterior.moments_and_kl(found.phi)
+        return BatchTerms(
+            mean=self.mean_constant + moments.mean,
+            function_variance=moments.variance,
+            residual=found.residual,
+            feature_norm=found.norm,
+            noise_var=self.noise(),
+            kl=kl,
+        )
+
+    def _predicted(self, found: Marginals) -> tuple[Tensor, Tensor, Tensor]:
+        """Return mean, function and noise variance in the target's unit, float64."""
+        variance = found.variance
+        if self.diagonal.uses_norms:
+            variance = variance + self.diagonal(found).double()
+        noise = self.noise().double().expand_as(variance)
+        scale = self.y_sd.square()
+        mean = self.mean_constant.double() + found.mean
+        return self.y_mean + self.y_sd * mean, variance * scale, noise * scale

@@ -1,0 +1,166 @@
+"""What a fit needs of memory, checked before it starts."""
+
+import math
+import os
+from pathlib import Path
+
+import torch
+
+from geogp.errors import RequestError
+from geogp.models.bases.placement import MOST_CANDIDATES
+from geogp.models.core.architecture import Architecture
+from geogp.models.training.steps import CHUNK
+
+WORD = 8
+
+PARAMETER_BYTES = 4
+"""Of a parameter in float32, the smaller dtype."""
+
+CHUNK_ARRAYS = 24
+"""Arrays of a chunk's features that are held at once, in float64: covariances and features, what
+the kernel keeps for its gradient, gradients, and what the solver copies. Up to 19 were seen, for
+kernels of two layers."""
+
+SQUARE_ARRAYS = 16
+"""Arrays of r by r: posterior, its gradient and two moments, the best and the kept copy, and what
+factorisations hold."""
+
+ROW_WORDS = 40
+"""Numbers per row: inputs, targets, order, a copy or two, and the features of places."""
+
+
+def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
+    """Return an upper estimate of the bytes that a fit takes beside the program itself.
+
+    Parameters
+    ----------
+    sizes
+        Of the model.
+    n
+        Training rows.
+    batch
+        Rows of a step, as `Step.rows` returns them; features are held for at most `CHUNK` of them.
+    """
+    chunk = min(max(batch, 1), n, CHUNK)
+    # Prediction takes whole chunks whatever the batch.
+    width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
+    features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
+    pivots = min(n, MOST_CANDIDATES) * sizes.r * WORD
+    return features + pivots + SQUARE_ARRAYS * sizes.r**2 * WORD + ROW_WORDS * n * WORD
+
+
+def check_model(sizes: Architecture) -> None:
+    """Refuse a model whose parameters alone do not fit into the machine's memory.
+
+    Raises
+    ------
+    RequestError
+        They need more than there is; both numbers are given.
+    """
+    needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
+    free = available_bytes(torch.device("cpu"))
+    if needed > free:
+        raise RequestError(
+            f"a model of rank {sizes.r:,} and width {sizes.h:,} needs {needed / 1e9:,.1f} GB of "
+            f"memory or more, and {free / 1e9:.1f} GB are free. Choose a smaller r or h."
+        )
+
+
+HELD_BYTES = 2**29
+"""What is held of joint sums or draws that share one pass over the features, about."""
+
+TILE_WORDS = 300
+"""Numbers per tile of a joint law with a tile process: on which 64 rows and 24 tiles it is
+conditioned with which weights, twice while they are put together, and what solves for them."""
+
+BLOCK_ARRAYS = 10
+"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles that are held at once: up to 8
+were seen, most of them parts of the kernel."""
+
+
+def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
+    """Return an upper estimate of the bytes that the joint law of a level takes (`JointLevel`).
+
+    Parameters
+    ----------
+    sizes
+        Of the model.
+    tiles, rows
+        Tiles, and training rows.
+    columns
+        Sums or draws that are asked for.
+    block
+        Numbers of the covariances that are held at once of a tile process; 0 without one.
+    """
+    width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
+    features = min(max(tiles, rows), CHUNK) * 8 * width
+    process = TILE_WORDS * tiles + BLOCK_ARRAYS * block if block else 0
+    # A group of columns has two numbers per tile and one per row, the few at work some more.
+    numbers = 2 * tiles + rows
+    held = min(columns * numbers, HELD_BYTES // WORD) + min(columns, 32) * 4 * numbers
+    square = SQUARE_ARRAYS * sizes.r**2
+    return WORD * (features + process + held + square + ROW_WORDS * (rows + tiles))
+
+
+def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
+    """Refuse a joint law that does not fit into the machine's memory; see `level_bytes`.
+
+    Raises
+    ------
+    RequestError
+        It needs more than there is; both numbers are given.
+    """
+    needed = level_bytes(sizes, tiles, rows, columns, block)
+    free = available_bytes(torch.device("cpu"))
+    if needed > free:
+        raise RequestError(
+            f"the level of {tiles:,} tiles together needs about {needed / 1e9:.1f} GB of memory, "
+            f"and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
+        )
+
+
+def available_bytes(device: torch.device) -> float:
+    """Return the free memory of a device; for the CPU what machine and process limit leave."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return min(_machine_bytes(), _limit_bytes())
+
+
+def _limit_bytes() -> float:
+    """Return what this process may still take under its own limit (``ulimit -v``)."""
+    try:
+        import resource  # noqa: PLC0415 - not every system has it
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        taken = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        if limit == resource.RLIM_INFINITY:
+            return math.inf
+        return max(0, limit - taken * resource.getpagesize())
+    except (ImportError, OSError, ValueError):
+        return math.inf
+
+
+def _machine_bytes() -> int:
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found = dict(line.split(":", 1) for line in lines)
+        return 1024 * int(found["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
+    """Refuse a fit that does not fit into memory.
+
+    Raises
+    ------
+    RequestError
+        It needs more than there is; both numbers are given.
+    """
+    needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
+    if needed > free:
+        raise RequestError(
+            f"a fit of rank {sizes.r} to {n:,} rows needs about {needed / 1e9:.1f} GB on {device}, "
+            f"and {free / 1e9:.1f} GB are free. Choose a smaller rank (another --preset), or fewer "
+            "quarters, with --fresh."
+        )

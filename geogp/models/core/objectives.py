@@ -1,0 +1,326 @@
+"""Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
+
+Those of a batch are per datum: means over the batch plus the KL term divided by the number n
+of training rows, with mu the mean m0 + <m, phi> and s² = ||L' phi||². Those of all rows are
+functions of the sums that `Statistics` holds.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.core.products import squared_norms
+from geogp.models.training.teams import current_team
+
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(20)
+HERMITE = (_NODES, _SHARES / _SHARES.sum())
+"""Nodes and weights of a standard normal variable."""
+
+
+class Repeats(NamedTuple):
+    """Rows of equal inputs, put together: how many `rows`, (b,), and their `scatter`, (b,).
+
+    With ybar the mean of their targets and scatter the mean of (y_j - ybar)², their joint
+    Gaussian log density needs no more: for one mean mu and one variance v at an input,
+
+    sum_j log N(y_j; mu, v) = -k/2 log 2π v - k (scatter + (ybar - mu)²) / (2 v).
+    """
+
+    rows: Tensor
+    scatter: Tensor
+
+
+@dataclass(frozen=True)
+class BatchTerms:
+    """What an objective may use of a batch of b rows, or of b inputs with several rows each.
+
+    Attributes
+    ----------
+    mean, function_variance
+        m0 + <m, phi> and ||L' phi||², each (b,).
+    residual
+        k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
+    feature_norm
+        ||phi||², (b,).
+    noise_var, kl
+        Scalars.
+    repeats
+        How many rows each input has; None for one each. Targets are then their means, and
+        means over the batch are over rows.
+    offset, dispersion
+        For counts: what is added to the log rate, and 1/a of the negative binomial law, each
+        (b,); None for other targets.
+    """
+
+    mean: Tensor
+    function_variance: Tensor
+    residual: Tensor
+    feature_norm: Tensor
+    noise_var: Tensor
+    kl: Tensor
+    repeats: Repeats | None = None
+    offset: Tensor | None = None
+    dispersion: Tensor | None = None
+
+    @property
+    def rows(self) -> Tensor:
+        """The number of rows of the batch, a scalar."""
+        if self.repeats is None:
+            return self.mean.new_full((), len(self.mean))
+        return self.repeats.rows.sum()
+
+    def average(self, values: Tensor) -> Tensor:
+        """Return the mean over the rows of the batch of values (b,) that belong to inputs."""
+        if self.repeats is None:
+            return values.mean()
+        return (self.repeats.rows * values).sum() / self.rows
+
+    def square(self, y: Tensor) -> Tensor:
+        """Return the mean of (y_j - mean)² over the rows of each input, (b,)."""
+        square = (y - self.mean).square()
+        return square if self.repeats is None else square + self.repeats.scatter
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the regularisers.
+
+    `alpha` is that of the trace in dPPGP, `beta` that of the KL term in PPGP and dPPGP.
+
+    Raises
+    ------
+    RequestError
+        A weight is negative or not finite.
+    """
+
+    alpha: float = 0.1
+    beta: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not (math.isfinite(value) and value >= 0):
+                raise RequestError(f"expected a weight {name} of 0 or more, found {value}.")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over all n training rows, float64; e is the target less the mean constant.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    gram, moment
+        Phi'Phi (r, r) and Phi'e (r,).
+    square
+        ||e||², a scalar.
+    norm_sum, largest_norm
+        Sum and maximum of ||phi(x_i)||², scalars.
+    log_variance
+        Sum of log v_i where rows have variances v_i of their own, a scalar; `gram`, `moment` and
+        `square` then weigh each row by 1 / v_i. Else 0.
+    """
+
+    n: int
+    gram: Tensor
+    moment: Tensor
+    square: Tensor
+    norm_sum: Tensor
+    largest_norm: Tensor
+    log_variance: Tensor
+
+
+BatchObjective = Callable[[BatchTerms, Tensor, int, Weights], Tensor]
+WholeObjective = Callable[[Statistics, Tensor], Tensor]
+
+
+def gaussian_nll(square: Tensor, variance: Tensor) -> Tensor:
+    """-log N(y; mean, variance) for square (y - mean)², elementwise."""
+    return 0.5 * (math.log(2 * math.pi) + variance.log() + square / variance)
+
+
+def elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
+    """Negative evidence lower bound (DBK equation 5), with the residual of equation 4.
+
+    mean_b[-log N(y; mu, noise_var) + (s² + residual) / (2 noise_var)] + KL / n.
+    """
+    return _expected_nll(terms, y, terms.residual) + terms.kl / n
+
+
+def whitened_elbo(
+    residual: Tensor, spread: Tensor, log_scale: Tensor, kl: Tensor, n: int
+) -> Tensor:
+    """Negative evidence lower bound of correlated rows, from whitened ones.
+
+    With W the inverse of a factor of the rows' covariance given w,
+    E_q[-log N(y; m0 + Phi w, (W'W)^(-1))]
+    = ½ ||W(y - mu)||² + ½ ||W Phi L||² - log|W| + b/2 log 2π, over b, plus KL / n.
+
+    Parameters
+    ----------
+    residual
+        W(y - mu), (b,).
+    spread
+        W Phi L, (b, r).
+    log_scale
+        -log|W|, a scalar.
+    kl
+        KL(q(w) || N(0, I)).
+    n
+        Rows in all.
+    """
+    b = len(residual)
+    distance = 0.5 * (residual.square().sum() + squared_norms(spread).sum())
+    return (distance + log_scale) / b + 0.5 * math.log(2 * math.pi) + kl / n
+
+
+def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
+    """Negative evidence lower bound under the variance correction of DBK-1 (equation 11).
+
+    As `elbo`, with max_b ||phi||² - ||phi||² in place of the residual.
+    """
+    return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
+
+
+def ppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
+    """Parametric predictive objective (DBK equation 6; Jankowiak et al. 2020).
+
+    mean_b[-log N(y; mu, s² + residual + noise_var)] + (beta / n) KL.
+    """
+    variance = terms.function_variance + terms.residual + terms.noise_var
+    return terms.average(gaussian_nll(terms.square(y), variance)) + weights.beta / n * terms.kl
+
+
+def dppgp(terms: BatchTerms, y: Tensor, n: int, weights: Weights) -> Tensor:
+    """Decoupled parametric predictive objective (DBK equation 15).
+
+    mean_b[-log N(y; mu, s² + noise_var)]
+    + alpha mean_b[(max_b ||phi||² - ||phi||²) / (2 noise_var)] + (beta / n) KL.
+    """
+    fit = gaussian_nll(terms.square(y), terms.function_variance + terms.noise_var)
+    trace = terms.average(batch_correction(terms)) / (2 * terms.noise_var)
+    return terms.average(fit) + weights.alpha * trace + weights.beta / n * terms.kl
+
+
+def squared_error(terms: BatchTerms, y: Tensor, _n: int, _weights: Weights) -> Tensor:
+    """Mean squared error of the batch: mean_b[(y - mu)²]."""
+    return terms.average(terms.square(y))
+
+
+def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
+    """Negative evidence lower bound of counts, y ~ Poisson(e^(o + f)) (DBK-1 appendix A.5).
+
+    With the offset o = log exposure, E exp(f) = exp(mu + s²/2) makes it closed:
+    mean_b[exp(o + mu + s²/2) - y (o + mu) + log y!] + KL / n. Float64.
+    """
+    counts, log_rate, spread = _count_terms(terms, y)
+    rate = (log_rate + 0.5 * spread).exp()
+    nll = rate - counts * log_rate + torch.lgamma(counts + 1)
+    return terms.average(nll) + terms.kl.double() / n
+
+
+def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
+    """Negative evidence lower bound of counts, y ~ Poisson(g e^(o + f)), g ~ Gamma(a, a).
+
+    g, of mean 1 and variance 1/a = dispersion, is a row's own; without it y is negative
+    binomial with mean e^(o + f) and shape a. With t = o + f - log a, of which only the softplus
+    has no closed expectation under q (Gauss-Hermite quadrature, 20 nodes):
+    mean_b[log Γ(a) + log y! - log Γ(y + a) - y E t + (y + a) E log(1 + e^t)] + KL / n. Float64.
+    """
+    counts, log_rate, spread = _count_terms(terms, y)
+    assert terms.dispersion is not None, "the law of the counts needs a dispersion"
+    a = 1 / terms.dispersion.double()
+    middle = log_rate - a.log()
+    nodes, shares = (torch.as_tensor(part, device=y.device) for part in HERMITE)
+    placed = middle[:, None] + spread.sqrt()[:, None] * nodes
+    softplus = torch.logaddexp(placed, torch.zeros_like(placed)) @ shares
+    gammas = torch.lgamma(a) + torch.lgamma(counts + 1) - torch.lgamma(counts + a)
+    nll = gammas - counts * middle + (counts + a) * softplus
+    return terms.average(nll) + terms.kl.double() / n
+
+
+def log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """Log N(y; m0, Phi Phi' + noise_var I) from sums over the rows (DBK equation 11).
+
+    -n/2 log 2π - (n - r)/2 log noise_var - ½ log|Λ| - ||e||²/(2 noise_var)
+    + ||Λ^(-1/2) Phi'e||²/(2 noise_var), with Λ = Phi'Phi + noise_var I. A scalar, float64.
+
+    Raises
+    ------
+    NumericalError
+        Λ is not finite or does not factorise.
+    """
+    distance, log_determinant = quadratic_form(sums, noise_var)
+    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + log_determinant + distance)
+    return found
+
+
+def quadratic_form(sums: Statistics, noise_var: Tensor) -> tuple[Tensor, Tensor]:
+    """Return e'A^(-1)e and log|A| for A = Phi Phi' + noise_var I, scalars, float64.
+
+    Raises
+    ------
+    NumericalError
+        Λ = Phi'Phi + noise_var I is not finite or does not factorise.
+    """
+    r = len(sums.moment)
+    noise = noise_var.double()
+    Lambda = sums.gram + noise * torch.eye(r, dtype=torch.float64, device=sums.gram.device)
+    C, _ = jittered_cholesky(Lambda, 0.0)
+    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
+    log_determinant = (sums.n - r) * noise.log() + 2 * C.diagonal().log().sum()
+    return (sums.square - explained.square().sum()) / noise, log_determinant
+
+
+def corrected_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
+    """Log marginal likelihood less tr(C) / (2 noise_var) (DBK-1 equation 11).
+
+    C holds c(x_i, x_i) = max_j ||phi(x_j)||² - ||phi(x_i)||². A scalar, float64.
+    """
+    trace = sums.n * sums.largest_norm - sums.norm_sum
+    return log_marginal_likelihood(sums, noise_var) - trace / (2 * noise_var.double())
+
+
+def fitc_log_marginal_likelihood(sums: Statistics, _noise_var: Tensor) -> Tensor:
+    """Log N(y; m0, Phi Phi' + D) for rows of variances D (Snelson and Ghahramani 2006).
+
+    -½ [n log 2π + Σ log D_i + log|Λ| + ||e||²_D - ||Λ^(-1/2) Phi'D^(-1)e||²], with
+    Λ = I + Phi'D^(-1)Phi and ||e||²_D = e'D^(-1)e. A scalar, float64.
+
+    Raises
+    ------
+    NumericalError
+        Λ is not finite or does not factorise.
+    """
+    identity = torch.eye(len(sums.moment), dtype=torch.float64, device=sums.gram.device)
+    C, _ = jittered_cholesky(identity + sums.gram, 0.0)
+    explained = torch.linalg.solve_triangular(C, sums.moment[:, None], upper=False)
+    determinant = sums.log_variance + 2 * C.diagonal().log().sum()
+    distance = sums.square - explained.square().sum()
+    found: Tensor = -0.5 * (sums.n * math.log(2 * math.pi) + determinant + distance)
+    return found
+
+
+def _count_terms(terms: BatchTerms, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return counts, the mean of the log rate with its offset, and its variance, float64."""
+    assert terms.offset is not None, "counts need an offset"
+    log_rate = terms.mean.double() + terms.offset.double()
+    return y.double(), log_rate, terms.function_variance.double()
+
+
+def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
+    """mean_b of E_q[-log N(y; f, noise_var)] with `missed` variance beside s²."""
+    square = terms.square(y) + terms.function_variance + missed
+    return terms.average(gaussian_nll(square, terms.noise_var))
+
+
+def batch_correction(terms: BatchTerms) -> Tensor:
+    """Return max_b ||phi||² - ||phi||², (b,): DBK-1's correction, the maximum over the batch."""
+    return current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm

@@ -1,0 +1,267 @@
+"""Posteriors over the weights w of f(x) = m0 + <w, phi(x)>, with prior w ~ N(0, I)."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.core.products import (
+    lower_of_product,
+    squared_norms,
+    times_lower,
+    times_lower_transposed,
+)
+
+
+class Moments(NamedTuple):
+    """Mean <m, phi> and variance ||L' phi||² of the weighted basis, each (b,)."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+class WeightedRows(NamedTuple):
+    """Training rows as a posterior in closed form sees them.
+
+    Features `phi` (c, r), targets less the mean constant `residual` (c,), and the variance of
+    each row around the function `variance` (c,).
+    """
+
+    phi: Tensor
+    residual: Tensor
+    variance: Tensor
+
+
+class Posterior(nn.Module, ABC):
+    """What the model asks of a posterior; `settle` learns from the rows outside the gradient.
+
+    `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise.
+    """
+
+    in_closed_form: ClassVar[bool] = False
+
+    @abstractmethod
+    def moments(self, phi: Tensor) -> Moments:
+        """Return mean and variance of <w, phi> for features (b, r)."""
+
+    @abstractmethod
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return the mean m (r,) of w and a factor L (r, k) of its covariance L L'."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """Return KL(q(w) || N(0, I)), a scalar."""
+
+    def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
+        """Return both for features (b, r); one may share work with the other."""
+        return self.moments(phi), self.kl()
+
+    def settle(self, rows: Iterable[WeightedRows]) -> None:
+        """Take what is known of the training rows in chunks; most posteriors need none of it."""
+
+
+class VariationalPosterior(Posterior):
+    """q(w) = N(m, L L') with L lower triangular, its diagonal positive (DBK appendix B).
+
+    m starts at 0, log diag L at -½ log r, the rest of L at standard normals divided by r.
+
+    Parameters
+    ----------
+    r
+        Number of weights.
+    generator
+        Source of the initial off-diagonal values.
+    dtype
+        Of the parameters.
+    """
+
+    def __init__(self, r: int, generator: torch.Generator, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
+        self.log_diagonal = nn.Parameter(torch.full((r,), -0.5 * math.log(r), dtype=dtype))
+        self.lower = nn.Parameter(torch.randn(r, r, generator=generator, dtype=dtype).tril(-1) / r)
+
+    def cholesky(self) -> Tensor:
+        """Return L, shape (r, r)."""
+        found: Tensor = _Packed.apply(self.lower, self.log_diagonal)  # type: ignore[no-untyped-call]
+        return found
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L."""
+        return self.m, self.cholesky()
+
+    def take_covariance(self, L: Tensor) -> None:
+        """Take L L' as the covariance, for any factor L (r, r) of full rank."""
+        with torch.no_grad():
+            R = torch.linalg.qr(L.double().T, mode="r").R
+            lower = R.T * torch.where(R.diagonal() < 0, -1.0, 1.0)
+            self.lower.copy_(lower.tril(-1))
+            self.log_diagonal.copy_(lower.diagonal().log())
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return mean and variance of <w, phi> for features (b, r)."""
+        return self._moments(phi, self.cholesky())
+
+    def kl(self) -> Tensor:
+        """KL(N(m, LL') || N(0, I)) = ½ (||L||_F² + ||m||² - r - 2 Σ log L_ii), a scalar."""
+        return self._kl(self.cholesky())
+
+    def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
+        """Return both for features (b, r), from one L."""
+        L = self.cholesky()
+        return self._moments(phi, L), self._kl(L)
+
+    def _moments(self, phi: Tensor, L: Tensor) -> Moments:
+        return Moments(*_LowerMoments.apply(phi, self.m, L))  # type: ignore[no-untyped-call]
+
+    def _kl(self, L: Tensor) -> Tensor:
+        squares = squared_norms(L).sum() + self.m.square().sum()
+        return 0.5 * (squares - len(self.m)) - self.log_diagonal.sum()
+
+
+class _Packed(torch.autograd.Function):
+    """L from its strictly lower part and the logarithm of its diagonal, in one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, lower: Tensor, log_diagonal: Tensor) -> Tensor:
+        diagonal = log_diagonal.exp()
+        ctx.save_for_backward(diagonal)
+        L = lower.tril(-1)
+        L.diagonal().copy_(diagonal)
+        return L
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
+        (diagonal,) = ctx.saved_tensors
+        return gradient.tril(-1), gradient.diagonal() * diagonal
+
+
+class _LowerMoments(torch.autograd.Function):
+    """phi m and the squared norms of the rows of phi L, for lower triangular L.
+
+    The gradient by L is its lower triangle: what stands above does not count.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, phi: Tensor, m: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
+        spread = times_lower(phi, L)
+        ctx.save_for_backward(phi, m, L, spread)
+        return phi @ m, squared_norms(spread)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        by_mean, by_variance = gradients
+        phi, m, L, spread = ctx.saved_tensors
+        by_spread = spread * (2 * by_variance)[:, None]
+        by_phi = times_lower_transposed(by_spread, L).addr_(by_mean, m)
+        return by_phi, by_mean @ phi, lower_of_product(phi, by_spread)
+
+
+class PointPosterior(Posterior):
+    """One value m for the weights: function variance 0, no KL term. It starts at 0.
+
+    Parameters
+    ----------
+    r
+        Number of weights.
+    dtype
+        Of the parameters.
+    """
+
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and no columns."""
+        return self.m, self.m.new_zeros(len(self.m), 0)
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return <m, phi> and 0 for features (b, r)."""
+        mean = phi @ self.m
+        return Moments(mean, torch.zeros_like(mean))
+
+    def kl(self) -> Tensor:
+        """Return 0: there is no distribution to compare with the prior."""
+        return self.m.new_zeros(())
+
+
+class ClosedFormPosterior(Posterior):
+    """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
+
+    It is the prior until `settle` has seen the training rows; see `condition`. Float64.
+
+    Parameters
+    ----------
+    r
+        Number of weights.
+    """
+
+    in_closed_form = True
+    m: Tensor
+    L: Tensor
+
+    def __init__(self, r: int) -> None:
+        super().__init__()
+        self.register_buffer("m", torch.zeros(r, dtype=torch.float64))
+        self.register_buffer("L", torch.eye(r, dtype=torch.float64))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L, float64."""
+        return self.m, self.L
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return mean and variance of <w, phi> for features (b, r), float64."""
+        exact = phi.double()
+        return Moments(exact @ self.m, squared_norms(exact @ self.L))
+
+    def kl(self) -> Tensor:
+        """KL(N(m, LL') || N(0, I)), a scalar, as for the variational posterior."""
+        squares = self.L.square().sum() + self.m.square().sum()
+        spread: Tensor = torch.linalg.slogdet(self.L).logabsdet
+        return 0.5 * (squares - len(self.m)) - spread
+
+    def settle(self, rows: Iterable[WeightedRows]) -> None:
+        """Condition on the training rows."""
+        m, L = condition(rows, self.m)
+        self.m.copy_(m)
+        self.L.copy_(L)
+
+
+def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and factor of p(w | y) = N(m, L L') for w ~ N(0, I), by chunks.
+
+    With V the diagonal matrix of the rows' variances: P = I + Phi' V^(-1) Phi,
+    m = P^(-1) Phi' V^(-1) (y - m0), L L' = P^(-1). With V = noise_var D this is
+    noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I, DBK-1 equation 12.
+
+    Parameters
+    ----------
+    rows
+        Features, residuals and variances of the training rows in chunks.
+    like
+        A tensor of shape (r,) on the device to work on.
+
+    Returns
+    -------
+    m, L
+        Shapes (r,) and (r, r), float64; L is upper triangular.
+    """
+    r = len(like)
+    P = torch.eye(r, dtype=torch.float64, device=like.device)
+    b = torch.zeros(r, dtype=torch.float64, device=like.device)
+    for phi, residual, variance in rows:
+        weighted = phi.double() / variance.double()[:, None]
+        P += weighted.T @ phi.double()
+        b += weighted.T @ residual.double()
+    C, _ = jittered_cholesky(P, 0.0)
+    identity = torch.eye(r, dtype=torch.float64, device=like.device)
+    L = torch.linalg.solve_triangular(C, identity, upper=False).T
+    return L @ (L.T @ b), L

@@ -1,0 +1,1 @@
+"""Families of models of the papers: scale mixtures, counts, last layers, heavy noise."""

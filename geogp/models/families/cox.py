@@ -1,0 +1,199 @@
+"""The Cox process: counts whose log rate is a Gaussian process (DBK-1 appendix A.5)."""
+
+import math
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from geogp.distributions.count_prediction import CountPrediction, predict_counts
+from geogp.errors import DataError, RequestError
+from geogp.models.core.arrays import as_floats
+from geogp.models.core.lowrank import Floats, LowRankGP, Rows
+from geogp.models.core.noise import NOISE_FLOOR, Noise
+from geogp.models.core.objectives import BatchTerms
+from geogp.models.training.steps import CHUNK, PerBatch
+
+OFFSET = "log_exposure"
+"""Name of the column of the inputs that is added to the log rate; the basis does not see it."""
+
+DISPERSION_START = 1.0
+"""Where the dispersion starts."""
+
+
+class CountLaw(Noise):
+    """How counts scatter around their rate: Var(y | rate) = rate + dispersion · rate².
+
+    This one is Poisson's: dispersion 0.
+
+    Parameters
+    ----------
+    r
+        Number of basis functions.
+    dtype
+        Of the parameters.
+    """
+
+    def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
+        super().__init__()
+
+    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Return the dispersion, (b,) float64, for features (b, r)."""
+        assert phi is not None, "a law of counts is one over the inputs"
+        return phi.new_zeros(len(phi), dtype=torch.float64)
+
+
+class Dispersion(CountLaw):
+    """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
+
+    The variance of a gamma effect of mean 1 that multiplies the rate of each row.
+    """
+
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
+        super().__init__(r, dtype)
+        start = torch.tensor(math.log(DISPERSION_START), dtype=dtype)
+        self.log_dispersion = nn.Parameter(start)
+        self.head = nn.Parameter(torch.zeros(r, dtype=dtype))
+
+    def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Return the dispersion, (b,) float64, for features (b, r)."""
+        assert phi is not None, "the dispersion varies over the inputs"
+        return NOISE_FLOOR + (self.log_dispersion + phi @ self.head).double().exp()
+
+
+class PerCount(PerBatch):
+    """An objective of a batch of counts; see `Step`."""
+
+    def gathered(self, rows: Rows) -> Rows:
+        """Return the rows themselves: mean and scatter do not tell all of several counts."""
+        return rows
+
+
+class CoxGP(LowRankGP):
+    """log rate(x) = log exposure + mu + <w, phi(x)>, counts y around the rate.
+
+    y ~ Poisson(rate), or negative binomial where `noise` has a dispersion. The exposure of a
+    row, such as the area that is counted over, is a column of the inputs named ``log_exposure``
+    that is dropped from the basis; without it every exposure is 1.
+
+    mu is `y_mean`, the logarithm of the mean count of the training rows, plus `mean_constant`.
+    """
+
+    noise: CountLaw
+
+    def scaled(self, x: Floats | Tensor) -> Tensor:
+        """Return inputs as the basis takes them, and the log exposure as one more column.
+
+        Raises
+        ------
+        DataError
+            `x` has another dimension than the training inputs or is not finite.
+        RequestError
+            The model's tensors differ in device or dtype.
+        """
+        seen = super().scaled(x)
+        columns = self.architecture.columns
+        if OFFSET not in columns:
+            return torch.cat([seen, torch.zeros_like(seen[:, :1])], 1)
+        given = np.ascontiguousarray(as_floats(x, "inputs")[:, columns.index(OFFSET)])
+        return torch.cat([seen, torch.from_numpy(given).to(seen)[:, None]], 1)
+
+    def take_target(self, y: Floats) -> None:
+        """Take the logarithm of the mean count; counts are not standardised.
+
+        Raises
+        ------
+        DataError
+            A target is no count.
+        """
+        _check_counts(y)
+        self.y_mean.fill_(math.log(float(y.mean())))
+        self.y_sd.fill_(1.0)
+
+    def standardised(self, y: Floats) -> Tensor:
+        """Return counts (n,) as they are.
+
+        Raises
+        ------
+        DataError
+            A target is no count.
+        """
+        _check_counts(y)
+        return torch.from_numpy(y).to(self.device, self.architecture.torch_dtype)
+
+    def terms(self, x: Tensor) -> BatchTerms:
+        """Return what the objectives use of inputs (b, d) that `scaled` has returned."""
+        found = self.basis(x[:, :-1])
+        moments, kl = self.posterior.moments_and_kl(found.phi)
+        return BatchTerms(
+            mean=self.mean_constant + moments.mean,
+            function_variance=moments.variance,
+            residual=found.residual,
+            feature_norm=found.norm,
+            noise_var=moments.mean.new_zeros(()),
+            kl=kl,
+            offset=self.y_mean + x[:, -1],
+            dispersion=self.noise(found.phi),
+        )
+
+    def settle(self, rows: Rows, validation: Rows) -> None:
+        """Every part of the model learns by its gradient."""
+
+    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> NoReturn:  # noqa: ARG002
+        """Refuse: counts have no Gaussian posterior in closed form.
+
+        Raises
+        ------
+        RequestError
+            Always.
+        """
+        raise RequestError(
+            f"{self.name} models counts, whose weights have no posterior in closed form; use the "
+            "model's own mean and factor, model.posterior."
+        )
+
+    def predict_scaled(
+        self,
+        x: Tensor,
+        tests: Tensor | None = None,  # noqa: ARG002
+        *,
+        level: bool = False,
+    ) -> CountPrediction:
+        """Predict counts at inputs that `scaled` has returned.
+
+        Raises
+        ------
+        RequestError
+            A level was asked for: counts are predicted with their scatter.
+        """
+        if level:
+            raise RequestError(f"{self.name} predicts counts; it has no level apart from them.")
+        parts = []
+        for part in x.split(CHUNK):
+            with torch.no_grad():
+                terms = self.terms(part)
+            assert terms.offset is not None
+            assert terms.dispersion is not None
+            log_rate = terms.offset.double() + terms.mean.double()
+            parts.append((log_rate, terms.function_variance.double(), terms.dispersion))
+        found = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+        return predict_counts(*found)
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield phi(x) for the log rate, float64, in chunks (c, r) on the device."""
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                phi = self.basis(part[:, :-1]).phi.double()
+            yield phi
+
+
+def _check_counts(y: Floats) -> None:
+    wrong = (y < 0) | (y != np.floor(y))
+    if wrong.any():
+        raise DataError(
+            f"expected counts, whole numbers of 0 or more, found {int(wrong.sum())} of {len(y)} "
+            f"that are not, the first {y[wrong][0]:g}. Models of other targets are `field` and "
+            "those of the papers."
+        )

@@ -1,0 +1,364 @@
+"""Bayesian last layers, plain and enriched by tangent-kernel features.
+
+Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich): with A the
+least-squares map from phi^r to phi^m over the training rows (8, 9) and B = (A, I), B'B = L L', the
+features L' phi^r are those of the tangent kernel as far as the last layer can say (14), and
+
+S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
+
+Neither A (m, r) nor Phi^m (n, m) is ever whole: with Phi^r = Q T (Q orthonormal, T triangular),
+A = D T^(-T) for D = Phi^m' Q, which comes in blocks of parameters over chunks of rows, and of
+which no more than its triangular factor is kept. Nothing is squared: factors are those of QR.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.bases.tangents import BASE_WIDTH, LastLayerBasis, Mlp, parameter_blocks
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.diagonals import Diagonal
+from geogp.models.core.lowrank import Floats, LowRankGP, Rows
+from geogp.models.core.noise import Noise
+from geogp.models.core.posteriors import Moments, PointPosterior, WeightedRows
+from geogp.models.core.products import squared_norms
+from geogp.models.training.steps import CHUNK
+
+logger = logging.getLogger(__name__)
+
+BLOCK_ENTRIES = 2**22
+"""Numbers held at once, in a block of D and in a chunk of Phi^m: 32 MiB each."""
+
+EXACT_ENTRIES = 10**9
+"""Rows times parameters up to which `rich-bll` uses all rows for A; a minute at r = 257."""
+
+RANK_TOLERANCE = 1e-10
+"""Singular values of Phi^r below this share of the largest count as 0, as those of dead units."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """All rows and all parameters."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Phi^m P in place of Phi^m, P (m, q) of N(0, 1/q) (Rich appendix B).
+
+    B'B is then right in expectation, with a relative error of about 1/√q. It spares no time here,
+    where the exact one costs n m r: it is for comparison.
+
+    Raises
+    ------
+    RequestError
+        q is below 1.
+    """
+
+    q: int
+
+    def __post_init__(self) -> None:
+        if self.q < 1:
+            raise RequestError(f"expected q of 1 or more, found {self.q}.")
+
+
+@dataclass(frozen=True)
+class Subsample:
+    """k rows, drawn uniformly without replacement, for A and for Phi^r' Phi^r times N/k (21)."""
+
+    k: int
+
+
+Method = Exact | Projection | Subsample
+
+
+class Enrichment(NamedTuple):
+    """What the training rows say of a last layer, float64.
+
+    Attributes
+    ----------
+    L
+        Lower Cholesky factor of B'B = A'A + I, (r, r).
+    T
+        Upper triangular, T'T = Phi^r' Phi^r (scaled by N/k where k rows stand for N), (r, r).
+    rows
+        Rows that A is fitted to.
+    """
+
+    L: Tensor
+    T: Tensor
+    rows: int
+
+
+def enrich(
+    network: Mlp, readout: Tensor, x: Tensor, method: Method | None = None, *, seed: int = 0
+) -> Enrichment:
+    """Find the factor L of B'B from a trained network and its training inputs.
+
+    Where Phi^r has not full rank (dead units, fewer rows than features), A is the solution of
+    least norm.
+
+    Parameters
+    ----------
+    network, readout
+        The network and the weights and bias of its last layer, (r,).
+    x
+        Inputs as the network takes them, (n, d).
+    method
+        All rows and parameters, a random projection or a subsample; None is `Exact`.
+    seed
+        Of the projection or the subsample.
+
+    Raises
+    ------
+    RequestError
+        A subsample of fewer rows than features, or of more rows than there are.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    scale = 1.0
+    if isinstance(method, Subsample):
+        n = len(x)
+        x = x[_drawn(method.k, n, len(readout), generator).to(x.device)]
+        scale = math.sqrt(n / method.k)
+    with torch.no_grad():
+        T = row_factor(network, x)
+        _, s, Vh = torch.linalg.svd(T)
+        kept = s > RANK_TOLERANCE * s[0]
+        inverse = torch.where(kept, 1 / s.clamp(min=torch.finfo(s.dtype).tiny), 0.0)
+        # Q = Phi^r V / s is orthonormal, and A = D (V / s)' for D = Phi^m' Q.
+        whitening = Vh.T * inverse
+        projected = (method.q, generator) if isinstance(method, Projection) else None
+        D = _tangent_factor(network, readout, x, whitening, projected=projected)
+        identity = torch.eye(len(T), dtype=torch.float64, device=x.device)
+        return Enrichment(_triangle(D @ whitening.T, identity).T, scale * T, len(x))
+
+
+def row_factor(network: Mlp, x: Tensor) -> Tensor:
+    """Return the triangular factor T of Phi^r, T'T = Phi^r' Phi^r, (r, r), in chunks of rows."""
+    r = len(network.biases[0]) + 1
+    T = torch.zeros(r, r, dtype=torch.float64, device=x.device)
+    nothing = T.new_zeros(r)
+    for part in x.split(CHUNK):
+        T = _triangle(T, network.tangents(part, nothing).last)
+    return T
+
+
+def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
+    """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r) (Rich equation 13).
+
+    Parameters
+    ----------
+    T, L
+        As of `Enrichment`.
+    noise_var
+        Noise variance, above 0.
+    """
+    identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
+    P = _triangle(T @ L / math.sqrt(noise_var), identity)
+    found: Tensor = torch.linalg.solve_triangular(P, L, upper=True, left=False)
+    return found
+
+
+def parameters_before_the_last(network: Mlp) -> int:
+    """Return m, the number of parameters of all layers but the last."""
+    return sum(value.numel() for value in network.parameters())
+
+
+def method_for(network: Mlp, n: int) -> Method:
+    """Return how `rich-bll` finds A for n rows: by all of them, where n m is within EXACT_ENTRIES.
+
+    Else by as many rows as that allows, r at least.
+    """
+    r = len(network.biases[0]) + 1
+    k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
+    return Exact() if n <= k else Subsample(k)
+
+
+def _drawn(k: int, n: int, r: int, generator: torch.Generator) -> Tensor:
+    if not r <= k <= n:
+        raise RequestError(
+            f"expected a subsample of at least the {r} features and at most the {n} rows, "
+            f"found k = {k}."
+        )
+    return torch.randperm(n, generator=generator)[:k]
+
+
+def _triangle(*parts: Tensor) -> Tensor:
+    """Return the upper triangular factor of stacked matrices, with a diagonal of 0 or more."""
+    stacked = torch.cat(parts)
+    R: Tensor = torch.linalg.qr(stacked, mode="r").R
+    sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
+    found: Tensor = R * sign[:, None]
+    return found
+
+
+def _tangent_factor(
+    network: Mlp,
+    readout: Tensor,
+    x: Tensor,
+    whitening: Tensor,
+    *,
+    projected: tuple[int, torch.Generator] | None,
+) -> Tensor:
+    """Return a matrix R_D with R_D' R_D = D'D for D = Phi^m' Q, or D'P P'D, (<= r or q, r)."""
+    r = len(whitening)
+    R = whitening.new_zeros(r, r)
+    total = whitening.new_zeros(projected[0] if projected else 0, r)
+    for layer, units, size in parameter_blocks(network, BLOCK_ENTRIES // r):
+        D = whitening.new_zeros(size, r)
+        for part in x.split(max(1, BLOCK_ENTRIES // size)):
+            found = network.tangents(part, readout)
+            D += found.block(layer, units).T @ (found.last @ whitening)
+        if projected:
+            q, generator = projected
+            P = torch.randn(size, q, generator=generator, dtype=torch.float64) / math.sqrt(q)
+            total += P.to(D.device).T @ D
+        else:
+            R = _triangle(R, D)
+    return total if projected else R
+
+
+class LastLayerPosterior(PointPosterior):
+    """The trained weights m of the last layer, and the factor of their posterior covariance.
+
+    The mean stays the network's output; `L` is 0 until it is known. Float64 but for m.
+
+    Parameters
+    ----------
+    r
+        Number of weights.
+    dtype
+        Of m.
+    """
+
+    in_closed_form = True
+    L: Tensor
+
+    def __init__(self, r: int, dtype: torch.dtype) -> None:
+        super().__init__(r, dtype)
+        self.register_buffer("L", torch.zeros(r, r, dtype=torch.float64))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Return m and L, the second float64."""
+        return self.m, self.L
+
+    def moments(self, phi: Tensor) -> Moments:
+        """Return <m, phi> and ||L' phi||² for features phi^r (b, r); the second is float64."""
+        return Moments(phi @ self.m, squared_norms(phi.double() @ self.L))
+
+
+class LastLayerGP(LowRankGP):
+    """A network trained by squared error, then a Bayesian last layer in closed form.
+
+    f(x) = <w, phi(x)>, phi = F' phi^r with w ~ N(0, I) for the standardised target. Here F = I.
+    The network's bias is the weight of the constant feature; `mean_constant` stays 0.
+    """
+
+    enrichment: Tensor
+    enrichment_rows: Tensor
+
+    def __init__(
+        self,
+        name: str,
+        architecture: Architecture,
+        *,
+        basis: LastLayerBasis,
+        posterior: LastLayerPosterior,
+        noise: Noise,
+        diagonal: Diagonal,
+    ) -> None:
+        super().__init__(
+            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
+        )
+        r = basis.rank
+        self.register_buffer("enrichment", torch.eye(r, dtype=torch.float64))
+        self.register_buffer("enrichment_rows", torch.zeros((), dtype=torch.int64))
+        self._held: tuple[Tensor, int] | None = None
+
+    @property
+    def network(self) -> Mlp:
+        """The network below the last layer."""
+        return cast("LastLayerBasis", self.basis).backbone
+
+    @property
+    def last_layer(self) -> LastLayerPosterior:
+        """The posterior over the last layer's weights."""
+        return cast("LastLayerPosterior", self.posterior)
+
+    def rates(self) -> dict[str, float]:
+        """Return learning rates of parameters as multiples; see `Mlp.rates`."""
+        own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / self.network.root}
+        return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
+
+    def hold(self, rows: Rows, seed: int) -> Rows:
+        """Remember the training inputs for `finish`, and forget an earlier posterior."""
+        self._held = rows.x, seed
+        self.last_layer.L.zero_()
+        self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
+        self.enrichment_rows.zero_()
+        return rows
+
+    def finish(self, validation: Rows) -> None:  # noqa: ARG002
+        """Work out the closed form from the training rows, once the best epoch is known.
+
+        Raises
+        ------
+        RequestError
+            The model has seen no training rows.
+        """
+        if self._held is None:
+            raise RequestError("expected training rows before the end of a fit, found none.")
+        x, seed = self._held
+        with torch.no_grad():
+            self.enrich(x, seed)
+            T = row_factor(self.network, x)
+            noise = float(self.noise())
+            self.last_layer.L.copy_(posterior_factor(T, self.enrichment, noise))
+        self._held = None
+
+    def enrich(self, x: Tensor, seed: int) -> None:
+        """Find F from scaled training inputs; here it stays I."""
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield F' phi^r(x) in the target's unit, float64, in chunks (c, r) on the device."""
+        for phi in super().feature_chunks(x):
+            yield phi @ self.enrichment
+
+    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> Iterator[WeightedRows]:
+        """Yield rows as `LowRankGP` does, of the features F' phi^r."""
+        for part in super().weighted_rows(rows, spread_is_noise=spread_is_noise):
+            yield part._replace(phi=part.phi.double() @ self.enrichment)
+
+    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+        """Return mean and factor of the weights of F' phi^r: the mean is that of the network."""
+        _, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
+        m = self.last_layer.m.detach().double()[:, None]
+        return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
+
+
+class RichGP(LastLayerGP):
+    """As `LastLayerGP`, with F = L, the Cholesky factor of B'B; see `enrich`.
+
+    A is fitted as `method` says of network and number of rows; by default `method_for`, which
+    reports a subsample. `enrichment_rows` holds how many rows it was.
+    """
+
+    method: Callable[[Mlp, int], Method] = staticmethod(method_for)
+
+    def enrich(self, x: Tensor, seed: int) -> None:
+        """Find F from scaled training inputs."""
+        how = self.method(self.network, len(x))
+        found = enrich(self.network, self.last_layer.m, x, how, seed=seed)
+        if found.rows < len(x):
+            logger.warning(
+                "the map from last-layer to tangent features is fitted to %d of %d rows: all rows "
+                "times %d parameters exceed %d",
+                *(found.rows, len(x), parameters_before_the_last(self.network), EXACT_ENTRIES),
+            )
+        self.enrichment.copy_(found.L)
+        self.enrichment_rows.fill_(found.rows)

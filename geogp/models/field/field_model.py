@@ -1,0 +1,296 @@
+"""The field model: a deep basis process, a process of single tiles, and a law of measurements.
+
+    y(tile, quarter) = f(place, quarter) + shift(k) + u(tile, quarter) + e,
+
+f = m0 + <w, phi> of the low rank, u of `TileProcess`, e of variance `MeasurementLaw` for an
+average of k tests. Given the weights w, y is Gaussian with the covariance of u + e, whose
+Vecchia factor W whitens rows and features alike: W y ~ N(W(m0 + Phi w + shift), I). With
+q(w) = N(m, L L') the evidence lower bound is that of a linear regression on W Phi.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.shapes import GAUSSIAN, Shape
+from geogp.errors import DataError, RequestError
+from geogp.models.core.arrays import as_floats
+from geogp.models.core.lowrank import Rows
+from geogp.models.core.objectives import BatchTerms
+from geogp.models.core.posteriors import VariationalPosterior, WeightedRows
+from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
+from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed, whitened
+from geogp.models.field.level_drift import level_drift
+from geogp.models.field.shape_laws import NO_LAW, ShapeLaw, fit_shape
+from geogp.models.field.vecchia import NO_ROW, Sites
+
+Floats = NDArray[np.float64]
+
+ROWS_AT_ONCE = 256
+"""Rows that are predicted at once."""
+
+PARTS = 4
+"""Parts of a step's blocks, each padded for itself."""
+
+
+class FieldGP(FieldProcess):
+    """A low-rank process, a process of single tiles and a law of measurements.
+
+    Its parameters are those of `FieldProcess`.
+    """
+
+    # Training.
+
+    def single_row_terms(self, rows: Rows) -> BatchTerms:
+        """Return what `elbo` needs when every row is a block of its own.
+
+        The variance around f is then that of the tile process plus that of the measurement.
+        """
+        found = self.row_terms(rows.x, rows.tests)
+        moments, kl = self.posterior.moments_and_kl(found.phi)
+        variance = found.noise + found.amplitude.square() * self.tiles.variance().detach()
+        zero = torch.zeros_like(variance)
+        return BatchTerms(
+            mean=found.mean,
+            function_variance=moments.variance.double(),
+            residual=zero,
+            feature_norm=zero,
+            noise_var=variance,
+            kl=kl,
+        )
+
+    def block(self, sites: Tensor, *, factor: Tensor | None) -> Block:
+        """Return the whitened held rows of some places.
+
+        Parameters
+        ----------
+        sites
+            Numbers of places, (b,).
+        factor
+            L of q(w), (r, r), or None for W Phi itself.
+        """
+        earlier = self.earlier[sites]
+        number = sites.cpu().numpy()
+        places = self.sites[0]
+        here = places.rows(number[:, None], int(places.count[number].max()))
+        index = torch.cat([earlier, torch.from_numpy(here).to(self.device)], 1)
+        known = index != NO_ROW
+        own = known.clone()
+        own[:, : earlier.shape[1]] = False
+        distinct, back = distinct_rows(index, known)
+        x, y, tests = self.rows.x[distinct], self.rows.y[distinct], self.rows.tests[distinct]
+        terms = self.row_terms(x, tests)
+        spread = terms.phi if factor is None else terms.phi @ factor
+        # All in units of the amplitude at the rows: for a diagonal D, D K D is not worked out.
+        values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
+        values = values * terms.amplitude.reciprocal()[:, None]
+        noise, points = terms.noise / terms.amplitude.square(), self.points(x)
+        kept, log_scale = [], terms.amplitude.log()[back[own]].sum()
+        for part in packed(Padded(back, known, own), PARTS):
+            at = points[part.rows]
+            prior = self.tiles(at, at)
+            L, white = whitened(prior, noise[part.rows], part.known, values[part.rows])
+            kept.append(white[part.own])
+            log_scale = log_scale + L.diagonal(dim1=1, dim2=2)[part.own].log().sum()
+        found = torch.cat(kept)
+        return Block(found[:, 0], found[:, 1:], log_scale)
+
+    def settle(self, rows: Rows, validation: Rows) -> None:
+        """Nothing is learned outside the gradient before the end; see `finish`."""
+
+    def finish(self, validation: Rows) -> None:
+        """Learn the drift of the level between quarters, and the shape of what is left.
+
+        Parameters
+        ----------
+        validation
+            Rows that took no part in the gradient; their standardised residuals give location,
+            scale, skewness and tail weight of the predictive distribution, by number of tests
+            and distance to the held places near.
+        """
+        with torch.no_grad():
+            self.drift.copy_(self._drift())
+            self._set_shape(NO_LAW)
+            prediction = self.predict_scaled(validation.x, validation.tests)
+            y = numpy_of(self.y_mean + self.y_sd * validation.y.double())
+            residuals = (y - prediction.mean) / prediction.sd
+            distance = self.distance_to_others(validation.x)
+            self._set_shape(fit_shape(residuals, numpy_of(validation.tests), distance))
+
+    def widen(self, factor: float) -> None:
+        """Take a normal law, `factor` times as wide, in the place of one from validation rows."""
+        coefficients = NO_LAW.coefficients.copy()
+        coefficients[1, 0] = np.log(factor)
+        self._set_shape(ShapeLaw(coefficients, NO_LAW.ranges))
+
+    def weighted_rows(
+        self,
+        rows: Rows,
+        *,
+        spread_is_noise: bool,  # noqa: ARG002
+    ) -> Iterator[WeightedRows]:
+        """Yield W Phi and W (y - m0 - shift) of the held rows in chunks, of variance 1.
+
+        Raises
+        ------
+        RequestError
+            Other rows than those the model was fitted to: their tests are not known.
+        """
+        if rows.x.shape != self.rows.x.shape:
+            raise RequestError(
+                f"expected the {len(self.rows.y)} training rows of this model, found {len(rows.y)}."
+            )
+        m = cast("VariationalPosterior", self.posterior).m
+        numbers = torch.arange(len(self.sites[0]), device=self.device)
+        for part in numbers.split(SITES_AT_ONCE):
+            with torch.no_grad():
+                found = self.block(part, factor=None)
+            mean = found.spread @ m.double()
+            yield WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
+
+    # Prediction.
+
+    def predict(
+        self, x: Floats, tests: Floats | float | None = None, *, level: bool = False
+    ) -> Prediction:
+        """Predict at inputs of shape (n, d), in chunks.
+
+        Parameters
+        ----------
+        x
+            Inputs. Beyond the first and last time of the training rows the field stays as it
+            was there, and its variance grows (if they have more than one time).
+        tests
+            Tests behind each average, (n,) or one number for all; 1 where nothing is given.
+            Infinity is allowed; see `MeasurementLaw` for counts that were never seen.
+        level
+            Predict what measurements scatter around: without noise, with the mean of as many
+            tests as the training rows ever had. Its shape is the normal: lean and heavy tails are
+            those of measurements. `tests` is then of no account.
+
+        Returns
+        -------
+        Prediction
+            `function_variance` is that of field and tile process; `tile_variance` the second.
+
+        Raises
+        ------
+        DataError
+            `x` or `tests` has another shape or values out of range.
+        NumericalError
+            A predictive variance is not positive.
+        """
+        scaled = self.scaled(x)
+        given = np.inf if level else 1.0 if tests is None else tests
+        return self.predict_scaled(scaled, self._counts(given, len(scaled)), level=level)
+
+    def predict_scaled(
+        self,
+        x: Tensor,
+        tests: Tensor | None = None,
+        *,
+        level: bool = False,
+        alone: bool = False,
+    ) -> Prediction:
+        """Predict at inputs that `scaled` has returned; see `predict`.
+
+        With `alone`, without what near held rows tell of a tile: cheap.
+        """
+        if tests is None:
+            tests = torch.ones(len(x), dtype=torch.float64, device=self.device)
+        nothing = alone or not len(self.rows.y)
+        parts = torch.zeros(4, len(x), dtype=torch.float64, device=self.device)
+        # Rows of near places together: they share what they are conditioned on.
+        order = torch.from_numpy(Sites.of(numpy_of(self.points(x)[:, :2])).order).to(self.device)
+        for rows in order.split(ROWS_AT_ONCE):
+            with torch.no_grad():
+                given = self._given_nothing if nothing else self._given_rows
+                parts[:, rows] = given(x[rows], tests[rows])
+        found = self.shape_law.at(numpy_of(tests), self.distance_to_others(x))
+        return self._assembled(parts, found, level=level)
+
+    def function_variance(self, x: Floats, L: Tensor) -> Floats:
+        """Return the variance of field and tile process at points were that of the weights L L'.
+
+        (n,), in the target's squared unit; see `LowRankGP`. Whatever else `predict` has stays.
+        """
+        other = deepcopy(self)
+        cast("VariationalPosterior", other.posterior).take_covariance(L)
+        return other.predict(x, np.inf).function_variance
+
+    def _counts(self, tests: Floats | float, n: int) -> Tensor:
+        given = np.asarray(tests, np.float64)
+        infinite = np.isinf(given)
+        counts = as_floats(np.where(infinite, 1.0, given), "tests")
+        counts = np.where(infinite, given, counts)
+        if counts.shape not in {(), (n,)} or (counts < 1).any():
+            raise DataError(
+                f"expected one count of tests or {n}, each 1 or more, found shape {counts.shape}"
+                f"{f' and a least value of {counts.min():g}' if counts.size else ''}."
+            )
+        spread = np.broadcast_to(counts, (n,)).copy()
+        return torch.from_numpy(spread).to(self.device)
+
+    def _given_rows(self, x: Tensor, tests: Tensor) -> Tensor:
+        """Return mean, field, tile and noise variance at some rows given the held ones, (4, b)."""
+        at = self.points(x)
+        near = self.near_rows(at)
+        known = near != NO_ROW
+        distinct, back = distinct_rows(near, known)
+        held = self.rows.x[distinct]
+        seen = self.row_terms(held, self.rows.tests[distinct])
+        asked = self.row_terms(x, tests)
+        points = torch.cat([self.points(held), at])
+        here = torch.arange(len(x), device=self.device)[:, None] + len(held)
+        # All in units of the amplitude at the rows: for a diagonal D, D K D is not worked out.
+        prior = self.tiles(points[back], points[back])
+        cross = self.tiles(points[back], points[here]) * asked.amplitude[:, None, None]
+        deviations = (self.rows.y[distinct] - seen.mean)[:, None]
+        spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
+        noise = (seen.noise / seen.amplitude.square())[back]
+        factor, white = whitened(prior, noise, known, cross)
+        tile = asked.amplitude.square() * self.tiles.variance() - white.square().sum((1, 2))
+        # One column is solved for, whatever the rank; the padding has the weight 0.
+        weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
+        weights = weights / seen.amplitude[back]
+        told = torch.cat([deviations, spread[: len(held)]], 1)
+        shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
+        field = (spread[here[:, 0]] - shared[:, 1:]).square().sum(-1) + self.beyond(x)
+        return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
+
+    def _given_nothing(self, x: Tensor, tests: Tensor) -> Tensor:
+        """Return what `_given_rows` does, had the model no rows near."""
+        asked = self.row_terms(x, tests)
+        field = self.posterior.moments(asked.phi).variance.double()
+        tile = asked.amplitude.square() * self.tiles.variance()
+        return torch.stack([asked.mean, field, tile, asked.noise])
+
+    def _drift(self) -> Tensor:
+        """Return variance per quarter and squared mean of the level's change in a quarter."""
+        if self.rows.x.shape[1] == 2:
+            return torch.zeros(2, dtype=torch.float64)
+        values = self.rows.y - self.law.shift(self.rows.tests)
+        return level_drift(self.points(self.rows.x)[:, 2], values)
+
+    def _assembled(
+        self, parts: Tensor, of_shape: tuple[Floats, Floats, Shape], *, level: bool
+    ) -> Prediction:
+        """Return the prediction in the target's unit."""
+        mean, field, tile, noise = (numpy_of(part) for part in parts)
+        location, scale, shape = of_shape
+        factor = (scale * float(self.y_sd)) ** 2
+        mean = mean + location * np.sqrt(field + tile + noise)
+        return Prediction(
+            float(self.y_mean) + float(self.y_sd) * mean,
+            factor * (field + tile),
+            np.zeros_like(noise) if level else factor * noise,
+            factor * tile,
+            GAUSSIAN if level else shape,
+        )

@@ -1,0 +1,259 @@
+"""The process of the field model and the rows that it holds: means, covariances, neighbours.
+
+`field_model.py` has the equations, learns the process and predicts with it.
+"""
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.bases.basis_functions import Basis
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.diagonals import Diagonal
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.posteriors import Posterior, VariationalPosterior
+from geogp.models.field import vecchia
+from geogp.models.field.field_rows import HeldRows, RowTerms
+from geogp.models.field.measurement import MeasurementLaw
+from geogp.models.field.shape_laws import NO_LAW, ShapeLaw
+from geogp.models.field.tile_process import TileProcess
+from geogp.models.field.vecchia import (
+    NO_ROW,
+    Sites,
+    distance_to_others,
+    earlier_rows,
+    nearest_rows,
+)
+from geogp.models.training.steps import CHUNK
+
+Floats = NDArray[np.float64]
+
+SITES_AT_ONCE = 256
+"""Places whose blocks are held at once."""
+
+
+class FieldProcess(LowRankGP):
+    """A low-rank process, a process of single tiles and a law of measurements.
+
+    Parameters
+    ----------
+    name, architecture, basis, posterior, diagonal
+        As for `LowRankGP`.
+    noise
+        The law of measurements.
+    tiles
+        The process of single tiles.
+    units
+        Kilometres (two) and quarters that one unit of each scaled input stands for, (2,) or (3,).
+
+    Raises
+    ------
+    RequestError
+        Other inputs than two coordinates and, or not, a time.
+    """
+
+    units: Tensor
+    drift: Tensor
+    shape_coefficients: Tensor
+    shape_ranges: Tensor
+    order_seed: Tensor
+
+    def __init__(
+        self,
+        name: str,
+        architecture: Architecture,
+        *,
+        basis: Basis,
+        posterior: Posterior,
+        noise: MeasurementLaw,
+        diagonal: Diagonal,
+        tiles: TileProcess,
+        units: Tensor,
+    ) -> None:
+        if architecture.d not in {2, 3} or architecture.dropped not in {
+            (),
+            architecture.columns[2:],
+        }:
+            raise RequestError(
+                f"{name} takes two coordinates and, or not, a time, found the columns "
+                f"{', '.join(architecture.columns)}"
+                f"{' without ' if architecture.dropped else ''}{', '.join(architecture.dropped)}."
+            )
+        super().__init__(
+            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
+        )
+        self.tiles = tiles
+        self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
+        self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
+        self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("shape_coefficients", torch.zeros(4, 3, dtype=torch.float64))
+        self.register_buffer("shape_ranges", torch.zeros(2, 2, dtype=torch.float64))
+        self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
+        # Worked out from the held rows when they are first needed.
+        self._sites: tuple[Sites, KDTree] | None = None
+        self._earlier: Tensor | None = None
+
+    @property
+    def law(self) -> MeasurementLaw:
+        """The law of measurements."""
+        return cast("MeasurementLaw", self.noise)
+
+    @property
+    def factor(self) -> Tensor:
+        """The factor L of q(w), (r, r)."""
+        return cast("VariationalPosterior", self.posterior).cholesky()
+
+    def hold(self, rows: Rows, seed: int) -> Rows:
+        """Keep the training rows, in the order of their places, and return them so.
+
+        What an earlier fit learned from other rows (drift, shape) is forgotten.
+        """
+        sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
+        order = torch.from_numpy(sites.order).to(self.device)
+        held = Rows(rows.x[order], rows.y[order], rows.tests[order])
+        self.rows.hold(held)
+        self.law.hold(held.tests)
+        self.order_seed.fill_(seed)
+        self.drift.zero_()
+        self._set_shape(NO_LAW)
+        self._sites = self._earlier = None
+        return held
+
+    @property
+    def sites(self) -> tuple[Sites, KDTree]:
+        """The places of the held rows, and a tree to search them."""
+        if self._sites is None or len(self._sites[0].order) != len(self.rows.y):
+            if not len(self.rows.y):
+                raise RequestError("the model has not been fitted: it holds no rows.")
+            sites = Sites.of(numpy_of(self.points(self.rows.x)[:, :2]))
+            assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
+            self._sites = sites, KDTree(sites.centre)
+        return self._sites
+
+    @property
+    def earlier(self) -> Tensor:
+        """The held rows that the rows of each place are conditioned on, (s, most)."""
+        if self._earlier is None:
+            random = np.random.default_rng([int(self.order_seed), 1])
+            self._earlier = torch.from_numpy(earlier_rows(self.sites[0], random))
+        self._earlier = self._earlier.to(self.device)
+        return self._earlier
+
+    @property
+    def shape_law(self) -> ShapeLaw:
+        """The law of the predictive shape."""
+        return ShapeLaw(numpy_of(self.shape_coefficients), numpy_of(self.shape_ranges))
+
+    def _set_shape(self, law: ShapeLaw) -> None:
+        self.shape_coefficients.copy_(torch.from_numpy(law.coefficients))
+        self.shape_ranges.copy_(torch.from_numpy(law.ranges))
+
+    def row_terms(self, x: Tensor, tests: Tensor) -> RowTerms:
+        """Return means and laws of scaled inputs (n, d) and counts of tests (n,)."""
+        phi = self.basis(self._within_data(x)).phi
+        mean = self.mean_constant.double() + self.posterior.moments(phi).mean.double()
+        return RowTerms(
+            phi,
+            mean + self.law.shift(tests),
+            self.tiles.amplitude(phi),
+            self.law(phi, tests),
+        )
+
+    def near_rows(self, points: Tensor) -> Tensor:
+        """Return the held rows that predictions at points (b, 3) are conditioned on, (b, m).
+
+        Of the rows of the nearest places those of largest prior correlation with the point.
+        """
+        sites, tree = self.sites
+        near = torch.from_numpy(nearest_rows(sites, tree, numpy_of(points[:, :2]))).to(self.device)
+        if near.shape[1] <= vecchia.PREDICTION_ROWS:
+            return near
+        chosen = []
+        for rows, at in zip(near.split(SITES_AT_ONCE), points.split(SITES_AT_ONCE), strict=True):
+            held = self.points(self.rows.x[rows.clamp(min=0)])
+            prior = self.tiles(at[:, None], held)[:, 0]
+            best = torch.where(rows == NO_ROW, -torch.inf, prior).topk(vecchia.PREDICTION_ROWS)
+            chosen.append(rows.gather(1, best.indices))
+        return torch.cat(chosen)
+
+    def beyond(self, x: Tensor) -> Tensor:
+        """Return the variance of what the level may do outside the times of the held rows."""
+        if x.shape[-1] == 2:
+            return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
+        away = (x - self._within_data(x))[..., 2].double().abs() * self.units[2]
+        found: Tensor = away * self.drift[0] + away.square() * self.drift[1]
+        return found
+
+    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
+        """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                phi = self.basis(self._within_data(part)).phi.double() * self.y_sd
+            yield phi
+
+    def field_mean(self, x: Floats) -> Floats:
+        """Return the mean of field and shift at infinitely many tests, in the target's unit, (n,).
+
+        The level that `predict` gives adds to it what near tiles tell of each tile.
+        """
+        parts = []
+        for part in self.scaled(x).split(CHUNK):
+            with torch.no_grad():
+                endless = torch.full((len(part),), torch.inf, dtype=torch.float64)
+                parts.append(self.row_terms(part, endless.to(self.device)).mean)
+        return numpy_of(self.y_mean + self.y_sd * torch.cat(parts))
+
+    def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
+        """Return the prior covariance of u between points, in the target's squared unit, (n, n2).
+
+        `kernel` is that of f.
+        """
+        second = self.scaled(x2)
+        with torch.no_grad():
+            points, amplitude = self.points(second), self._amplitude(second)
+            parts = []
+            for part in self.scaled(x).split(CHUNK):
+                own = self._amplitude(part)
+                found = self.tiles(self.points(part), points)
+                parts.append(found * own[:, None] * amplitude[None, :])
+        return numpy_of(torch.cat(parts) * self.y_sd.square())
+
+    def points(self, x: Tensor) -> Tensor:
+        """Return scaled inputs as kilometres and quarters, (n, 3) float64."""
+        exact = x.double()
+        if x.shape[-1] == 2:
+            exact = torch.cat([exact, torch.zeros_like(exact[..., :1])], -1)
+        return exact * self.units
+
+    def distance_to_others(self, x: Tensor) -> Floats:
+        """Return the mean distance from scaled inputs to the held places near, in km, (n,).
+
+        Of the 16 nearest places other than the input's own; 1 where the model holds fewer than two
+        places. See `distance_to_others`.
+        """
+        if not len(self.rows.y):
+            return np.ones(len(x))
+        return distance_to_others(self.sites[0].places, numpy_of(self.points(x)[:, :2]))
+
+    def _within_data(self, x: Tensor) -> Tensor:
+        """Return inputs with their times brought into those of the held rows."""
+        if x.shape[-1] == 2 or not len(self.rows.x):
+            return x
+        times = self.rows.x[:, 2]
+        time = x[..., 2:].clamp(times.min(), times.max())
+        return torch.cat([x[..., :2], time], -1)
+
+    def _amplitude(self, x: Tensor) -> Tensor:
+        return self.tiles.amplitude(self.basis(self._within_data(x)).phi)
+
+
+def numpy_of(tensor: Tensor) -> Floats:
+    """Return a tensor as a float64 array."""
+    found: Floats = tensor.detach().cpu().double().numpy()
+    return found

@@ -1,0 +1,125 @@
+"""Rows of the field model: those it holds, what its parts say of rows, and whitened blocks."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from geogp.errors import NumericalError
+from geogp.models.core.lowrank import Rows
+from geogp.models.field.vecchia import whiten
+
+
+class HeldRows(nn.Module):
+    """The training rows, those of one place together; part of the saved model.
+
+    `x` scaled inputs, `y` standardised targets, `tests` counts.
+    """
+
+    x: Tensor
+    y: Tensor
+    tests: Tensor
+
+    def __init__(self, d: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.register_buffer("x", torch.zeros(0, d, dtype=dtype))
+        self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("tests", torch.zeros(0, dtype=torch.float64))
+
+    def hold(self, rows: Rows) -> None:
+        """Take rows."""
+        self.x, self.y = rows.x, rows.y.double()
+        self.tests = rows.tests
+
+    def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
+        # The number of rows is that of the file.
+        for name in ("x", "y", "tests"):
+            own, found = getattr(self, name), state.get(prefix + name)
+            if found is not None and found.shape[1:] == own.shape[1:]:
+                setattr(self, name, own.new_zeros(found.shape))
+        super()._load_from_state_dict(state, prefix, *others)
+
+
+class RowTerms(NamedTuple):
+    """What the low rank and the laws say of rows: phi (n, r); the others (n,) float64."""
+
+    phi: Tensor
+    mean: Tensor
+    amplitude: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whitened rows of some places, which are in no particular order.
+
+    Attributes
+    ----------
+    residual
+        W (y - mean), (k,).
+    spread
+        W Phi L for the factor L of q(w), or W Phi, (k, r).
+    log_scale
+        Sum of the logarithms of the conditional standard deviations, a scalar.
+    """
+
+    residual: Tensor
+    spread: Tensor
+    log_scale: Tensor
+
+
+def whitened(
+    covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return what `whiten` does.
+
+    Raises
+    ------
+    NumericalError
+        A covariance does not factorise.
+    """
+    try:
+        return whiten(covariance, noise, known, values)
+    except RuntimeError as error:
+        raise NumericalError(
+            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
+            "diverged. Lower the learning rate."
+        ) from error
+
+
+def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct rows among known ones, and where each place of `index` finds its row.
+
+    Padding finds the first.
+    """
+    distinct, inverse = torch.unique(index[known], return_inverse=True)
+    if not len(distinct):
+        distinct = torch.zeros(1, dtype=index.dtype, device=index.device)
+    back = torch.zeros_like(index)
+    back[known] = inverse
+    return distinct, back
+
+
+class Padded(NamedTuple):
+    """Rows of some blocks: numbers, which are no padding, and which are its own, each (b, m)."""
+
+    rows: Tensor
+    known: Tensor
+    own: Tensor
+
+
+def packed(blocks: Padded, parts: int) -> list[Padded]:
+    """Return the blocks in parts of similar size, by their numbers of rows, with less padding.
+
+    The rows of a block keep their order, and the padding comes last.
+    """
+    order = blocks.known.byte().sort(dim=1, descending=True, stable=True).indices
+    first = Padded(*(each.gather(1, order) for each in blocks))
+    count = blocks.known.sum(1)
+    pieces = [piece for piece in count.argsort().tensor_split(parts) if len(piece)]
+    widths = [int(count[piece[-1]]) for piece in pieces]
+    return [
+        Padded(*(each[piece, :width] for each in first))
+        for piece, width in zip(pieces, widths, strict=True)
+    ]

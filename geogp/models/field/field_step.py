@@ -1,0 +1,95 @@
+"""The step of the field model: rows by themselves first, then blocks of whole places."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.models.core.objectives import Weights, elbo, whitened_elbo
+from geogp.models.field.field_model import FieldGP
+from geogp.models.training.steps import Part
+
+if TYPE_CHECKING:
+    from geogp.distributions.prediction import Prediction
+    from geogp.models.core.lowrank import LowRankGP, Rows
+
+GROUP = 16
+"""Neighbouring places that a step takes together: they share rows they are conditioned on."""
+
+
+@dataclass(frozen=True)
+class PerPlace:
+    """The evidence lower bound under Vecchia's approximation; see `Step`.
+
+    In the first epochs every row is a block of its own, which is cheap and finds field, noise
+    and amplitude; then the blocks are whole places, conditioned on near ones.
+
+    Attributes
+    ----------
+    single
+        Share of the epochs with blocks of single rows.
+    """
+
+    single: float = 0.5
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
+
+    def rows(self, batch: int, n: int) -> int:
+        """Return the batch size asked for."""
+        return min(batch, n)
+
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Return the rows themselves: those of a place differ in time and tests."""
+        return rows
+
+    def complete(self, share: float) -> bool:
+        """Tell whether an epoch, with which `share` is done, takes whole places."""
+        return share > self.single
+
+    def parts(
+        self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
+    ) -> list[Part]:
+        """Cut the rows, or groups of places, into batches."""
+        n = rows.n
+        if not self.complete(share):
+            order = torch.from_numpy(rng.permutation(n)).to(model.device)
+            return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
+        sites, _ = cast("FieldGP", model).sites
+        groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
+        shuffled = rng.permutation(len(groups))
+        steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
+        chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
+        return [
+            Part(torch.from_numpy(c).to(model.device), int(sites.count[c].sum()), whole_places=True)
+            for c in chosen
+        ]
+
+    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+        """Cut a part into so many: of rows, or of whole places that lie together."""
+        own = part.numbers.tensor_split(count)
+        if not part.whole_places:
+            return [Part(numbers, rows.at(numbers).n) for numbers in own]
+        places, _ = cast("FieldGP", model).sites
+        counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
+        return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
+
+    def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+        field, n = cast("FieldGP", model), rows.n
+        if part.whole_places:
+            block = field.block(part.numbers, factor=field.factor)
+            loss = whitened_elbo(
+                block.residual, block.spread, block.log_scale, field.posterior.kl(), n
+            )
+        else:
+            chosen = rows.at(part.numbers)
+            loss = elbo(field.single_row_terms(chosen), chosen.y, n, weights)
+        loss.backward()
+        return loss.detach().double()
+
+    def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
+        """Predict from near places once the epochs take them; before, by the field alone."""
+        field = cast("FieldGP", model)
+        return field.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))

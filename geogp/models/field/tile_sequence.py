@@ -1,0 +1,330 @@
+"""The tile process at many tiles given the rows, as a sequence: Vecchia, response first.
+
+The effect u_t of a tile is conditioned on the training rows that `FieldGP.predict` conditions on,
+and on the effects of near tiles that come earlier in a random order (Katzfuss, Guinness, Gong and
+Zilber 2020, section 4: "response first"). With w the weights of the field and b the mean of the
+rows at w = 0,
+
+u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I),
+
+A sparse, B sparse and strictly lower triangular in the order. If every tile is conditioned on all
+rows and all earlier tiles this is the exact Gaussian law.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.spatial import KDTree
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from geogp.errors import DataError, NumericalError
+from geogp.models.field.field_model import FieldGP
+from geogp.models.field.vecchia import NO_ROW, Sites, whiten
+from geogp.models.training.steps import CHUNK
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Sparse = Any
+"""A sparse array of SciPy; its types do not say which."""
+
+EARLIER_TILES = 24
+"""Earlier tiles that a tile is conditioned on, at most."""
+
+TILES_AT_ONCE = 512
+"""Tiles whose blocks are held at once."""
+
+
+@dataclass(frozen=True)
+class TileSequence:
+    """u at n tiles given w and the rows, for a standardised target; see the module.
+
+    About a kilobyte a tile is held (64 rows and 24 tiles that it is conditioned on); nothing n by
+    n.
+
+    Attributes
+    ----------
+    order
+        Numbers of the tiles, in the order of the sequence, (n,).
+    A, B
+        Sparse (n, rows) and (n, n), their rows (and B's columns) in that order.
+    s
+        Conditional standard deviations, in that order, (n,).
+    alone
+        The variance of the level of each single tile, field and tile process, as prediction has
+        it: given the rows alone. By number of tile, (n,).
+    """
+
+    order: Indices
+    A: Sparse
+    B: Sparse
+    s: Floats
+    alone: Floats
+
+    @cached_property
+    def _stages(self) -> "_Stages":
+        return _Stages.of(self.B)
+
+    def back(self, weights: Floats) -> Floats:
+        """Return (I - B)^(-T) a for weights a of tiles (n, k), in the order of the sequence."""
+        found = np.empty_like(weights)
+        found[self._stages.order] = self._stages.back(weights[self.order[self._stages.order]])
+        return found
+
+    def forward(self, parts: Floats) -> Floats:
+        """Return u = (I - B)^(-1) v for v (n, k) in the order of the sequence, by tile."""
+        found = np.empty_like(parts)
+        order = self._stages.order
+        found[self.order[order]] = self._stages.forward(parts[order])
+        return found
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """A strictly lower triangular B in stages: rows of one depend on those of earlier ones alone.
+
+    Each stage of a solution is one product of a sparse and a dense matrix; a few hundred stages
+    solve for tens of thousands of tiles.
+
+    Attributes
+    ----------
+    order
+        Rows of B, stage by stage, (n,).
+    ends
+        Where each stage ends, the first at 0; the rows of the first depend on none.
+    earlier, later
+        By stage: what its rows take of those before it, and of those after it (for B').
+    """
+
+    order: Indices
+    ends: Indices
+    earlier: tuple[Sparse, ...]
+    later: tuple[Sparse, ...]
+
+    @classmethod
+    def of(cls, B: Sparse) -> "_Stages":
+        """Sort the rows of B into stages."""
+        B = B.tocsr()
+        stage = np.zeros(B.shape[0], np.int64)
+        for row, (start, end) in enumerate(zip(B.indptr[:-1], B.indptr[1:], strict=True)):
+            if end > start:
+                stage[row] = stage[B.indices[start:end]].max() + 1
+        order = np.argsort(stage, kind="stable")
+        sorted_rows = B[order][:, order].tocsr()
+        turned = sorted_rows.T.tocsr()
+        ends = np.searchsorted(stage[order], np.arange(stage.max() + 2))
+        pairs = list(itertools.pairwise(ends))
+        return cls(
+            order,
+            ends,
+            tuple(sorted_rows[start:end, :start] for start, end in pairs),
+            tuple(turned[start:end, end:] for start, end in pairs),
+        )
+
+    def forward(self, v: Floats) -> Floats:
+        """Return (I - B)^(-1) v for v (n, k), both stage by stage; v is overwritten."""
+        for start, end, taken in zip(self.ends[1:-1], self.ends[2:], self.earlier[1:], strict=True):
+            v[start:end] += taken @ v[:start]
+        return v
+
+    def back(self, a: Floats) -> Floats:
+        """Return (I - B)^(-T) a for a (n, k), both stage by stage; a is overwritten."""
+        stages = zip(self.ends[:-2], self.ends[1:-1], self.later[:-1], strict=True)
+        for start, end, taken in reversed(list(stages)):
+            a[start:end] += taken @ a[end:]
+        return a
+
+
+def tile_sequence(
+    model: FieldGP, x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
+) -> TileSequence:
+    """Work out the sequence for tiles at one time, in chunks on the model's device, in float64.
+
+    Parameters
+    ----------
+    model
+        A fitted model, which holds its rows.
+    x
+        Inputs of the tiles as `FieldGP.scaled` returns them, (n, d).
+    L
+        Factor (r, r) of the posterior of the weights, for `alone`.
+    earlier
+        Earlier tiles that a tile is conditioned on, at most.
+    seed
+        Of the order.
+
+    Raises
+    ------
+    DataError
+        The tiles are not at one time, or two of them are at one place.
+    NumericalError
+        A block does not factorise.
+    """
+    points = model.points(x)
+    _check(points)
+    place = points[:, :2].cpu().numpy()
+    order = np.random.default_rng([seed, 2]).permutation(len(place))
+    known = _Known.of(model, x, points, earlier_tiles(place, order, earlier))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    s, alone = np.zeros(len(place)), np.zeros(len(place))
+    ends: list[list[Indices]] = [[], []]
+    starts: list[list[Indices]] = [[], []]
+    values: list[list[Floats]] = [[], []]
+    # Near tiles together: they share what they are conditioned on.
+    near_together = torch.from_numpy(Sites.of(place).order).to(model.device)
+    for tiles in near_together.split(TILES_AT_ONCE):
+        with torch.no_grad():
+            found = _conditionals(model, known, tiles, L)
+        number = tiles.cpu().numpy()
+        s[rank[number]], alone[number] = (part.cpu().numpy() for part in found[2:4])
+        for part, (index, weight) in enumerate(found[:2]):
+            on = (index != NO_ROW).cpu().numpy()
+            at = index.cpu().numpy()[on]
+            ends[part].append(rank[np.repeat(number, on.sum(1))])
+            starts[part].append(rank[at] if part else at)
+            values[part].append(weight.cpu().numpy()[on])
+    n = len(place)
+    A, B = (
+        sparse.csr_array(
+            (np.concatenate(v), (np.concatenate(e), np.concatenate(f))), shape=(n, width)
+        )
+        for v, e, f, width in zip(values, ends, starts, (len(model.rows.y), n), strict=True)
+    )
+    return TileSequence(order, A, B, s, alone)
+
+
+def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
+    """Return the nearest tiles that come earlier in an order, (n, most), `NO_ROW` filling up.
+
+    Tiles of ranks 2^j to 2^(j+1) are looked up among those of ranks below 2^(j+1), of which half
+    or more come earlier: four times as many as are kept are looked at, and more where too few of
+    them do.
+
+    Parameters
+    ----------
+    place
+        Coordinates, (n, 2).
+    order
+        Numbers of the tiles in the order.
+    most
+        Tiles to return for each.
+    """
+    n = len(order)
+    found = np.full((n, most), NO_ROW)
+    start = 1
+    while most and start < n:
+        end = min(2 * start, n)
+        tree = KDTree(place[order[:end]])
+        rank, looked = np.arange(start, end), 4 * most + 1
+        while len(rank):
+            near = tree.query(place[order[rank]], k=min(end, looked))[1].reshape(len(rank), -1)
+            before = near < rank[:, None]
+            enough = before.sum(1) >= np.minimum(most, rank)
+            # Those that come earlier go first, the nearest of them foremost.
+            first = np.argsort(~before[enough], 1, kind="stable")[:, :most]
+            chosen = np.take_along_axis(np.where(before, near, NO_ROW)[enough], first, 1)
+            named = np.where(chosen == NO_ROW, NO_ROW, order[chosen])
+            found[order[rank[enough]], : named.shape[1]] = named
+            rank, looked = rank[~enough], 2 * looked
+        start = end
+    return found
+
+
+class _Known(NamedTuple):
+    """What blocks are put together from: points, amplitudes and noise of rows and tiles."""
+
+    points: Tensor
+    amplitude: Tensor
+    noise: Tensor
+    rows: int
+    x: Tensor
+    earlier: Tensor
+
+    @classmethod
+    def of(cls, model: FieldGP, x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
+        """Work out the laws of all held rows and of tiles."""
+        laws = [
+            (found.amplitude, found.noise)
+            for found in _terms(model, model.rows.x, model.rows.tests)
+        ]
+        endless = torch.full((len(x),), torch.inf, dtype=torch.float64, device=model.device)
+        laws += [
+            (found.amplitude, torch.zeros_like(found.noise)) for found in _terms(model, x, endless)
+        ]
+        amplitude, noise = (torch.cat(parts) for parts in zip(*laws, strict=True))
+        both = torch.cat([model.points(model.rows.x), points])
+        neighbours = torch.from_numpy(earlier).to(model.device)
+        return cls(both, amplitude, noise, len(model.rows.y), x, neighbours)
+
+
+def _terms(model: FieldGP, x: Tensor, tests: Tensor) -> Iterator[Any]:
+    for part, counts in zip(x.split(CHUNK), tests.split(CHUNK), strict=True):
+        with torch.no_grad():
+            yield model.row_terms(part, counts)
+
+
+def _conditionals(
+    model: FieldGP, known: _Known, tiles: Tensor, L: Tensor
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
+    """Return the weights of rows and of earlier tiles with their numbers, s, and `alone`."""
+    own = tiles + known.rows
+    near, before = model.near_rows(known.points[own]), known.earlier[tiles]
+    width = near.shape[1]
+    index = torch.cat([near, torch.where(before == NO_ROW, NO_ROW, before + known.rows)], 1)
+    there = index != NO_ROW
+    index = index.clamp(min=0)
+    points, amplitude = known.points[index], known.amplitude[index]
+    here = known.amplitude[own]
+    # In units of the amplitude: for a diagonal D, D K D is not worked out.
+    cross = model.tiles(points, known.points[own][:, None]) * here[:, None, None]
+    noise = known.noise[index] / amplitude.square()
+    try:
+        factor, white = whiten(model.tiles(points, points), noise, there, cross)
+    except RuntimeError as error:
+        raise NumericalError(
+            f"the covariance of a block of tiles does not factorise ({error})."
+        ) from error
+    prior = here.square() * model.tiles.variance()
+    left = (prior - white[..., 0].square().sum(1)).clamp(min=0)
+    weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0] / amplitude
+    # The rows come first in a block, so that the factor of theirs is a corner of it.
+    first, corner = white[:, :width], factor[:, :width, :width]
+    alone = torch.linalg.solve_triangular(corner.mT, first, upper=True)[..., 0]
+    alone = alone / amplitude[:, :width]
+    tile = (prior - first[..., 0].square().sum(1)).clamp(min=0)
+    field = _field_variance(model, known.x[tiles], near, alone, L)
+    return (
+        (near, weights[:, :width]),
+        (before, weights[:, width:]),
+        left.sqrt(),
+        field + tile,
+    )
+
+
+def _field_variance(model: FieldGP, x: Tensor, near: Tensor, weights: Tensor, L: Tensor) -> Tensor:
+    """Return ||L'(phi_t - Phi_near' weights)||² and what the drift adds, (b,)."""
+    rows, back = torch.unique(near.clamp(min=0), return_inverse=True)
+    inputs = torch.cat([model.rows.x[rows], x])
+    counts = torch.ones(len(inputs), dtype=torch.float64, device=model.device)
+    spread = model.row_terms(inputs, counts).phi.double() @ L
+    told = spread[: len(rows)]
+    shared = embedding_bag(back, told, mode="sum", per_sample_weights=weights)
+    return (spread[len(rows) :] - shared).square().sum(1) + model.beyond(x)
+
+
+def _check(points: Tensor) -> None:
+    if bool((points[:, 2] != points[0, 2]).any()):
+        raise DataError("expected tiles at one time, found several: take one quarter.")
+    distinct = len(torch.unique(points[:, :2], dim=0))
+    if distinct < len(points):
+        raise DataError(
+            f"expected each tile once, found {len(points) - distinct} repeated: no two at a place."
+        )

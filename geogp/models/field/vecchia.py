@@ -1,0 +1,224 @@
+"""Blocks of a Vecchia approximation: which rows each place is conditioned on.
+
+log p(y) is approximated by the sum over places of log p(y_t | y_N(t)), where y_t holds all rows
+at one place and N(t) the rows of near places that come earlier in a random order (Vecchia 1988;
+Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+NEIGHBOURS = 6
+"""Earlier places whose rows a place is conditioned on in training, at most."""
+
+TRAINING_ROWS = 40
+"""Rows that a place is conditioned on in training, at most."""
+
+PREDICTION_PLACES = 16
+PREDICTION_ROWS = 64
+"""A prediction is conditioned on the rows most correlated with it, of the nearest places."""
+
+DISTANCE_PLACES = 16
+"""Near places whose mean distance tells how dense the places are."""
+
+PLACE_ROWS = 64
+"""Rows of one place in a block, at most: a place with more is cut into several blocks."""
+
+NO_ROW = -1
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The distinct places of rows, in an order in which near places follow each other.
+
+    A place with more than `PLACE_ROWS` rows counts as several of equal coordinates.
+
+    Attributes
+    ----------
+    order
+        Row numbers, those of one place together, (n,).
+    first, count
+        Where in `order` the rows of each place start, and how many there are, (s,).
+    centre
+        Coordinates of each place, (s, 2).
+    """
+
+    order: Indices
+    first: Indices
+    count: Indices
+    centre: Floats
+
+    @classmethod
+    def of(cls, place: Floats) -> "Sites":
+        """Return the places of rows (n, 2)."""
+        centre, inverse = np.unique(place, axis=0, return_inverse=True)
+        rank = np.argsort(np.argsort(_morton(centre), kind="stable"), kind="stable")
+        inverse = rank[inverse.reshape(-1)]
+        order = np.argsort(inverse, kind="stable")
+        count = np.bincount(inverse, minlength=len(centre))
+        sorted_centre = np.empty_like(centre)
+        sorted_centre[rank] = centre
+        within = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        first = np.flatnonzero(within % PLACE_ROWS == 0)
+        pieces = -(-count // PLACE_ROWS)
+        counts = np.diff(np.append(first, len(place)))
+        return cls(order, first, counts, np.repeat(sorted_centre, pieces, axis=0))
+
+    @cached_property
+    def places(self) -> KDTree:
+        """A tree to search the distinct places, each of them once."""
+        return KDTree(np.unique(self.centre, axis=0))
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def rows(self, sites: Indices, most: int) -> Indices:
+        """Return the positions in `order` of the rows of sites (m, k), in turn, at most `most`.
+
+        Parameters
+        ----------
+        sites
+            Numbers of sites, nearest first; `NO_ROW` where there is none.
+        most
+            Rows to return for each.
+
+        Returns
+        -------
+        ndarray of int64, shape (m, most); `NO_ROW` fills up.
+        """
+        count = np.where(sites == NO_ROW, 0, self.count[sites])
+        ends = np.cumsum(count, 1)
+        slot = np.arange(most)
+        found = np.full((len(sites), most), NO_ROW)
+        for at in range(sites.shape[1]):
+            start = ends[:, at] - count[:, at]
+            inside = (slot >= start[:, None]) & (slot < ends[:, at][:, None])
+            value = self.first[sites[:, at]][:, None] + slot - start[:, None]
+            found = np.where(inside, value, found)
+        return found
+
+
+def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
+    """Return the rows each place is conditioned on: of near places earlier in a random order.
+
+    Returns
+    -------
+    ndarray of int64, shape (s, TRAINING_ROWS), positions in `sites.order`, `NO_ROW` filling up
+    """
+    s = len(sites)
+    rank = rng.permutation(s)
+    _, near = KDTree(sites.centre).query(sites.centre, k=min(s, 4 * NEIGHBOURS + 1))
+    near = near.reshape(s, -1)
+    earlier = rank[near] < rank[:, None]
+    chosen = np.where(earlier & (np.cumsum(earlier, 1) <= NEIGHBOURS), near, NO_ROW)
+    return sites.rows(chosen, TRAINING_ROWS)
+
+
+def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
+    """Return the rows of the places nearest to some places (m, 2), (m, most), `NO_ROW` filling up.
+
+    `PREDICTION_PLACES` places, with all their rows.
+    """
+    _, near = tree.query(place, k=min(len(sites), PREDICTION_PLACES))
+    near = near.reshape(len(place), -1)
+    return sites.rows(near, int(sites.count[near].sum(1).max()))
+
+
+def distance_to_others(places: KDTree, at: Floats) -> Floats:
+    """Return the mean distance from points (m, 2) to the nearest of distinct places, (m,).
+
+    Of the `DISTANCE_PLACES` nearest places other than the point itself, or of all there are. A
+    single place tells no density: the distance to it counts as 1.
+    """
+    if places.n < 2:
+        return np.ones(len(at))
+    found = places.query(at, k=min(places.n, DISTANCE_PLACES + 1))
+    distance: Floats = np.asarray(found[0])
+    own = (distance[:, :1] == 0).astype(np.int64)
+    slot = np.arange(distance.shape[1])
+    counted = (slot >= own) & (slot < own + DISTANCE_PLACES)
+    mean: Floats = np.where(counted, distance, 0.0).sum(1) / counted.sum(1)
+    return mean
+
+
+def whiten(
+    covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return L and L^(-1) values for padded covariances, L L' = covariance + diag(noise).
+
+    Parameters
+    ----------
+    covariance
+        (b, m, m), float64; anything at the padding.
+    noise
+        (b, m); anything at the padding.
+    known
+        Which of the m rows are no padding, (b, m).
+    values
+        (b, m, c); anything at the padding.
+
+    Returns
+    -------
+    L, whitened
+        (b, m, m) and (b, m, c). Rows of the padding are those of the identity and 0.
+    """
+    L, white = _Whiten.apply(covariance, noise, known, values)  # type: ignore[no-untyped-call]
+    return L, white
+
+
+class _Whiten(torch.autograd.Function):
+    """L and W = L^(-1) V for K = L L', with products by L^(-1) in place of solves on the way back.
+
+    With tri and sym as in `rbf.py`, and G_L, G_W the gradients, those by V and K are
+    L^(-T) G_W and sym(L^(-T) tri(L' G_L - G_W W') L^(-1)) (Murray 2016). L^(-1) mixes no
+    rows of the padding with others, so that what comes for those can be dropped at the end.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        padding = ~known
+        K = covariance.masked_fill(padding[:, :, None] | padding[:, None, :], 0.0)
+        K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
+        L = torch.linalg.cholesky(K)
+        V = values.masked_fill(padding[..., None], 0.0)
+        white = torch.linalg.solve_triangular(L, V, upper=False)
+        ctx.save_for_backward(L, white, padding[..., None])
+        return L, white
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        L, white, padding = ctx.saved_tensors
+        by_L, by_white = gradients
+        identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
+        inverse = torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
+        triangle = torch.baddbmm(torch.bmm(L.mT, by_L), by_white, white.mT, alpha=-1).tril_()
+        triangle.diagonal(dim1=1, dim2=2).mul_(0.5)
+        by_K = torch.bmm(inverse.mT, torch.bmm(triangle, inverse))
+        by_K = (by_K + by_K.mT).mul_(0.5).masked_fill_(padding, 0.0).masked_fill_(padding.mT, 0.0)
+        by_V = torch.bmm(inverse.mT, by_white).masked_fill_(padding, 0.0)
+        return by_K, by_K.diagonal(dim1=1, dim2=2), None, by_V
+
+
+def _morton(centre: Floats) -> Indices:
+    """Return codes that interleave the bits of two coordinates (s, 2)."""
+    low, high = centre.min(0), centre.max(0)
+    span = np.maximum(high - low, np.finfo(np.float64).tiny)
+    cells = ((centre - low) / span * (2**16 - 1)).astype(np.int64)
+    code = np.zeros(len(centre), np.int64)
+    for bit in range(16):
+        for axis in range(2):
+            code |= ((cells[:, axis] >> bit) & 1) << (2 * bit + axis)
+    return code

@@ -1,0 +1,1 @@
+"""Many places at once: covariances, levels of areas, designs, excursion sets."""

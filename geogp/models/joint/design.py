@@ -1,0 +1,358 @@
+"""Where to measure next: tiles whose measurement takes most variance from the level of others.
+
+With C the covariance of the level at n tiles given what was measured (`JointLevel`), a the weights
+of the tiles that count and v the noise variance of a new measurement, measuring tile i takes
+
+gain_i = Σ_j a_j C_ji² / (C_ii + v_i)
+
+from Σ_j a_j C_jj, and leaves C - h h', h = C e_i / sqrt(C_ii + v_i) (Krause, Singh and Guestrin
+2008 choose sensors greedily by another criterion; this one is the A-criterion of Bayesian design,
+Chaloner and Verdinelli 1995, section 2.2). Tiles are taken one after the other, each the best given
+those before. That is a heuristic: the variance removed need not be submodular, so that no share of
+the best set is promised, and each step looks at all tiles, or at a stated number, anew.
+
+C is not formed. With q_i = Σ_j a_j C_ji², a step changes
+
+q_i -> q_i - 2 h_i z_i + h_i² Σ_j a_j h_j²,    z = C (a h), C that of before the step,
+
+so that a step takes two products of C and a vector, and q is needed once at the start.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.models.core.memory import WORD, available_bytes
+from geogp.models.joint.joint_level import JointLevel
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+CANDIDATES = 2000
+"""Tiles whose gain is worked out exactly, unless asked otherwise."""
+
+AT_ONCE = 32
+"""Columns of C that are held at once."""
+
+PROBES = 64
+"""Random vectors by which the local part of q is estimated."""
+
+
+@dataclass(frozen=True)
+class LevelCovariance:
+    """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
+
+    Attributes
+    ----------
+    low
+        P, (n, r).
+    variance
+        What is taken for the diagonal of C before a column of it is worked out, (n,).
+    local
+        Returns K x for x (n, k); None where K = 0.
+    own
+        Variance that a tile shares with no other, (n,), or 0; 0 where there is a K.
+    """
+
+    low: Floats
+    variance: Floats
+    local: Callable[[Floats], Floats] | None = None
+    own: Floats | float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def times(self, x: Floats) -> Floats:
+        """Return C x for x (n, k)."""
+        found: Floats = self.low @ (self.low.T @ x) + np.reshape(self.own, (-1, 1)) * x
+        return found if self.local is None else found + self.local(x)
+
+    def columns(self, tiles: Indices) -> Floats:
+        """Return columns of C, (n, k)."""
+        found: Floats = self.low @ self.low[tiles].T
+        found[tiles, np.arange(len(tiles))] += np.broadcast_to(self.own, len(self))[tiles]
+        if self.local is None:
+            return found
+        unit = np.zeros((len(self), len(tiles)))
+        unit[tiles, np.arange(len(tiles))] = 1.0
+        return found + self.local(unit)
+
+    def about_squares(self, weights: Floats, *, seed: int) -> Floats:
+        """Return Σ_j a_j C_ij² for all i, (n,), exact but for Σ_j a_j K_ij² where there is a K.
+
+        That is the mean of (K diag(a)^(1/2) e)_i² over random signs e (Hutchinson 1990), with a
+        relative standard error of at most sqrt(2 / `PROBES`), 18 %.
+        """
+        weighted = weights[:, None] * self.low
+        found: Floats = np.einsum("ir,ir->i", self.low @ (self.low.T @ weighted), self.low)
+        found += weights * self.own * (2 * np.square(self.low).sum(1) + self.own)
+        if self.local is None:
+            return found
+        random, root = np.random.default_rng([seed, 3]), np.sqrt(weights)[:, None]
+        for start in range(0, weighted.shape[1], AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            found += 2 * (self.low[:, part] * self.local(weighted[:, part])).sum(1)
+        for _ in range(PROBES // AT_ONCE):
+            signs = random.choice([-1.0, 1.0], (len(self), AT_ONCE))
+            found += np.square(self.local(root * signs)).sum(1) / PROBES
+        return found
+
+
+def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
+    """Return the covariance of a level; P is held whole, in float64.
+
+    Parameters
+    ----------
+    level
+        The level.
+    chosen
+        Tiles that will be chosen: each takes a column more.
+
+    Raises
+    ------
+    RequestError
+        P, what its making takes and the columns of the chosen tiles do not fit into memory.
+    """
+    rank = level.L.shape[1]
+    rows = 0 if level.tiles is None else level.tiles.A.shape[1]
+    # P, three more of its size while it is solved for, or the columns held at once.
+    needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
+    free = available_bytes(torch.device("cpu"))
+    if needed > free:
+        raise RequestError(
+            f"choosing among {len(level):,} tiles at rank {rank} needs about {needed / 1e9:.1f} GB "
+            f"of memory, and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
+        )
+    local = None if level.tiles is None else level.local_times
+    return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Tiles that are measured one after the other, and what that does.
+
+    Attributes
+    ----------
+    tiles
+        Their numbers, in order, (k,).
+    gains
+        What each takes from Σ_j a_j C_jj given those before, (k,), exact.
+    before, after
+        Variance of the level of each before any and after all are measured, (k,).
+    removed
+        What all take from the variance of each tile, (n,).
+    evaluated
+        Tiles whose gain was worked out exactly.
+    """
+
+    tiles: Indices
+    gains: Floats
+    before: Floats
+    after: Floats
+    removed: Floats
+    evaluated: int
+
+
+class Measuring:
+    """The variance of the level as tiles are measured one after the other.
+
+    Parameters
+    ----------
+    covariance
+        C, given what was measured so far.
+    weights
+        What the variance of each tile counts, 0 or more, (n,).
+    noise
+        Variance of a new measurement around the level, (n,).
+
+    Raises
+    ------
+    DataError
+        Another number of weights or noise variances than tiles; a weight is negative or all are
+        0; a noise variance is not positive.
+    """
+
+    def __init__(self, covariance: LevelCovariance, weights: Floats, noise: Floats) -> None:
+        n = len(covariance)
+        if weights.shape != (n,) or noise.shape != (n,):
+            raise DataError(
+                f"expected a weight and a noise variance for each of {n} tiles, found shapes "
+                f"{weights.shape} and {noise.shape}."
+            )
+        if not (weights >= 0).all() or not (weights > 0).any():
+            raise DataError("expected weights of 0 or more, not all 0.")
+        if not (noise > 0).all():
+            raise DataError(f"expected positive noise variances, found {noise.min():.3g}.")
+        self._covariance, self._weights, self._noise = covariance, weights, noise
+        self._tiles: list[int] = []
+        self._gains: list[float] = []
+        self._before: list[float] = []
+        # Columns h of the tiles so far, with room for more.
+        self._h = np.empty((n, AT_ONCE), order="F")
+        self.removed = np.zeros(n)
+
+    @property
+    def variance(self) -> Floats:
+        """Variance of the level of each tile now, (n,)."""
+        return self._covariance.variance - self.removed
+
+    def measure(self, tile: int) -> tuple[Floats, float]:
+        """Measure a tile; return h (n,) and the gain."""
+        column = self._covariance.columns(np.array([tile]))[:, 0]
+        before, count = float(column[tile]), len(self._tiles)
+        column -= self._h[:, :count] @ self._h[tile, :count]
+        h = column / np.sqrt(column[tile] + self._noise[tile])
+        gain = float(self._weights @ np.square(h))
+        if count == self._h.shape[1]:
+            self._h = np.concatenate([self._h, np.empty_like(self._h)], 1)
+        self._h[:, count] = h
+        self._tiles.append(tile)
+        self._gains.append(gain)
+        self._before.append(before)
+        self.removed += np.square(h)
+        return h, gain
+
+    def spread(self, h: Floats) -> Floats:
+        """Return z = C (a h), with C that of before the last tile was measured, (n,)."""
+        weighted = self._weights * h
+        z = self._covariance.times(weighted[:, None])[:, 0]
+        earlier = self._h[:, : len(self._tiles) - 1]
+        z -= earlier @ (earlier.T @ weighted)
+        return z
+
+    def chosen(self, evaluated: int = 0) -> Chosen:
+        """Return what was measured."""
+        tiles, before = np.array(self._tiles, np.int64), np.array(self._before)
+        after = before - self.removed[tiles]
+        return Chosen(tiles, np.array(self._gains), before, after, self.removed, evaluated)
+
+
+class _Gains:
+    """Gains of all tiles: q and the diagonal of C, exact for those that were evaluated."""
+
+    def __init__(
+        self, covariance: LevelCovariance, weights: Floats, noise: Floats, *, seed: int
+    ) -> None:
+        self._covariance, self._weights, self._noise = covariance, weights, noise
+        self.exact = np.full(len(covariance), covariance.local is None)
+        self._square = covariance.about_squares(weights, seed=seed)
+        self._variance = covariance.variance.copy()
+        self._changed = np.zeros((2, len(covariance)))
+        self._open = np.ones(len(covariance), bool)
+
+    def now(self) -> Floats:
+        """Return gains, estimates included, (n,); below 0 for tiles that were taken."""
+        square, variance = self._square + self._changed[0], self._variance + self._changed[1]
+        return np.where(self._open, square / (variance.clip(min=0) + self._noise), -1.0)
+
+    def evaluate(self, most: int) -> None:
+        """Work out exactly so many of the tiles of largest estimate among the open ones."""
+        left = np.flatnonzero(~self.exact & self._open)
+        best = left[np.argsort(-self.now()[left], kind="stable")][:most]
+        for start in range(0, len(best), AT_ONCE):
+            part = best[start : start + AT_ONCE]
+            columns = self._covariance.columns(part)
+            self._square[part] = self._weights @ np.square(columns)
+            self._variance[part] = columns[part, np.arange(len(part))]
+            self.exact[part] = True
+
+    def best(self) -> int:
+        """Return the tile of largest exact gain."""
+        return int(np.argmax(np.where(self.exact, self.now(), -1.0)))
+
+    def take(self, tile: int, h: Floats, z: Floats, gain: float) -> None:
+        """Change all gains as the measurement of a tile does, and close the tile."""
+        self._open[tile] = False
+        self._changed[0] += h * (h * gain - 2 * z)
+        self._changed[1] -= np.square(h)
+
+
+def choose(
+    covariance: LevelCovariance,
+    weights: Floats,
+    noise: Floats,
+    count: int,
+    *,
+    candidates: int = CANDIDATES,
+    seed: int = 0,
+    heard: Callable[[int], None] | None = None,
+) -> Chosen:
+    """Choose tiles to measure, one after the other, each once.
+
+    Gains of all tiles are estimated (`LevelCovariance.about_squares`) and follow each step. Those
+    of `candidates` tiles are made exact: half of them at the start, the rest in equal parts before
+    the later steps, always those of the largest estimate now, so that neighbours of a chosen tile,
+    whose gain has fallen, do not crowd out others. The best exact one is taken. With as many
+    candidates as tiles, or without a tile process, all are exact.
+
+    Parameters
+    ----------
+    covariance, weights, noise
+        See `Measuring`.
+    count
+        Tiles to choose.
+    candidates
+        Tiles whose gain is worked out exactly.
+    seed
+        Of the estimates.
+    heard
+        Told the number of tiles chosen after each step.
+
+    Raises
+    ------
+    RequestError
+        No tile, more than there are, or fewer candidates than twice the tiles to choose.
+    DataError
+        See `Measuring`.
+    """
+    n = len(covariance)
+    if not 1 <= count <= n:
+        raise RequestError(f"expected from 1 to {n:,} tiles to choose, found {count}.")
+    if candidates < min(2 * count, n):
+        raise RequestError(
+            f"expected {min(2 * count, n):,} candidates or more for {count} tiles, found "
+            f"{candidates}."
+        )
+    measuring = Measuring(covariance, weights, noise)
+    gains = _Gains(covariance, weights, noise, seed=seed)
+    everything = candidates >= n
+    later = 0 if everything or count == 1 else candidates // 2 // (count - 1)
+    gains.evaluate(candidates - later * (count - 1))
+    for step in range(count):
+        if step:
+            gains.evaluate(later)
+        tile = gains.best()
+        h, gain = measuring.measure(tile)
+        gains.take(tile, h, measuring.spread(h), gain)
+        if heard is not None:
+            heard(step + 1)
+    return measuring.chosen(int(gains.exact.sum()))
+
+
+def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices) -> Chosen:
+    """Measure given tiles in their order; see `Measuring` for the rest."""
+    measuring = Measuring(covariance, weights, noise)
+    for tile in tiles:
+        measuring.measure(int(tile))
+    return measuring.chosen()
+
+
+def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
+    """Measure the tile of largest variance among those of positive weight, again and again.
+
+    The variances fall as tiles are measured. Each tile is taken once; where fewer than `count`
+    have a positive weight, those of weight 0 follow in the same way.
+    """
+    measuring = Measuring(covariance, weights, noise)
+    left = np.ones(len(covariance), bool)
+    for _ in range(min(count, len(covariance))):
+        counted = left & (weights > 0)
+        open_now = counted if counted.any() else left
+        tile = int(np.argmax(np.where(open_now, measuring.variance, -np.inf)))
+        left[tile] = False
+        measuring.measure(tile)
+    return measuring.chosen()

@@ -1,0 +1,151 @@
+"""Where a field lies on one side of a threshold everywhere at once, from draws of all its points.
+
+Points are put in the order of their marginal probability p of meeting the threshold. The joint
+region of level l is the largest set D(rho) = {s: p(s) >= rho} with
+
+    P(the threshold is met everywhere in D(rho)) >= l,
+
+and the excursion function F(s) is the largest l whose region holds s (Bolin and Lindgren 2015,
+definitions 1 to 3, with their one-parameter family of sets). By draws, F of the k-th point is the
+share of draws in which the first k points all meet the threshold, so that of each draw only the
+place of the first miss is kept.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from geogp.distributions.prediction import check_inside
+from geogp.errors import DataError, RequestError
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+LEAST_DRAWS = 200
+"""With fewer, ten draws or less decide where a region of 95 % ends."""
+
+_CERTAIN = 0.95
+"""Level of the intervals that state what the number of draws leaves open."""
+
+
+@dataclass(frozen=True)
+class JointRegion:
+    """The joint region of a level.
+
+    Attributes
+    ----------
+    level
+        Probability that the threshold is met everywhere inside, at least.
+    inside
+        The points of the region, (n,).
+    excursion
+        F at each point, (n,).
+    probability, lower, upper
+        Share of draws in which all points inside met the threshold, with the exact binomial 95 %
+        interval that the number of draws leaves; 1 for an empty region.
+    fewest, most
+        95 % interval, over draws, of the number of points inside.
+    """
+
+    level: float
+    inside: Booleans
+    excursion: Floats
+    probability: float
+    lower: float
+    upper: float
+    fewest: int
+    most: int
+
+
+@dataclass
+class FirstMisses:
+    """Of each draw the first point, in falling order of probability, that misses the threshold.
+
+    Attributes
+    ----------
+    score
+        Rises with the marginal probability that a point meets the threshold, (n,): the
+        standardised distance, which tells apart what rounds to 1. For a Gaussian field its normal
+        distribution function is that probability.
+    """
+
+    score: Floats
+    _found: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not len(self.score) or np.isnan(self.score).any():
+            raise DataError("expected a score for each of 1 point or more, and none missing.")
+        self._order = np.argsort(-self.score, kind="stable")
+
+    def add(self, met: Booleans) -> None:
+        """Take draws (b, n): True where the threshold is met.
+
+        Raises
+        ------
+        DataError
+            Another number of points.
+        """
+        n = len(self.score)
+        if met.ndim != 2 or met.shape[1] != n:
+            raise DataError(f"expected draws of {n} points, (b, n), found shape {met.shape}.")
+        missed = ~met[:, self._order]
+        self._found.append(np.where(missed.any(1), missed.argmax(1), n))
+
+    def region(self, level: float = 0.95) -> JointRegion:
+        """Return the joint region of a level.
+
+        Raises
+        ------
+        RequestError
+            A level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
+        """
+        check_inside("a level", level)
+        first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
+        draws, n = len(first), len(self.score)
+        if draws < LEAST_DRAWS:
+            raise RequestError(
+                f"expected {LEAST_DRAWS} draws or more for a joint region, found {draws}."
+            )
+        # Draws whose first miss comes after the k-th point.
+        held = draws - np.searchsorted(first, np.arange(n), side="right")
+        ranked = self.score[self._order]
+        # Points of one score enter together: each has the share of the last of them.
+        last = np.searchsorted(-ranked, -ranked, side="right") - 1
+        share = held[last] / draws
+        excursion = np.empty(n)
+        # No set is surer than each of its points, whose probability is known without draws.
+        excursion[self._order] = np.minimum(share, special.ndtr(ranked))
+        inside = excursion >= level
+        size = int(inside.sum())
+        hits = int(held[size - 1]) if size else draws
+        lower, upper = _binomial(hits, draws) if size else (1.0, 1.0)
+        fewest, most = _quantile_ends(first, 1 - level)
+        possible = int((special.ndtr(ranked) >= level).sum())
+        return JointRegion(
+            level,
+            inside,
+            excursion,
+            hits / draws,
+            lower,
+            upper,
+            min(fewest, possible, size),
+            max(min(most, possible), size),
+        )
+
+
+def _binomial(hits: int, draws: int) -> tuple[float, float]:
+    found = stats.binomtest(hits, draws).proportion_ci(_CERTAIN, "exact")
+    return float(found.low), float(found.high)
+
+
+def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
+    """Return order statistics between which the quantile of a probability lies with 95 %."""
+    tail = (1 - _CERTAIN) / 2
+    low = int(stats.binom.ppf(tail, len(ordered), probability))
+    high = int(stats.binom.ppf(1 - tail, len(ordered), probability))
+    return (
+        int(ordered[low - 1]) if low else 0,
+        int(ordered[min(high, len(ordered) - 1)]),
+    )

@@ -1,0 +1,226 @@
+"""What the low rank says of many points together: covariance, sample paths, effective rank."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.errors import NumericalError, RequestError
+from geogp.models.catalogue.build_model import spec_of
+from geogp.models.core.lowrank import Floats, LowRankGP, Rows
+from geogp.models.training.training_loop import Data
+
+_LEAST_SHARE = 1e-6
+"""Components of less of the variance are rounding errors of float32 features."""
+
+
+@dataclass(frozen=True)
+class JointPosterior:
+    """p(w | y) = N(m, L L') under a fitted basis and its noise law, and so of f everywhere.
+
+    f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. What a
+    catalogue row adds to the variance at single points is no part of it; `joint_level.py`
+    has both.
+
+    Attributes
+    ----------
+    model
+        The fitted model.
+    m, L
+        Mean (r,) and factor (r, r) of the weights for the standardised target, float64.
+    """
+
+    model: LowRankGP
+    m: Tensor
+    L: Tensor
+
+    def mean(self, x: Floats) -> Floats:
+        """Return E[f(x)] in the target's unit, shape (n,)."""
+        parts = [phi @ self.m for phi in self.model.feature_chunks(x)]
+        return self._centre() + torch.cat(parts).cpu().numpy()
+
+    def variance(self, x: Floats) -> Floats:
+        """Return the variance of f(x) in the target's squared unit, shape (n,)."""
+        return torch.cat([part.square().sum(1) for part in self._whitened(x)]).cpu().numpy()
+
+    def covariance(self, x: Floats, x2: Floats) -> Floats:
+        """Return Cov(f(x), f(x2)) = phi(x)' L L' phi(x2), shape (n, n2).
+
+        In the target's squared unit. n times n2 values are returned.
+        """
+        second = torch.cat(list(self._whitened(x2)))
+        return torch.cat([part @ second.T for part in self._whitened(x)]).cpu().numpy()
+
+    def sample_paths(self, x: Floats, paths: int, *, seed: int = 0) -> Floats:
+        """Draw functions f and return them at all points, shape (paths, n), in the target's unit.
+
+        One draw of the r weights gives a whole function: calls with the same seed and number of
+        paths return the same functions at any points.
+
+        Raises
+        ------
+        RequestError
+            Fewer than one path.
+        """
+        if paths < 1:
+            raise RequestError(f"expected 1 sample path or more, found {paths}.")
+        generator = torch.Generator().manual_seed(seed)
+        white = torch.randn(len(self.m), paths, generator=generator, dtype=torch.float64)
+        w = self.m[:, None] + self.L @ white.to(self.m.device)
+        drawn = torch.cat([phi @ w for phi in self.model.feature_chunks(x)])
+        return self._centre() + drawn.T.cpu().numpy()
+
+    def _whitened(self, x: Floats) -> Iterator[Tensor]:
+        return (phi @ self.L for phi in self.model.feature_chunks(x))
+
+    def _centre(self) -> float:
+        model = self.model
+        return float(model.y_mean + model.y_sd * model.mean_constant.detach().double())
+
+
+def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
+    """Condition the weights on the training rows, given the fitted basis and noise law.
+
+    L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
+    noise_var and what the diagonal adds; for PPGP and dPPGP, whose s² = ||L' phi||² has learned
+    noise that varies with the input, s² too. The L of those objectives is no posterior
+    covariance and is not used for anything joint.
+
+    The basis counts as known: what was uncertain in learning it is not included, so intervals for
+    the mean function hold less than they say where the basis was learned from few rows. A plain
+    network (``dnn``), which has one value for its weights, gets the posterior of a Bayesian last
+    layer on its features; where the closed form is the model's own (``bll``, ``rich-bll``), the
+    mean stays the network's output.
+
+    Parameters
+    ----------
+    model
+        A fitted model.
+    train
+        The rows it was fitted to.
+
+    Raises
+    ------
+    DataError
+        The rows have another dimension than the model.
+    """
+    with torch.no_grad():
+        rows = Rows(
+            model.scaled(train.x),
+            model.standardised(train.y),
+            torch.from_numpy(train.tests).to(model.device),
+        )
+        m, L = model.conditioned(rows, spread_is_noise=spec_of(model).step.spread_is_noise)
+    return JointPosterior(model, m, L)
+
+
+def two_variances(model: LowRankGP, train: Data, x: Floats) -> dict[str, float]:
+    """Return the median standard deviation of the function at points by two accounts.
+
+    Parameters
+    ----------
+    model, train
+        A fitted model, and the rows it was fitted to.
+    x
+        Inputs (n, d).
+
+    Returns
+    -------
+    dict
+        ``stated``: of the model's own prediction. ``closed_form``: with the covariance of
+        `joint_posterior` in place of its posterior's.
+    """
+    L = joint_posterior(model, train).L
+    # Of averages of endless tests: the level, whose own variance may be 0.
+    stated = model.predict(x, np.inf).function_variance
+    closed = model.function_variance(x, L)
+    return {
+        "closed_form": float(np.median(np.sqrt(closed))),
+        "stated": float(np.median(np.sqrt(stated))),
+    }
+
+
+@dataclass(frozen=True)
+class Components:
+    """Leading functions of a kernel over some points, uncorrelated there.
+
+    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x): the expansion of Karhunen and Loève
+    with the points' distribution as measure (Zhu, Yuchi and Xie, equation 17).
+
+    Attributes
+    ----------
+    values
+        The functions at the points, in the target's unit, (n, count), largest variance first. The
+        value farthest from 0 is positive.
+    share
+        Share of the mean prior variance of each, (count,).
+    """
+
+    values: Floats
+    share: Floats
+
+
+def leading_components(model: LowRankGP, x: Floats, count: int) -> Components:
+    """Return the leading components Phi v_k of the features, v_k the eigenvectors of Phi'Phi.
+
+    Parameters
+    ----------
+    model
+        The model.
+    x
+        Inputs (n, d) over which the features are taken.
+    count
+        Components; fewer where the others have less than a millionth of the variance.
+
+    Raises
+    ------
+    RequestError
+        Fewer than one component.
+    NumericalError
+        All features are 0.
+    """
+    if count < 1:
+        raise RequestError(f"expected 1 component or more, found {count}.")
+    variance, directions = torch.linalg.eigh(_gram(model, x))
+    variance = variance.flip(0).clamp(min=0)
+    count = min(count, int((variance > _LEAST_SHARE * variance.sum()).sum()))
+    directions = directions.flip(1)[:, :count]
+    parts = [(phi @ directions.to(phi.device)).cpu() for phi in model.feature_chunks(x)]
+    values = torch.cat(parts).numpy()
+    farthest = values[np.abs(values).argmax(0), np.arange(values.shape[1])]
+    share = (variance / variance.sum())[:count].numpy()
+    return Components(values * np.where(farthest < 0, -1.0, 1.0), share)
+
+
+def effective_rank(model: LowRankGP, x: Floats) -> float:
+    """Return exp(entropy of the normalised eigenvalues of Phi'Phi), from 1 to r.
+
+    Roy and Vetterli (2007), with the eigenvalues that sum to 1; 1 is a kernel of one function.
+
+    Parameters
+    ----------
+    model
+        The model.
+    x
+        Inputs (n, d) over which the features are taken.
+
+    Raises
+    ------
+    NumericalError
+        All features are 0.
+    """
+    share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
+    share = (share / share.sum()).numpy()
+    return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))
+
+
+def _gram(model: LowRankGP, x: Floats) -> Tensor:
+    """Return Phi'Phi over inputs, (r, r)."""
+    gram = torch.zeros((), dtype=torch.float64)
+    for phi in model.feature_chunks(x):
+        gram = (phi.T @ phi).cpu() + gram
+    if not bool(gram.trace() > 0):
+        raise NumericalError("all features are 0: the kernel has no rank.")
+    return gram

@@ -1,0 +1,120 @@
+"""The rank that a fit of given length allows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+import torch
+
+from geogp.errors import RequestError
+from geogp.models.catalogue.build_model import spec_of
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.training.optimisers import LBFGS_ITERATIONS
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import Part
+from geogp.models.training.training_loop import Data
+
+LEAST_RANK, MOST_RANK, RANK_STEP = 50, 4000, 50
+
+PROBES = (100, 300)
+"""Ranks at which the cost of a pass is measured."""
+
+PROBE_ROWS = 4096
+
+EVALUATIONS_PER_ITERATION = 1.3
+"""Of the objective, in L-BFGS with its line search: 1.07 to 1.38 were seen, on 5,000 rows
+of two regions."""
+
+
+@dataclass(frozen=True)
+class RankChoice:
+    """A rank, and the seconds its fit is expected to take."""
+
+    r: int
+    seconds: float
+
+
+def rank_for(
+    budget: float, make: Callable[[int], LowRankGP], rows: Data, settings: FitSettings
+) -> RankChoice:
+    """Return the largest rank whose fit is expected to take at most `budget` seconds.
+
+    It is never above the number of distinct inputs.
+
+    One evaluation of the objective and one pass for the posterior are timed at two ranks on a
+    part of the rows; both cost c_1 r + c_2 r² a row (covariances, and their products).
+
+    Parameters
+    ----------
+    budget
+        Seconds.
+    make
+        Makes an untrained model of a rank, on its device.
+    rows
+        The training rows.
+    settings
+        How the fit will go.
+
+    Raises
+    ------
+    RequestError
+        Even the smallest rank takes longer.
+    """
+    cost = [_seconds(make(r), rows, settings) for r in PROBES]
+    a, b = PROBES
+    square = max(0.0, (cost[1] / b - cost[0] / a) / (b - a))
+    linear = max(0.0, cost[0] / a - square * a)
+    inputs = len(np.unique(rows.x, axis=0))
+    most = max(LEAST_RANK, min(MOST_RANK, inputs))
+    ranks = np.arange(LEAST_RANK, most + 1, RANK_STEP)
+    expected = linear * ranks + square * ranks.astype(np.float64) ** 2
+    if expected[0] > budget:
+        raise RequestError(
+            f"a budget of {budget:g} s is too short: rank {LEAST_RANK} takes about "
+            f"{expected[0]:.0f} s. Give more time or fewer quarters, with --fresh."
+        )
+    at = int(np.flatnonzero(expected <= budget)[-1])
+    return RankChoice(int(ranks[at]), float(expected[at]))
+
+
+def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
+    """Return what a fit of this model is expected to take, from a part of the rows."""
+    step = spec_of(model).step
+    n = min(PROBE_ROWS, len(rows.y))
+    tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
+    part = Rows(model.scaled(rows.x[:n]), tensor, torch.ones_like(tensor, dtype=torch.float64))
+    everything = torch.arange(n, device=model.device)
+    y = torch.zeros(len(rows.y), dtype=tensor.dtype)
+    whole = Rows(model.scaled(rows.x).cpu(), y, torch.ones_like(y, dtype=torch.float64))
+    inputs = len(step.gathered(whole).y)
+    share = step.rows(settings.batch, len(rows.y)) / len(rows.y)
+
+    def evaluate() -> None:
+        model.zero_grad(set_to_none=True)
+        step.learn(model, part, Part(everything, n), settings.weights)
+
+    def settle() -> None:
+        model.settle(part, part.at(slice(0, 1)))
+
+    evaluations = settings.epochs * (1 + EVALUATIONS_PER_ITERATION * LBFGS_ITERATIONS)
+    once = _timed(evaluate, model) * evaluations * share + _timed(settle, model) * settings.epochs
+    return once * inputs / n
+
+
+def _timed(function: Callable[[], None], model: LowRankGP) -> float:
+    """Return the shorter of two times of a function that has run before."""
+    function()
+    times = []
+    for _ in range(2):
+        _wait(model)
+        start = monotonic()
+        function()
+        _wait(model)
+        times.append(monotonic() - start)
+    return min(times)
+
+
+def _wait(model: LowRankGP) -> None:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)

@@ -1,0 +1,208 @@
+"""Data-parallel fits: several processes of torchrun that work on one model.
+
+Every process holds the model and all rows. Of each batch it takes a share, and the gradients of
+the shares are added up, weighted by their rows, before every process makes the same step: the fit
+is that of one process but for the order of sums. Process 0 leads: it alone reads, reports and
+writes; the others do the fits that it announces. What they tell each other is tensors and JSON;
+nothing is pickled.
+"""
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, distributed
+
+from geogp.errors import GeogpError, RequestError
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.objectives import Weights
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import Part, Step
+from geogp.models.training.teams import Team, current_team
+
+PATIENCE = dt.timedelta(days=7)
+"""How long a process waits for the others, which may be reading or drawing."""
+
+_END: dict[str, Any] = {"end": True}
+
+_LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
+"""What errors of gloo say where another process has ended."""
+
+_Message = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and what JSON can hold."""
+
+
+@contextmanager
+def team() -> Iterator[bool]:
+    """Join the processes that torchrun started; tell which of them leads.
+
+    The leader goes through the block, and each `fit` in it is done by all.
+    The others do their shares until the leader is through, and skip the block where it asks
+    whether they lead::
+
+        with team() as leads:
+            if leads:
+                fit(model, train, validation, settings)
+
+    Without torchrun the process is alone, and leads.
+
+    Raises
+    ------
+    RequestError
+        A machine has fewer GPUs, but some, than processes.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        yield True
+        return
+    backend = "gloo"
+    if torch.cuda.is_available():
+        local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        if here > torch.cuda.device_count():
+            raise RequestError(
+                f"{here} processes share {torch.cuda.device_count()} GPUs; start at most one for "
+                "each (torchrun --nproc-per-node)."
+            )
+        torch.cuda.set_device(local)
+        backend = "cpu:gloo,cuda:nccl"
+    # Its default arguments keep the group of the time at which it is first imported, by optimisers
+    # for one. Such a group would outlive its end, and abort the process where a thread of it still
+    # waits for Python when Python ends.
+    from torch.distributed import nn  # noqa: F401, PLC0415
+
+    distributed.init_process_group(backend, timeout=PATIENCE)
+    try:
+        if distributed.get_rank():
+            with suppress(KeyboardInterrupt), _ending_quietly():
+                _serve()
+            yield False
+            return
+        try:
+            yield True
+        except SystemExit as stop:
+            if stop.code:
+                raise  # the others may be in the middle of a fit: torchrun ends them
+            tell(current_team(), ({}, _END))
+            raise
+        tell(current_team(), ({}, _END))
+    finally:
+        distributed.destroy_process_group()
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """End without a word where another process has ended, which says why."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _LEFT_ALONE):
+            raise
+        raise SystemExit(1) from error
+
+
+def tell(team: Team, message: _Message | None) -> _Message:
+    """Return the leader's message in every process; the others give None."""
+    if team.size == 1:
+        assert message is not None, "the leader has something to say"
+        return message
+    content = b""
+    if message is not None:
+        tensors = {k: v.detach().cpu().contiguous() for k, v in message[0].items()}
+        # A file of tensors holds text, so the rest goes with them.
+        content = save(tensors, {"text": json.dumps(message[1])})
+    length = torch.tensor([len(content)])
+    distributed.broadcast(length, 0)
+    body = torch.frombuffer(bytearray(content or bytes(int(length))), dtype=torch.uint8)
+    distributed.broadcast(body, 0)
+    return _unpacked(body.numpy().tobytes())
+
+
+def learn(
+    step: Step, model: LowRankGP, rows: Rows, part: Part, *, weights: Weights, team: Team
+) -> Tensor:
+    """Add the gradient of a part's loss per datum to the parameters; return the loss.
+
+    Loss and gradient of a part are means over its rows plus what does not depend on them, so
+    that of the whole is the mean of those of the shares, weighted by their rows.
+
+    Raises
+    ------
+    RequestError
+        The objective is one of all rows at once.
+    """
+    if team.size == 1:
+        return step.learn(model, rows, part, weights)
+    share = step.split(model, rows, part, team.size)[team.rank]
+    weight = share.n / part.n
+    if len(part.numbers) < team.size:  # too few for all: everyone takes them all
+        share, weight = part, 1 / team.size
+    loss = step.learn(model, rows, share, weights) * weight
+    _add_gradients(team, model, weight)
+    return team.total(loss)
+
+
+def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> _Message:
+    """Return what the others need to fit the same model to the same rows."""
+    state = {f"model.{name}": value for name, value in model.state_dict().items()}
+    rows = {f"data.{name}": value for name, value in data.items()}
+    described = {
+        "name": model.name,
+        "architecture": model.architecture.as_dict(),
+        "settings": asdict(settings),
+        "device": model.device.type,
+    }
+    return {**state, **rows}, described
+
+
+def _serve() -> None:
+    """Do a share of each fit that the leader announces, until it is through."""
+    from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - which knows of fits
+    from geogp.models.training.training_loop import Data, fit  # noqa: PLC0415
+
+    while True:
+        tensors, described = tell(current_team(), None)
+        if described == _END:
+            return
+        model = build(described["name"], Architecture(**described["architecture"]), None)
+        model.load_state_dict(_under(tensors, "model."))
+        rows = {name: value.numpy() for name, value in _under(tensors, "data.").items()}
+        train, validation = (
+            Data(*(rows[f"{name}.{part}"] for part in ("x", "y", "tests")))
+            for name in ("train", "validation")
+        )
+        told = described["settings"]
+        settings = FitSettings(**{**told, "weights": Weights(**told["weights"])})
+        try:
+            fit(model.to(described["device"]), train, validation, settings)
+        except GeogpError:
+            continue  # the leader meets the same error, and says so
+
+
+def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
+    """Replace each gradient by the weighted sum over the processes, in one message."""
+    learned = [value for value in model.parameters() if value.requires_grad]
+    there = torch.tensor([value.grad is not None for value in learned]).to(learned[0])
+    parts = [
+        torch.zeros_like(value) if value.grad is None else value.grad * weight for value in learned
+    ]
+    message = team.total(torch.cat([there, *(part.reshape(-1) for part in parts)]))
+    used, *sums = message.split([len(learned), *(value.numel() for value in learned)])
+    for value, found, anywhere in zip(learned, sums, used.tolist(), strict=True):
+        # Where no process has a gradient, the optimiser shall not see one of 0 either.
+        value.grad = found.reshape(value.shape) if anywhere else None
+
+
+def _unpacked(content: bytes) -> _Message:
+    size = int.from_bytes(content[:8], "little")
+    described = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["text"])
+    return load(content), cast("dict[str, Any]", described)
+
+
+def _under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

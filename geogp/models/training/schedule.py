@@ -1,0 +1,97 @@
+"""How to train: passes, batches and rates."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from geogp.errors import RequestError
+from geogp.models.core.objectives import Weights
+
+Decay = Literal["cosine", "constant"]
+Optimiser = Literal["adamw", "lbfgs"]
+
+OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How to train.
+
+    Attributes
+    ----------
+    epochs, batch
+        Passes over the training rows, and rows per step.
+    optimiser
+        ``adamw``, or ``lbfgs``: L-BFGS with a strong Wolfe line search, ten iterations an epoch,
+        for objectives of all rows. It has no use for rates, decay and clip.
+    learning_rate
+        Of AdamW, at the start.
+    decay
+        ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
+    head_rate, noise_rate
+        Learning rates of posterior and kernel parameters, and of the noise law, as multiples of
+        that of the network. Many of them are logarithms, which must travel far; a noise that
+        falls faster than the mean is learned makes PPGP and dPPGP overconfident. None takes
+        `head_rate` for the noise too.
+    clip
+        Largest norm of a step's gradient; None leaves it alone.
+    average
+        Validate and keep an exponential average of the parameters over about so many epochs,
+        rather than the parameters of the last step; 0 does not average.
+    weight_decay
+        On the network's parameters only.
+    weights
+        alpha and beta of PPGP and dPPGP.
+    solve_mean
+        At the end, take the mean of the weights given the training rows and all that was learned,
+        as `condition` finds it, where that lowers the validation score.
+        For models that are trained by batches of rows and have a `VariationalPosterior`.
+    patience
+        Stop after so many epochs without a better validation score; None never.
+    seed
+        Fixes the order of the rows in every epoch.
+
+    Raises
+    ------
+    RequestError
+        A value is out of range.
+    """
+
+    epochs: int
+    batch: int = 1024
+    optimiser: Optimiser = "adamw"
+    learning_rate: float = 1e-3
+    decay: Decay = "cosine"
+    head_rate: float = 1.0
+    noise_rate: float | None = None
+    clip: float | None = None
+    average: float = 0.0
+    weight_decay: float = 1e-2
+    weights: Weights = field(default_factory=Weights)
+    solve_mean: bool = False
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole = {"epochs": self.epochs, "batch": self.batch, "patience": self.patience or 1}
+        positive = {"learning_rate": self.learning_rate, "clip": self.clip or math.inf}
+        rates = {"head_rate": self.head_rate, "noise_rate": self.noise_rate or 0.0}
+        other = {"average": self.average, "weight_decay": self.weight_decay, "seed": self.seed}
+        faults = [
+            *(f"{k} {v}" for k, v in whole.items() if not isinstance(v, int | np.integer) or v < 1),
+            *(f"{k} {v}" for k, v in positive.items() if not v > 0),
+            *(f"{k} {v}" for k, v in {**rates, **other}.items() if not 0 <= v < math.inf),
+            *([f"clip {self.clip}"] if self.clip == 0 else []),
+            *([f"patience {self.patience}"] if self.patience == 0 else []),
+            *([f"decay {self.decay!r}"] if self.decay not in get_args(Decay) else []),
+            *([f"optimiser {self.optimiser!r}"] if self.optimiser not in OPTIMISERS else []),
+        ]
+        if faults:
+            raise RequestError(
+                "expected whole numbers of 1 or more for epochs, batch and patience, numbers above "
+                "0 for learning_rate and clip, 0 or more for the other rates, average, "
+                f"weight_decay and seed, a decay of {' or '.join(get_args(Decay))} and an "
+                f"optimiser of {' or '.join(OPTIMISERS)}; found {', '.join(faults)}."
+            )

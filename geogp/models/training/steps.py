@@ -1,0 +1,301 @@
+"""How an objective is evaluated and its gradient taken: by batches, or over all rows at once."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.core.objectives import BatchObjective, Statistics, Weights, WholeObjective
+
+if TYPE_CHECKING:
+    from geogp.distributions.prediction import Prediction
+    from geogp.models.core.lowrank import LowRankGP, Rows
+
+CHUNK = 8192
+"""Rows whose features are held at once: memory is CHUNK times r, whatever the rows."""
+
+
+class Step(Protocol):
+    """One step of training.
+
+    Attributes
+    ----------
+    uses
+        Names of the weights of `Weights` that matter to the objective.
+    spread_is_noise
+        Whether the objective scores s² + noise_var, so that s² also carries noise that varies
+        with the input (methods of the PPGP family).
+    """
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Names of the weights that matter."""
+
+    @property
+    def spread_is_noise(self) -> bool:
+        """Whether s² carries noise."""
+
+    def rows(self, batch: int, n: int) -> int:
+        """Return the rows of one step, of n."""
+
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Return the rows as the steps shall take them."""
+
+    def complete(self, share: float) -> bool:
+        """Tell whether the epoch that ends at a share of all trains every part of the model."""
+
+    def parts(
+        self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
+    ) -> list["Part"]:
+        """Cut the rows into the steps of one epoch, which ends at `share` of all epochs."""
+
+    def split(self, model: "LowRankGP", rows: "Rows", part: "Part", count: int) -> list["Part"]:
+        """Cut a part into so many, some of them perhaps empty, for several processes.
+
+        Raises
+        ------
+        RequestError
+            The objective is not a mean over rows.
+        """
+
+    def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+
+    def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
+        """Predict rows that were held out of the epoch that ends at `share` of all epochs."""
+
+
+class LogPrior(Protocol):
+    """The log prior density of a model's parameters."""
+
+    def __call__(self, model: "LowRankGP") -> Tensor:
+        """Return the log density, a scalar, float64."""
+
+
+def no_prior(model: "LowRankGP") -> Tensor:
+    """Return 0: all values are alike beforehand."""
+    return torch.zeros((), dtype=torch.float64, device=model.device)
+
+
+class Part(NamedTuple):
+    """Rows of one step: their numbers, or those of whole places with `n` rows in all."""
+
+    numbers: Tensor
+    n: int
+    whole_places: bool = False
+
+
+class ByRows(ABC):
+    """A step that takes rows one by one, whatever their places."""
+
+    @abstractmethod
+    def rows(self, batch: int, n: int) -> int:
+        """Return the rows of one step, of n."""
+
+    @abstractmethod
+    def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
+        """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
+
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Return the rows themselves."""
+        return rows
+
+    def complete(self, share: float) -> bool:  # noqa: ARG002
+        """Every epoch does."""
+        return True
+
+    def parts(
+        self,
+        model: "LowRankGP",
+        rows: "Rows",
+        batch: int,
+        rng: np.random.Generator,
+        share: float,  # noqa: ARG002
+    ) -> list[Part]:
+        """Cut a random order of the inputs into batches of about as many rows as asked for."""
+        inputs = len(rows.y)
+        size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
+        order = torch.from_numpy(rng.permutation(inputs)).to(model.device)
+        return [Part(index, rows.at(index).n) for index in order.split(size)]
+
+    def split(
+        self,
+        model: "LowRankGP",  # noqa: ARG002
+        rows: "Rows",
+        part: Part,
+        count: int,
+    ) -> list[Part]:
+        """Cut a part into so many of about as many inputs."""
+        return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
+
+    def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+        return self.backward(model, rows.at(part.numbers), rows.n, weights)
+
+    def predicted(
+        self,
+        model: "LowRankGP",
+        rows: "Rows",
+        share: float,  # noqa: ARG002
+    ) -> "Prediction":
+        """Predict as ever."""
+        return model.predict_scaled(rows.x, rows.tests)
+
+
+class ByInputs(ByRows):
+    """A step whose objective needs no more of rows of equal inputs than `Repeats` holds."""
+
+    def gathered(self, rows: "Rows") -> "Rows":
+        """Put rows of equal inputs together where inputs have two rows or more on average.
+
+        The objective stays what it was (see `Repeats`), from fewer features.
+        """
+        found = rows.collapsed()
+        return found if len(found.y) <= rows.n / 2 else rows
+
+
+@dataclass(frozen=True)
+class PerBatch(ByInputs):
+    """An objective of a batch; see `Step`."""
+
+    objective: BatchObjective
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
+
+    def rows(self, batch: int, n: int) -> int:
+        """Return the batch size asked for."""
+        return min(batch, n)
+
+    def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
+        """Differentiate the objective of the batch."""
+        terms = replace(model.terms(rows.x), repeats=rows.repeats)
+        loss = self.objective(terms, rows.y, n, weights)
+        loss.backward()
+        return loss.detach().double()
+
+
+@dataclass(frozen=True)
+class WholeData(ByInputs):
+    """The negative of a log likelihood of all rows, per datum; see `Step`.
+
+    The sums over the rows are taken in chunks. Their gradient is known once they are, and a
+    second pass carries it into the features of each chunk: memory does not grow with n.
+
+    Attributes
+    ----------
+    objective
+        The log likelihood, as a function of `Statistics` and the noise variance.
+    prior
+        What is added to it.
+    own_variance
+        Whether each row's variance is noise_var plus its own residual k~(x, x) - ||phi||², by
+        which the sums are then weighted.
+    """
+
+    objective: WholeObjective
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
+    prior: LogPrior = no_prior
+    own_variance: bool = False
+
+    def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
+        """Return all rows: the likelihood does not split into batches."""
+        return n
+
+    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+        """Refuse; see `not_split`."""
+        del rows, part
+        raise not_split(model, count)
+
+    def backward(
+        self,
+        model: "LowRankGP",
+        rows: "Rows",
+        n: int,
+        weights: Weights,  # noqa: ARG002
+    ) -> Tensor:
+        """Differentiate the objective of all rows."""
+        total, peak = _total(model, rows, own_variance=self.own_variance)
+        leaves = {name: value.requires_grad_() for name, value in _tensors(total).items()}
+        found = self.objective(Statistics(total.n, **leaves), model.noise()) + self.prior(model)
+        loss = -found / n
+        loss.backward()
+        for index, part in enumerate(rows.chunks(CHUNK)):
+            pairs = [
+                (value, leaves[name].grad)
+                for name, value in _tensors(
+                    statistics(model, part, own_variance=self.own_variance)
+                ).items()
+                if name != "largest_norm" or index == peak
+            ]
+            used = [(v, g) for v, g in pairs if g is not None and v.requires_grad]
+            torch.autograd.backward([v for v, _ in used], [g for _, g in used])
+        return loss.detach().double()
+
+
+def not_split(model: "LowRankGP", count: int) -> RequestError:
+    """Return the error that the objective of a model is one of all rows at once."""
+    return RequestError(
+        f"{model.name} is fitted to all rows at once, which {count} processes cannot share. Start "
+        "it without torchrun, or choose a model that is fitted by batches, such as field."
+    )
+
+
+def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) -> Statistics:
+    """Return the sums of one chunk, on the scale of the standardised target."""
+    features = model.basis(rows.x)
+    phi, norm = features.phi.double(), features.norm.double()
+    residual = rows.y.double() - model.mean_constant.double()
+    square, count = residual.square(), torch.ones_like(norm)
+    if rows.repeats is not None:
+        count, scatter = (part.double() for part in rows.repeats)
+        square = square + scatter
+    weight, log_variance = count, torch.zeros_like(norm)
+    if own_variance:
+        variance = model.noise().double() + features.residual.double()
+        weight, log_variance = count / variance, variance.log()
+    weighted = phi * weight[:, None]
+    return Statistics(
+        rows.n,
+        weighted.T @ phi,
+        weighted.T @ residual,
+        weight @ square,
+        count @ norm,
+        norm.max(),
+        count @ log_variance,
+    )
+
+
+def _total(model: "LowRankGP", rows: "Rows", *, own_variance: bool) -> tuple[Statistics, int]:
+    """Return the sums over all rows, and the first chunk with the largest norm."""
+    total: Statistics | None = None
+    peak = 0
+    with torch.no_grad():
+        for index, chunk in enumerate(rows.chunks(CHUNK)):
+            part = statistics(model, chunk, own_variance=own_variance)
+            if total is not None and part.largest_norm > total.largest_norm:
+                peak = index
+            total = part if total is None else _add(total, part)
+    assert total is not None, "there is at least one row"
+    return total, peak
+
+
+def _add(a: Statistics, b: Statistics) -> Statistics:
+    return Statistics(
+        a.n + b.n,
+        a.gram + b.gram,
+        a.moment + b.moment,
+        a.square + b.square,
+        a.norm_sum + b.norm_sum,
+        torch.maximum(a.largest_norm, b.largest_norm),
+        a.log_variance + b.log_variance,
+    )
+
+
+def _tensors(sums: Statistics) -> dict[str, Tensor]:
+    return {f.name: getattr(sums, f.name) for f in fields(sums) if f.name != "n"}

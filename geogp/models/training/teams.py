@@ -1,0 +1,74 @@
+"""The processes of torchrun that work on one thing, and sums and largest values over them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+
+@dataclass(frozen=True)
+class Team:
+    """Processes that do the same, each for rows of its own.
+
+    Attributes
+    ----------
+    rank, size
+        The number of this process, from 0, and how many there are.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process reads, reports and writes."""
+        return self.rank == 0
+
+    def own(self, n: int) -> slice:
+        """Return the rows, of n, that are this process's; they differ by one at most."""
+        return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
+
+    def total(self, value: Tensor) -> Tensor:
+        """Return the sum over the processes; `value` becomes it."""
+        if self.size > 1:
+            distributed.all_reduce(value)
+        return value
+
+    def largest(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Return the largest of the values (b,) of all processes, a scalar with a gradient.
+
+        The loss that it goes into is a mean over the `rows` of each process, of which the mean
+        over all rows is to be differentiated: see `parallel.py`.
+        """
+        if self.size == 1:
+            return torch.max(values)
+        found: Tensor = _Largest.apply(values, rows, self)  # type: ignore[no-untyped-call]
+        return found
+
+
+def current_team() -> Team:
+    """Return the processes of `team`; outside of it, this one alone."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return Team()
+    return Team(distributed.get_rank(), distributed.get_world_size())
+
+
+class _Largest(torch.autograd.Function):
+    """The maximum over processes; ties share its gradient, as those of `torch.max` do."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, rows: Tensor, team: Team) -> Tensor:
+        largest = values.max()
+        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+        here = values == largest
+        ctx.team, ctx.ties = team, team.total(here.sum())
+        ctx.save_for_backward(here, rows)
+        return largest
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        here, rows = ctx.saved_tensors
+        # Gradients of means over rows, which are weighted by their number when they are summed.
+        by_all = ctx.team.total(gradients[0] * rows)
+        return here * (by_all / (ctx.ties * rows)), None, None

@@ -1,0 +1,418 @@
+"""Mini-batch training that keeps the best epoch, and can be stopped and continued."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.errors import DataError, NumericalError, RequestError
+from geogp.models.catalogue.build_model import spec_of
+from geogp.models.catalogue.storage import read_tensors, write_tensors
+from geogp.models.core.arrays import as_floats
+from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.training.averaging import ParameterAverage
+from geogp.models.training.checkpoints import check_alike, check_begun, checked_state
+from geogp.models.training.optimisers import make_optimiser, restore_state, state_tensors
+from geogp.models.training.parallel import announcement, learn, tell
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.solving import check_solvable, solve_mean
+from geogp.models.training.steps import Part
+from geogp.models.training.teams import current_team
+
+Floats = NDArray[np.float64]
+
+FAR_LOSS = 1e6
+"""Loss per datum of points at which the objective has no value."""
+
+CHECKPOINT_SECONDS = 10.0
+"""Least time between two checkpoints on disk; an interruption always writes one."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Inputs of shape (n, d) and targets of shape (n,); real numbers, kept as float64.
+
+    Attributes
+    ----------
+    x, y
+        Inputs and targets.
+    tests
+        Tests behind each target, which averages them, (n,); 1 where nothing is given.
+
+    Raises
+    ------
+    DataError
+        Shapes do not agree, there are no rows, a value is not a finite real number, or a count
+        of tests is below 1.
+    """
+
+    x: Floats
+    y: Floats
+    tests: Floats = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_floats(self.x, "inputs"))
+        object.__setattr__(self, "y", as_floats(self.y, "targets"))
+        if self.x.ndim != 2 or self.y.shape != (len(self.x),) or not len(self.y):
+            raise DataError(
+                "expected inputs (n, d) and targets (n,) with n >= 1, "
+                f"found {self.x.shape} and {self.y.shape}."
+            )
+        given = np.ones(len(self.y)) if self.tests is None else self.tests
+        object.__setattr__(self, "tests", as_floats(given, "tests"))
+        if self.tests.shape != self.y.shape or (self.tests < 1).any():
+            raise DataError(
+                f"expected {len(self.y)} counts of tests of 1 or more, found shape "
+                f"{self.tests.shape}{' and smaller ones' if (self.tests < 1).any() else ''}."
+            )
+
+    def joined(self, other: "Data") -> "Data":
+        """Return these rows and others after them."""
+        pairs = ((self.x, other.x), (self.y, other.y), (self.tests, other.tests))
+        return Data(*(np.concatenate(pair) for pair in pairs))
+
+
+@dataclass
+class FitState:
+    """Progress of a fit: what a checkpoint holds beside tensors.
+
+    Attributes
+    ----------
+    epoch
+        Epochs finished.
+    best_epoch, best_nll
+        The epoch with the lowest mean validation log score, in the target's unit; the score is
+        that of `solve_mean` where this is lower.
+    losses, validation_nll
+        One value for each finished epoch.
+    seconds
+        Time spent in the finished epochs, over all calls.
+    """
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_nll: float = math.inf
+    losses: list[float] = field(default_factory=list)
+    validation_nll: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+Progress = Callable[[FitState, int], None]
+"""Called after every epoch with the state and the number of epochs."""
+
+
+def fit(
+    model: LowRankGP,
+    train: Data,
+    validation: Data,
+    settings: FitSettings,
+    *,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> FitState:
+    """Train `model` in place and leave it at its best validation epoch.
+
+    Parameters
+    ----------
+    model
+        An untrained model, on the device to train on.
+    train, validation
+        Rows to learn from, and rows that choose the epoch.
+    settings
+        How to train.
+    checkpoint
+        Where to keep the state of an unfinished fit. A fit that finds one there continues from
+        it and ends with the numbers of an uninterrupted fit. The caller removes it.
+    progress
+        Called after every epoch.
+
+    Notes
+    -----
+    Within `team` the processes share each batch.
+
+    Raises
+    ------
+    RequestError
+        The model's tensors differ in device or dtype, or the settings are not for its objective.
+    DataError
+        Fewer than 2 rows, a constant target, or a checkpoint that belongs to another fit.
+    NumericalError
+        The loss or the validation score stops being finite.
+    """
+    model.check()
+    if len(train.y) < 2:
+        raise DataError("expected at least 2 training rows, found 1.")
+    if train.y.min() == train.y.max():
+        raise DataError(
+            f"the target has the same value in all {len(train.y)} training rows; "
+            "there is nothing to learn."
+        )
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        centre, spread = float(train.y.mean()), float(train.y.std())
+    if not (math.isfinite(centre) and 0 < spread < math.inf):
+        raise DataError(
+            f"the target's standard deviation is {spread:g} in double precision; give it in a "
+            "unit in which it is of ordinary size."
+        )
+    team = current_team()
+    if team.leads and team.size > 1:
+        tell(team, announcement(model, _arrays(train, validation), settings))
+    model.take_target(train.y)
+    run = _Run(model, train, validation, settings, checkpoint)
+    run.resume()
+    try:
+        while run.state.epoch < settings.epochs and not run.out_of_patience():
+            run.epoch()
+            if progress is not None:
+                progress(run.state, settings.epochs)
+    except KeyboardInterrupt:
+        run.save()
+        raise
+    run.save()
+    model.load_state_dict(run.best)
+    if settings.solve_mean:
+        run.solve_mean()
+    model.finish(run.held_out)
+    return run.state
+
+
+class _Run:
+    """One fit in progress: tensors on the device, optimiser, best epoch so far."""
+
+    def __init__(
+        self,
+        model: LowRankGP,
+        train: Data,
+        validation: Data,
+        settings: FitSettings,
+        checkpoint: Path | None,
+    ) -> None:
+        self.model, self.settings, self.path = model, settings, checkpoint
+        self.team = current_team()
+        self.step = spec_of(model).step
+        if settings.solve_mean:
+            check_solvable(model)
+        self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
+        self.held_out = self._on_device(validation)
+        self.train, self.validation = train, validation
+        self.optimiser = make_optimiser(model, settings)
+        n = self.rows.n
+        size = self.step.rows(settings.batch, n)
+        self.average = ParameterAverage(model, settings.average * math.ceil(n / size))
+        self.identity = self._identify()
+        self.state = FitState()
+        self.best = _clone(model.state_dict())
+        self.kept: dict[str, Tensor] = {}
+        self.kept_state = FitState()
+        self.saved_at = monotonic()
+
+    def epoch(self) -> None:
+        """Go through the rows once in an order that depends on seed and epoch only."""
+        settings, state = self.settings, self.state
+        started = monotonic()
+        rng = np.random.default_rng([settings.seed, state.epoch])
+        share = (state.epoch + 1) / settings.epochs
+        parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
+        if settings.optimiser == "lbfgs" and len(parts) > 1:
+            raise RequestError(
+                f"L-BFGS is for objectives of all rows; {self.model.name} takes {len(parts)} steps "
+                "an epoch. Choose the optimiser adamw."
+            )
+        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
+        for step, part in enumerate(parts):
+            self._set_rate((state.epoch + step / len(parts)) / settings.epochs)
+            total += self._update(part) * part.n
+        loss = float(total) / sum(part.n for part in parts)
+        with self.average.in_place():
+            score = self._validate(share)
+            if score < state.best_nll and self.step.complete(share):
+                state.best_nll, state.best_epoch = score, state.epoch + 1
+                self.best = _clone(self.model.state_dict())
+        if not (math.isfinite(loss) and math.isfinite(score)):
+            raise NumericalError(
+                f"the fit diverged in epoch {state.epoch + 1}: loss {loss}, validation {score}. "
+                "Lower the learning rate."
+            )
+        state.epoch += 1
+        state.losses.append(loss)
+        state.validation_nll.append(score)
+        state.seconds += monotonic() - started
+        self._keep()
+
+    def solve_mean(self) -> None:
+        """Solve for the mean of the weights; see `solving.py`."""
+        started, best = monotonic(), self.state.best_nll
+        self.state.best_nll = solve_mean(self.model, self.rows, lambda: self._validate(1.0), best)
+        self.state.seconds += monotonic() - started
+
+    def out_of_patience(self) -> bool:
+        """Tell whether the validation score has not improved for `patience` epochs."""
+        patience = self.settings.patience
+        return patience is not None and self.state.epoch - self.state.best_epoch >= patience
+
+    def resume(self) -> None:
+        """Continue from the checkpoint, where there is one."""
+        tensors, described = tell(self.team, self._held() if self.team.leads else None)
+        if not described:
+            self._keep()
+            return
+        try:
+            self.state = FitState(**checked_state(described, self.settings.epochs))
+            self.model.load_state_dict(_under(tensors, "model"))
+            self.best = _clone(_under(tensors, "best"))
+            check_alike(self.best, self.model.state_dict())
+            average, moments = _under(tensors, "average"), _under(tensors, "optimiser")
+            check_alike(average, self.average.tensors())
+            self.average.load(average)
+            check_begun(moments, self.state.epoch)
+            restore_state(self.optimiser, moments)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise DataError(
+                f"the checkpoint {self.path} does not fit its model ({error}). Start over with "
+                "--fresh."
+            ) from error
+        self._keep()
+
+    def _held(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Read the checkpoint of this fit; nothing where there is none."""
+        if self.path is None or not self.path.exists():
+            return {}, {}
+        tensors, described = read_tensors(self.path)
+        if described.pop("identity", None) != self.identity:
+            raise DataError(
+                f"the checkpoint {self.path} belongs to another fit (other data, model or "
+                "settings). Start over with --fresh."
+            )
+        return tensors, described
+
+    def save(self) -> None:
+        """Write the state after the last whole epoch."""
+        if self.path is not None:
+            described = {**asdict(self.kept_state), "identity": self.identity}
+            write_tensors(self.path, self.kept, described)
+            self.saved_at = monotonic()
+
+    def _keep(self) -> None:
+        """Copy the state after a whole epoch, and write it when the last copy is old."""
+        if self.path is None:
+            return
+        moments = {f"optimiser.{k}": v for k, v in state_tensors(self.optimiser).items()}
+        model = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        best = {f"best.{k}": v for k, v in self.best.items()}
+        average = {f"average.{k}": v for k, v in self.average.tensors().items()}
+        kept = _clone({**model, **best, **average, **moments})
+        self.kept, self.kept_state = kept, FitState(**asdict(self.state))
+        if monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self.save()
+
+    def _identify(self) -> str:
+        """Return what tells this fit from others: model, settings and data.
+
+        Not the initial parameters: a model may be handed over again half trained.
+        """
+        digest = hashlib.sha256()
+        for data in (self.train, self.validation):
+            for values in (data.x, data.y, data.tests):
+                digest.update(repr(values.shape).encode() + values.tobytes())
+        for buffer in (self.model.x_low, self.model.x_high):
+            digest.update(buffer.cpu().numpy().tobytes())
+        parts = (self.model.name, self.model.architecture, self.settings)
+        return f"{parts!r} {digest.hexdigest()}"
+
+    def _on_device(self, data: Data) -> Rows:
+        """Return scaled inputs and standardised targets where the model is."""
+        model = self.model
+        return Rows(
+            model.scaled(data.x),
+            model.standardised(data.y),
+            torch.from_numpy(data.tests).to(model.device),
+        )
+
+    def _update(self, part: Part) -> Tensor:
+        if self.settings.optimiser == "lbfgs":
+            closure = self._guarded(part)
+            loss = torch.as_tensor(self.optimiser.step(closure), dtype=torch.float64)
+        else:
+            loss = self._learn(part)
+            if self.settings.clip is not None:
+                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            self.optimiser.step()
+        self.average.update()
+        return loss
+
+    def _guarded(self, part: Part) -> Callable[[], float]:
+        """Return the objective for a line search, which may try points that have no value.
+
+        There it is large with no gradient, so that the search turns back. Where the search
+        starts it must have one.
+        """
+        started = False
+
+        def evaluate() -> float:
+            nonlocal started
+            try:
+                loss = float(self._learn(part))
+            except NumericalError:
+                if not started:
+                    raise
+                loss = math.nan
+            if started and not math.isfinite(loss):
+                for value in self.model.parameters():
+                    if value.requires_grad:
+                        value.grad = torch.zeros_like(value)
+                return FAR_LOSS
+            started = True
+            return loss
+
+        return evaluate
+
+    def _learn(self, part: Part) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        weights = self.settings.weights
+        return learn(self.step, self.model, self.rows, part, weights=weights, team=self.team)
+
+    def _validate(self, share: float) -> float:
+        self.model.settle(self.rows, self.held_out)
+        own, n = self.team.own(len(self.validation.y)), len(self.validation.y)
+        scores = np.zeros(0)
+        if own.start < own.stop:
+            prediction = self.step.predicted(self.model, self.held_out.at(own), share)
+            scores = prediction.log_score(self.validation.y[own])
+        if self.team.size == 1:
+            return float(scores.mean())
+        total = torch.tensor(scores.sum(), dtype=torch.float64, device=self.model.device)
+        return float(self.team.total(total)) / n
+
+    def _set_rate(self, share: float) -> None:
+        settings = self.settings
+        if settings.optimiser == "lbfgs":
+            return
+        factor = 0.5 * (1 + math.cos(math.pi * share)) if settings.decay == "cosine" else 1.0
+        for group in self.optimiser.param_groups:
+            group["lr"] = settings.learning_rate * factor * group["rate"]
+
+
+def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
+    """Return the rows as tensors, named as `parallel.py` takes them."""
+    return {
+        f"{name}.{part}": torch.from_numpy(np.ascontiguousarray(getattr(data, part)))
+        for name, data in (("train", train), ("validation", validation))
+        for part in ("x", "y", "tests")
+    }
+
+
+def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in tensors.items()}
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    start = f"{prefix}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

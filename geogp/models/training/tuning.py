@@ -1,0 +1,102 @@
+"""The weights alpha and beta, chosen by the validation log score."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+from geogp.errors import NumericalError
+from geogp.models.catalogue.build_model import find_spec
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.objectives import Weights
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, Progress, fit
+
+GRID = (0.0, 0.01, 0.1, 1.0)
+"""Values tried for each weight (DBK appendix B.2)."""
+
+TUNING_EPOCHS = 60
+"""Epochs of each fit of the search."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One pair of weights and its best validation log score, in the target's unit.
+
+    `nll` is infinite where the fit diverged; `seconds` is the time of the fit.
+    """
+
+    weights: Weights
+    nll: float
+    seconds: float = field(default=0.0, compare=False)
+
+
+def grid(model: str) -> list[Weights]:
+    """Return the weights to try for a model: those its objective uses, over `GRID`.
+
+    Raises
+    ------
+    RequestError
+        No such model.
+    """
+    uses = find_spec(model).step.uses
+    names = [name for name in asdict(Weights()) if name in uses]
+    if not names:
+        return []
+    values = [dict(zip(names, found, strict=True)) for found in product(GRID, repeat=len(names))]
+    return [Weights(**found) for found in values]
+
+
+def choose_weights(
+    make: Callable[[], LowRankGP],
+    train: Data,
+    validation: Data,
+    settings: FitSettings,
+    *,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[Trial], None] = lambda _trial: None,
+) -> list[Trial]:
+    """Fit a model with every pair of weights and return the trials, best first.
+
+    The search sees training and validation rows only. A model whose objective has no weights
+    returns no trial, and keeps those of the settings.
+
+    Parameters
+    ----------
+    make
+        Makes the untrained model, always the same.
+    train, validation
+        Rows to learn from, and rows that judge.
+    settings
+        How to train, but for the weights.
+    folder
+        Where to keep the checkpoints of the trials, so that an interrupted search continues.
+    progress
+        Called after every epoch of every fit.
+    tell
+        Called with each trial.
+
+    Raises
+    ------
+    NumericalError
+        Every fit diverged.
+    """
+    trials, cause = [], None
+    for weights in grid(make().name):
+        path = (
+            None if folder is None else folder / f"{weights.alpha:g}-{weights.beta:g}.safetensors"
+        )
+        chosen = replace(settings, weights=weights)
+        try:
+            state = fit(make(), train, validation, chosen, checkpoint=path, progress=progress)
+            trial = Trial(weights, state.best_nll, state.seconds)
+        except NumericalError as error:
+            trial, cause = Trial(weights, float("inf")), error
+        tell(trial)
+        trials.append(trial)
+    if trials and min(trial.nll for trial in trials) == float("inf"):
+        raise NumericalError(
+            f"all {len(trials)} fits of the search failed; the last one: {cause}"
+        ) from cause
+    return sorted(trials, key=lambda trial: trial.nll)

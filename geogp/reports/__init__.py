@@ -1,0 +1,1 @@
+"""What a report says: builders and templates."""

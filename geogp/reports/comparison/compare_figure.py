@@ -1,0 +1,106 @@
+"""The figure of a comparison: paired differences of two scores, with their intervals."""
+
+import warnings
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from geogp.geodata.places.stratum_column import marked
+from geogp.reports.comparison.compare_words import estimate
+from geogp.reports.comparison.comparison import Comparison, SplitComparison
+from geogp.reports.report_figures import COLOURS, STYLE, Drawing, source_of
+
+_SCORES = {"log_score": "log score", "crps": "CRPS"}
+_MARKERS = ("^", "s", "o")
+_LONGEST = 28
+_RUN_INCHES = 0.5
+_APART = 0.22
+
+
+def difference_figure(comparison: Comparison) -> Drawing:
+    """Draw differences of log score and CRPS of each run, by split and stratum.
+
+    Points are filled where a difference is beyond chance.
+    """
+    splits = list(comparison.splits.values())
+    others = [one.name for one in comparison.runs[1:]]
+    height = 0.7 + len(splits) * (0.75 + _RUN_INCHES * len(others))
+    with mpl.rc_context({**STYLE, "font.size": 9}):
+        figure = Figure(figsize=(8.0, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        # Each score has one scale, on which the splits can be compared.
+        panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
+        for line, split in zip(panels, splits, strict=True):
+            for axes, (score, label) in zip(line, _SCORES.items(), strict=True):
+                _panel(axes, split, others, score)
+                axes.set_title(f"{split.title}: {label}", loc="left", fontsize=9)
+        panels[0, 0].set_ylim(len(others) - 0.5, -0.5)
+        for axes, label in zip(panels[-1], _SCORES.values(), strict=True):
+            axes.set_xlabel(f"difference of {label}")
+        shown = list(dict.fromkeys(name for split in splits for name in split.strata))
+        colours, markers = marked(shown, *COLOURS), marked(shown, *_MARKERS)
+        handles = [
+            Line2D([], [], color=colours[name], marker=markers[name], label=name) for name in shown
+        ]
+        figure.legend(handles=handles, loc="outside upper right", ncols=len(shown), frameon=False)
+        with warnings.catch_warnings():
+            # The reader's browser has letters that this machine's fonts lack.
+            warnings.filterwarnings("ignore", message="Glyph")
+            source = source_of(figure)
+    return Drawing(
+        source,
+        _alternative(comparison),
+        "Differences from the reference",
+        f"Run minus {comparison.reference}, with 95 % intervals from blocks; left of the line the "
+        "run is better. Filled: beyond chance, all differences of the split counted.",
+    )
+
+
+def _panel(axes: Axes, split: SplitComparison, others: list[str], score: str) -> None:
+    axes.axvline(0, color="#333333", linewidth=0.8)
+    strata = list(split.strata)
+    colours, markers = marked(strata, *COLOURS), marked(strata, *_MARKERS)
+    shift = dict(
+        zip(strata, _APART * (np.arange(len(strata)) - (len(strata) - 1) / 2), strict=True)
+    )
+    for stratum in strata:
+        colour = colours[stratum]
+        for place, run in enumerate(others):
+            one = split.strata[stratum].differences[run][score]
+            if one.value is None:
+                continue
+            height = place + shift[stratum]
+            if one.lower is not None and one.upper is not None:
+                axes.hlines(height, one.lower, one.upper, color=colour, linewidth=1.4)
+            face = colour if one.marked else "white"
+            axes.plot(
+                [one.value],
+                [height],
+                markers[stratum],
+                markersize=5,
+                color=colour,
+                markerfacecolor=face,
+            )
+    axes.set_yticks(range(len(others)), [_short(name) for name in others])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _alternative(comparison: Comparison) -> str:
+    told = [
+        f"{split.title}, {run}: log score {estimate(differences['log_score'])}, "
+        f"CRPS {estimate(differences['crps'])}"
+        for split in comparison.splits.values()
+        for run, differences in split.strata["all"].differences.items()
+    ]
+    return f"Differences from {comparison.reference}, all rows. {'; '.join(told)}."

@@ -1,0 +1,366 @@
+"""Several runs side by side: their figures on the rows that all of them tested, and differences.
+
+Rows are joined by split, quadkey, quarter and fold, never by their order. One run is the
+reference; each difference is taken row by row, run minus reference.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import RequestError
+from geogp.evaluation.assessment import counted
+from geogp.evaluation.comparison_rows import (
+    COVERAGES,
+    SCORES,
+    RunContent,
+    check_comparable,
+    check_same_rows,
+    check_stored,
+    scores_of,
+    shared_splits,
+    table_of,
+)
+from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.paired import DRAWS, Estimate, mark, paired_estimates
+from geogp.evaluation.simultaneous_coverage import blocks_of
+from geogp.evaluation.splits.split_names import SPLITS
+from geogp.geodata.places.stratum_column import ALL
+from geogp.reports import words
+from geogp.reports.comparison import compare_words
+
+Floats = NDArray[np.float64]
+
+_FIGURES = (*SCORES, *COVERAGES, "width_95")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run was, as its run.json tells; None where it does not."""
+
+    name: str
+    model: str | None
+    preset: str | None
+    seed: int | None
+    conformal: str | None
+    device: str | None
+    geogp: str | None
+    fit_seconds: float | None
+    predict_seconds: float | None
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """Mean figures of a run on the common rows of one stratum.
+
+    Attributes
+    ----------
+    log_score, crps, absolute_error
+        Lower is better; the absolute error is that of the median. None where not finite.
+    coverage_50, coverage_80, coverage_90, coverage_95
+        Share of rows inside the central intervals.
+    width_95
+        Mean width of the 95 % intervals.
+    gain
+        Log score of the run's baseline minus the run's own; None where the common rows are not
+        all rows that the run tested, for which alone the baseline's score is known.
+    """
+
+    log_score: float | None
+    crps: float | None
+    absolute_error: float | None
+    coverage_50: float | None
+    coverage_80: float | None
+    coverage_90: float | None
+    coverage_95: float | None
+    width_95: float | None
+    gain: float | None
+
+
+@dataclass(frozen=True)
+class StratumComparison:
+    """One stratum of one split.
+
+    Attributes
+    ----------
+    n, blocks
+        Common rows, and blocks of 0.1 degrees in which they lie.
+    figures
+        By run.
+    differences
+        By run other than the reference, then by figure, coverages too: run minus reference.
+    """
+
+    n: int
+    blocks: int
+    figures: dict[str, RunFigures]
+    differences: dict[str, dict[str, Estimate]]
+
+
+@dataclass(frozen=True)
+class SplitComparison:
+    """One split.
+
+    Attributes
+    ----------
+    name, title, question
+        As in `splits.Split`.
+    n
+        Rows that all runs tested.
+    beyond
+        Rows that each run tested beyond these.
+    strata
+        By ``all``, ``urban`` and ``rural``, those with rows.
+    """
+
+    name: str
+    title: str
+    question: str
+    n: int
+    beyond: dict[str, int]
+    strata: dict[str, StratumComparison]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that a comparison says, in values that JSON can hold.
+
+    Attributes
+    ----------
+    region, service, target, unit
+        What all runs predict, and the unit of errors and widths.
+    reference
+        Name of the run that the others are compared with.
+    runs
+        The reference first.
+    settings
+        Those that differ: by setting, each run's value in words.
+    findings, notes, method
+        Sentences: what was found, what to know of these runs, how it was worked out.
+    attribution
+        Whom the data are by.
+    splits
+        By name; those that flatter last.
+    """
+
+    region: str
+    service: str | None
+    target: str
+    unit: str
+    reference: str
+    runs: list[RunFacts]
+    settings: dict[str, dict[str, str]]
+    findings: list[str]
+    notes: list[str]
+    method: list[str]
+    attribution: str
+    splits: dict[str, SplitComparison]
+
+
+def compare(
+    runs: Sequence[RunContent],
+    *,
+    reference: str | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Comparison:
+    """Compare runs on the rows that all of them tested.
+
+    Parameters
+    ----------
+    runs
+        Two or more, with different names.
+    reference
+        Name of the run that the others are compared with. Default: the first.
+    draws, seed
+        Of the bootstrap; see `paired.paired_estimates`.
+
+    Raises
+    ------
+    RequestError
+        Fewer than two runs, an unknown reference, runs of different target, service or region, or
+        no row that all tested.
+    DataError
+        Keys, columns or values are missing or contradict each other: other measurements of the
+        same rows, a row twice, scores that are not those of run.json.
+    NumericalError
+        A mean or variance among the predictions is out of range.
+    """
+    runs = _reference_first(runs, reference)
+    check_comparable(runs)
+    tables = {one.name: table_of(one) for one in runs}
+    shared, absent = shared_splits(runs)
+    notes = compare_words.notes_on_runs([(one.name, one.run) for one in runs], absent)
+    splits = {}
+    for split in shared:
+        parts = {name: table[table["split"] == split] for name, table in tables.items()}
+        found, told = _compare_split(split, runs, parts, draws=draws, seed=seed)
+        notes += told
+        if found is not None:
+            splits[split] = found
+    if not splits:
+        raise RequestError(compare_words.nothing_common([(one.name, one.run) for one in runs]))
+    first = runs[0].run
+    return Comparison(
+        region=compare_words.region_of(first),
+        service=first.get("service"),
+        target=first["target"],
+        unit=words.UNITS.get(first["target"], ("the unit of the target", ""))[0],
+        reference=runs[0].name,
+        runs=[_facts(one) for one in runs],
+        settings=compare_words.different_settings([(one.name, one.run) for one in runs]),
+        findings=_findings(splits, runs),
+        notes=notes,
+        method=compare_words.method(draws, counts=counted(runs[0].predictions)),
+        attribution=first.get("attribution") or words.DEFAULT_ATTRIBUTION,
+        splits=splits,
+    )
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """Return the comparison as JSON, with every figure unrounded."""
+    return json.dumps(asdict(comparison), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _reference_first(runs: Sequence[RunContent], reference: str | None) -> list[RunContent]:
+    names = [one.name for one in runs]
+    if len(runs) < 2:
+        raise RequestError(f"expected two runs or more to compare, found {len(runs)}.")
+    if len(set(names)) < len(names):
+        raise RequestError(f"expected runs of different names, found {', '.join(names)}.")
+    if reference is None:
+        return list(runs)
+    if reference not in names:
+        raise RequestError(
+            f"expected one of the runs as reference ({', '.join(names)}), found {reference!r}."
+        )
+    return sorted(runs, key=lambda one: one.name != reference)
+
+
+def _compare_split(
+    split: str,
+    runs: Sequence[RunContent],
+    tables: dict[str, pd.DataFrame],
+    *,
+    draws: int,
+    seed: int,
+) -> tuple[SplitComparison | None, list[str]]:
+    """Compare one split; None, with a note, where no row is common."""
+    title = SPLITS[split].title
+    common = reduce(lambda a, b: a[a.isin(b)], (table.index for table in tables.values()))
+    beyond = {name: len(table) - len(common) for name, table in tables.items()}
+    if not len(common):
+        return None, [compare_words.no_rows(title, [one.run.get("seed") for one in runs])]
+    joined = {name: table.loc[common] for name, table in tables.items()}
+    check_same_rows(title, joined)
+    notes = compare_words.notes_on_rows(title, len(common), beyond)
+    scores = {name: scores_of(table) for name, table in joined.items()}
+    for one in runs:
+        if not beyond[one.name]:
+            check_stored(one, split, scores[one.name])
+    base = next(iter(joined.values()))
+    notes += compare_words.notes_on_values(
+        title,
+        other_strata={
+            name: int((table["stratum"].to_numpy() != base["stratum"].to_numpy()).sum())
+            for name, table in joined.items()
+        },
+        infinite={
+            name: int((~np.isfinite(found["log_score"])).sum()) for name, found in scores.items()
+        },
+    )
+    blocks = blocks_of(*(base[name].to_numpy(np.float64) for name in ("longitude", "latitude")))
+    strata = {}
+    for stratum, chosen in rows_by_group(base["stratum"], len(base)).items():
+        if chosen.any():
+            part = {name: found[chosen] for name, found in scores.items()}
+            gains = {
+                one.name: None
+                if beyond[one.name]
+                else _baseline(one.run, split, stratum, int(chosen.sum()))
+                for one in runs
+            }
+            strata[stratum] = _stratum(part, blocks[chosen], gains, draws=draws, seed=seed)
+    strata = _marked(strata)
+    question = SPLITS[split].question
+    return SplitComparison(split, title, question, len(common), beyond, strata), notes
+
+
+def _baseline(run: dict[str, Any], split: str, stratum: str, n: int) -> float | None:
+    stored = ((run.get("baseline") or {}).get(split) or {}).get(stratum) or {}
+    return stored.get("nll") if stored.get("n") == n else None
+
+
+def _stratum(
+    scores: dict[str, pd.DataFrame],
+    blocks: NDArray[np.int64],
+    baselines: dict[str, float | None],
+    *,
+    draws: int,
+    seed: int,
+) -> StratumComparison:
+    names = [*SCORES, *COVERAGES]
+    (_, base), *others = scores.items()
+    with np.errstate(invalid="ignore"):  # infinity less infinity: told as not finite
+        columns = [
+            found[names].to_numpy(np.float64) - base[names].to_numpy(np.float64)
+            for _, found in others
+        ]
+    estimates = iter(paired_estimates(np.hstack(columns), blocks, draws=draws, seed=seed))
+    return StratumComparison(
+        n=len(base),
+        blocks=len(np.unique(blocks)),
+        figures={name: _figures(found, baselines[name]) for name, found in scores.items()},
+        differences={run: {name: next(estimates) for name in names} for run, _ in others},
+    )
+
+
+def _figures(scores: pd.DataFrame, baseline: float | None) -> RunFigures:
+    means = {name: float(scores[name].mean()) for name in _FIGURES}
+    found = {name: value if np.isfinite(value) else None for name, value in means.items()}
+    ours = found["log_score"]
+    return RunFigures(**found, gain=None if baseline is None or ours is None else baseline - ours)
+
+
+def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison]:
+    """Mark differences of scores beyond chance; the family is the whole split."""
+    places = [
+        (stratum, run, score)
+        for stratum, found in strata.items()
+        for run in found.differences
+        for score in SCORES
+    ]
+    family = [strata[stratum].differences[run][score] for stratum, run, score in places]
+    for (stratum, run, score), one in zip(places, mark(family), strict=True):
+        strata[stratum].differences[run][score] = one
+    return strata
+
+
+def _findings(splits: dict[str, SplitComparison], runs: Sequence[RunContent]) -> list[str]:
+    reference = runs[0].name
+    return [
+        compare_words.finding(split.title, run, reference, split.strata[ALL].differences[run])
+        for split in splits.values()
+        for run in split.strata[ALL].differences
+    ]
+
+
+def _facts(one: RunContent) -> RunFacts:
+    run, seconds = one.run, one.run.get("seconds") or {}
+    return RunFacts(
+        name=one.name,
+        model=run["model"],
+        preset=run.get("preset"),
+        seed=run.get("seed"),
+        conformal=(run.get("settings") or {}).get("conformal"),
+        device=run.get("device"),
+        geogp=run.get("geogp"),
+        fit_seconds=seconds.get("fit"),
+        predict_seconds=seconds.get("predict"),
+    )

@@ -1,0 +1,165 @@
+"""The report on one split."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.evaluation.assessment import (
+    SplitRows,
+    check_scores,
+    counted,
+    prediction_of,
+    split_rows,
+)
+from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.score_groups import GroupReport, group_reports
+from geogp.evaluation.splits.fold_spread import Spread, fold_spread
+from geogp.evaluation.splits.split_names import SPLITS
+from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
+from geogp.geodata.places.stratum_column import ALL, phrase
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.reports.stratum_reports import StratumReport, stratum_reports
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """Figures of one split.
+
+    Attributes
+    ----------
+    name, title, question
+        As in `splits.Split`.
+    rows
+        Rows by part: train, validation, test; empty where the run does not say.
+    folds
+        Number of folds; 1 without.
+    groups
+        By ``all`` and the names of both strata, such as ``urban`` and ``rural``.
+    width_ratio
+        Median width of the 95 % intervals in the second stratum over that in the first, or None.
+    strata
+        Figures of strata of all kinds.
+    spread
+        Over the folds, by group and figure; empty where there is one fold.
+    exceedances
+        How right the probabilities of the map's thresholds are; none where it has none.
+    repair
+        What run.json says of the conformal repair of this split: `statement` and `folds` with
+        `n` and `cells`; empty where there was none.
+    """
+
+    name: str
+    title: str
+    question: str
+    rows: dict[str, int]
+    folds: int
+    groups: dict[str, GroupReport]
+    width_ratio: float | None
+    strata: list[StratumReport]
+    spread: dict[str, dict[str, Spread]]
+    exceedances: list[ExceedanceReport]
+    repair: dict[str, Any]
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Where each stratum is, in words: ``in town``."""
+        return {name: phrase(name) for name in self.groups if name != ALL}
+
+
+def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitReport:
+    """Work out the report on one split.
+
+    Parameters
+    ----------
+    name
+        One of `splits.SPLITS`.
+    rows
+        Its rows of test_predictions.parquet.
+    run
+        The content of run.json.
+
+    Raises
+    ------
+    DataError
+        The rows contradict the figures of run.json or their own bounds; see `split_rows`,
+        `fold_spread` and `stratum_reports`.
+    NumericalError
+        A mean or variance is out of range.
+    """
+    scored = split_rows(name, rows)
+    metrics = (run["metrics"] or {}).get(name)
+    if metrics is not None:
+        parts = rows_by_group(rows["stratum"], len(rows))
+        found = {group: scored.scores[chosen].mean() for group, chosen in parts.items()}
+        check_scores(name, found, metrics)
+    baseline = (run.get("baseline") or {}).get(name) or {}
+    groups = group_reports(rows, scored, baseline, counts=counted(rows))
+    entries = list((run.get("folds") or {}).get(name) or [])
+    split = SPLITS[name]
+    return SplitReport(
+        name,
+        split.title,
+        split.question,
+        dict((run.get("n") or {}).get(name) or {}),
+        len(set(scored.fold.tolist())),
+        groups,
+        _width_ratio(groups),
+        stratum_reports(rows, scored, run["target"]),
+        fold_spread(name, rows, scored, entries),
+        _exceedances(rows, scored, run),
+        _repair(name, run),
+    )
+
+
+def _repair(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    """Return what run.json says of the repair of a split's test rows.
+
+    Raises
+    ------
+    DataError
+        It is of another form.
+    """
+    held = run.get("calibration") or {}
+    splits = (held.get("splits") or {}) if isinstance(held, dict) else None
+    found = (splits.get(name) or {}) if isinstance(splits, dict) else None
+    whole = isinstance(found, dict) and (
+        not found
+        or (isinstance(found.get("statement"), str) and isinstance(found.get("folds"), list))
+    )
+    if not isinstance(found, dict) or not whole:
+        raise DataError(
+            "expected a list of sentences and, by split, a statement and folds under calibration "
+            "of run.json, found something else. Run `geogp map` again with --fresh."
+        )
+    return found
+
+
+def _exceedances(
+    rows: pd.DataFrame, scored: SplitRows, run: dict[str, Any]
+) -> list[ExceedanceReport]:
+    """Judge the probabilities of the map's thresholds, each row by its own fold's prediction."""
+    values = (run.get("drawing") or {}).get("thresholds") or ()
+    thresholds = thresholds_of(run["target"], values) if values else ()
+    if not thresholds:
+        return []
+    parts = [np.flatnonzero(scored.fold == fold) for fold in np.unique(scored.fold)]
+    predictions = [prediction_of(rows.iloc[part]) for part in parts]
+
+    def probability(threshold: Threshold) -> Floats:
+        found = np.empty(len(rows))
+        for part, prediction in zip(parts, predictions, strict=True):
+            found[part] = threshold.probability(prediction)
+        return found
+
+    return exceedance_reports(rows, probability, run["target"], thresholds)
+
+
+def _width_ratio(groups: dict[str, GroupReport]) -> float | None:
+    first, second = (group.median_width_95 for name, group in groups.items() if name != ALL)
+    return None if not first or second is None else second / first

@@ -1,0 +1,138 @@
+"""The figures of every stratum of one split, of all kinds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from geogp.evaluation.assessment import SplitRows
+from geogp.evaluation.metrics import binomial_interval, pit_counts
+from geogp.evaluation.simultaneous_coverage import Check, ClassReport, blocks_of, class_reports
+from geogp.evaluation.strata import Stratum, strata_of
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Coverage of one stratum at one level.
+
+    Attributes
+    ----------
+    level
+        The stated level.
+    observed
+        Share of rows whose integral transform lies within the level around the middle.
+    exact
+        Exact binomial 95 % bounds of that share.
+    band
+        Band that holds for all coverages of the split together; None where it is not judged.
+    off
+        Whether it is marked; see `classes.Check`.
+    """
+
+    level: float
+    observed: float
+    exact: list[float]
+    band: list[float] | None
+    off: bool
+
+
+@dataclass(frozen=True)
+class StratumReport:
+    """Figures of one stratum, on the scale of the target.
+
+    Attributes
+    ----------
+    kind
+        ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
+        ``county`` or ``layer_`` and a name.
+    name, members
+        As in `strata.Stratum`.
+    n, blocks
+        Test rows, and blocks of 0.1 degrees among them.
+    coverage
+        At each level.
+    mean_width_95, median_width_95
+        Of the 95 % intervals.
+    crps, log_score
+        Means over the rows.
+    mean_error
+        Mean of what was measured minus the predictive mean; above 0, predictions are too low.
+    pit
+        Counts in ten equal bins of the probability integral transform.
+    """
+
+    kind: str
+    name: str
+    members: list[str]
+    n: int
+    blocks: int
+    coverage: list[Coverage]
+    mean_width_95: float
+    median_width_95: float
+    crps: float
+    log_score: float
+    mean_error: float
+    pit: list[int]
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has rows and blocks enough to be judged."""
+        return self.coverage[0].band is not None
+
+    @property
+    def off(self) -> list[Coverage]:
+        """The coverages that are marked."""
+        return [each for each in self.coverage if each.off]
+
+
+def stratum_reports(rows: pd.DataFrame, scored: SplitRows, target: str) -> list[StratumReport]:
+    """Work out the figures of all strata of one split's rows.
+
+    Parameters
+    ----------
+    rows
+        Rows of test_predictions.parquet of one split.
+    scored
+        The same rows, scored.
+    target
+        Such as ``download``.
+
+    Raises
+    ------
+    DataError
+        A distance is out of range, or a place is not finite.
+    """
+    strata = strata_of(rows, scored.median, target)
+    place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
+    groups = {kind: {one.name: one.rows for one in of} for kind, of in strata.items()}
+    found = class_reports(scored.pit, groups, blocks_of(*place))
+    flat = [stratum for of in strata.values() for stratum in of]
+    return [
+        _report(judged, stratum, scored[stratum.rows])
+        for judged, stratum in zip(found, flat, strict=True)
+    ]
+
+
+def _report(judged: ClassReport, stratum: Stratum, scored: SplitRows) -> StratumReport:
+    scores = scored.scores
+    return StratumReport(
+        judged.kind,
+        stratum.name,
+        stratum.members,
+        judged.n,
+        judged.blocks,
+        [_coverage(check, judged.n) for check in judged.checks],
+        mean_width_95=float(scores.width.mean()),
+        median_width_95=float(np.median(scores.width)),
+        crps=float(scores.crps.mean()),
+        log_score=float(scores.nll.mean()),
+        mean_error=float(scores.error.mean()),
+        pit=pit_counts(scored.pit).tolist(),
+    )
+
+
+def _coverage(check: Check, n: int) -> Coverage:
+    exact = list(binomial_interval(round(check.observed * n), n))
+    judged = check.lower is not None and check.upper is not None
+    band = [float(check.lower or 0.0), float(check.upper or 0.0)] if judged else None
+    return Coverage(check.level, check.observed, exact, band, check.off)

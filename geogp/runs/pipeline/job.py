@@ -1,0 +1,353 @@
+"""One run in preparation: everything read, checked and named before any work is done."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import geogp
+from geogp.errors import DataError, RequestError
+from geogp.evaluation.conformal.conformal_repair import BY_STRATA
+from geogp.evaluation.splits.split_names import BUFFER
+from geogp.geodata.places.census import Boundaries
+from geogp.geodata.places.layers import PolygonLayer, read_layers
+from geogp.geodata.places.region import UNKNOWN, Region
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
+from geogp.models.catalogue.build_model import ModelSpec, find_spec, with_noise
+from geogp.models.core.noise import NOISES
+from geogp.models.training.training_loop import Data
+from geogp.runs.pipeline.inputs import InputScale, input_scale
+from geogp.runs.presets import Preset, find_preset
+from geogp.runs.progress import Watcher
+from geogp.runs.question import COUNT, LEVEL, Question
+from geogp.runs.run_folder import RunFolder
+from geogp.runs.settings import MOST_TILES, MapRequest
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Job:
+    """One run in progress.
+
+    Attributes
+    ----------
+    request, preset, watcher
+        What was asked for, and who hears of it.
+    folder
+        Where the run is made.
+    boundaries, ingested
+        What was read.
+    scale
+        How rows become inputs.
+    device
+        Where to compute.
+    seconds
+        Time spent in each stage.
+    warnings
+        What the user should know; `warn` adds to them.
+    layers, layer_files
+        The polygon layers of the user, and the files they come from.
+    """
+
+    request: MapRequest
+    preset: Preset
+    watcher: Watcher
+    folder: RunFolder
+    boundaries: Boundaries
+    ingested: Ingested
+    scale: InputScale
+    device: torch.device
+    seconds: dict[str, float]
+    warnings: list[str] = field(default_factory=list)
+    layers: tuple[PolygonLayer, ...] = ()
+    layer_files: tuple[InputFile, ...] = ()
+
+    @property
+    def observations(self) -> Observations:
+        """All rows of the region."""
+        return self.ingested.observations
+
+    @property
+    def region(self) -> Region:
+        """What is mapped."""
+        return self.boundaries.region
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The row of the catalogue that is fitted, with the noise asked for."""
+        return with_noise(find_spec(self.request.model), self.request.noise)
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the training rows: the request's, or the preset's."""
+        return self.request.epochs or self.preset.epochs
+
+    @property
+    def batch(self) -> int:
+        """Rows per step, for the eight tenths of the rows that train."""
+        n = 8 * len(self.observations) // 10
+        return self.spec.step.rows(self.preset.batch_for(n), n)
+
+    def inputs(self, rows: NDArray[np.bool_]) -> Floats:
+        """Return the inputs of some of the observations, shape (n, d)."""
+        seen = self.observations
+        return self.scale.inputs(seen.longitude[rows], seen.latitude[rows], seen.quarter[rows])
+
+    def data(self, rows: NDArray[np.bool_]) -> Data:
+        """Return inputs, targets and tests of some of the observations."""
+        seen, counted = self.observations, find_spec(self.request.model).counts
+        tests = None if counted else seen.tests[rows].astype(np.float64)
+        return Data(self.inputs(rows), seen.y[rows], tests)  # type: ignore[arg-type]
+
+    @property
+    def question(self) -> Question:
+        """What the map predicts."""
+        request, spec = self.request, find_spec(self.request.model)
+        latest = self.observations.quarters[-1]
+        quarter = latest if request.at is None else quarter_index(request.at)
+        if spec.counts:
+            return Question(COUNT, quarter, latest, None)
+        typical = max(1, round(float(np.median(self.observations.tests))))
+        tests = 1 if request.question == "single-test" else request.tests or typical
+        known = (spec.has_tiles or request.conformal == BY_STRATA) and request.question != LEVEL
+        return Question(request.question, quarter, latest, tests if known else None)
+
+    @property
+    def refits(self) -> bool:
+        """Whether the map's model is fitted apart from those of the splits."""
+        return self.preset.refit or "random" not in self.request.splits
+
+    def warn(self, text: str) -> None:
+        """Pass a warning on, and keep it for run.json."""
+        self.warnings.append(text)
+        self.watcher.warn(text)
+
+
+def prepare(request: MapRequest, watcher: Watcher) -> Job:
+    """Read everything, and refuse before any work what cannot be done.
+
+    Raises
+    ------
+    RequestError, DataError, NetworkError
+        As `make_map` says.
+    """
+    device = pick_device(request.device)
+    if request.out is not None:
+        RunFolder(request.out).check()
+    seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
+    with timed(seconds, "read"):
+        watcher.stage("reading boundaries and tiles")
+        quarters = parse_quarters(request.quarters) if request.quarters else None
+        source = open_source(request.source)
+        layers, layer_files = read_layers(request.layers)
+        boundaries = request.place.read()
+        if find_spec(request.model).counts:
+            watcher.stage(f"numbers of tests are modelled by {request.model}")
+        ingested = read_observations(
+            source,
+            boundaries.region,
+            service=request.service,
+            target=request.target,
+            quarters=quarters,
+            progress=lambda done, total, note: watcher.progress("tiles", done, total, note),
+        )
+    region, y = boundaries.region, ingested.observations.y
+    if y.min() == y.max():
+        raise DataError(
+            f"the {request.target} has the same value in all {len(y)} rows of {region.name}; "
+            "there is nothing to learn."
+        )
+    parts = [region.code, request.service, request.target, request.model, request.preset]
+    name = "-".join(parts if request.noise == NOISES[0] else [*parts, request.noise])
+    job = Job(
+        request,
+        find_preset(request.preset, request.model),
+        watcher,
+        RunFolder(request.out or Path("runs") / name),
+        boundaries,
+        ingested,
+        input_scale(request, region, ingested.observations),
+        device,
+        seconds,
+        layers=layers,
+        layer_files=layer_files,
+    )
+    job.folder.check()
+    region.check_zoom(request.zoom)
+    _check_strata(job)
+    _check_question(job)
+    for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
+        job.warn(text)
+    return job
+
+
+def _overlaps(job: Job) -> list[str]:
+    """Return a warning for each layer with rows in more than one polygon."""
+    seen, counties = job.observations, job.boundaries.counties
+    layers = job.layers if counties is None else (counties, *job.layers)
+    found = [layer.overlap(seen.longitude, seen.latitude, "rows") for layer in layers]
+    return [text for text in found if text is not None]
+
+
+def _check_strata(job: Job) -> None:
+    """Refuse cells of strata where tiles of the map lie in neither of them."""
+    strata = job.region.strata
+    if job.request.conformal != BY_STRATA or strata is None or strata.rest is None:
+        return
+    tiles = job.region.tiles(job.region.zoom_within(job.request.zoom, MOST_TILES))
+    lost = int((job.region.stratum(*tiles.centres) == UNKNOWN).sum())
+    if lost:
+        raise RequestError(
+            f"--conformal {BY_STRATA} needs the stratum of every tile, and {lost:,} of "
+            f"{len(tiles):,} lie in neither {strata.names[0]} nor {strata.names[1]}. Extend the "
+            "polygons of --strata, or take --conformal marginal or local."
+        )
+
+
+def _check_question(job: Job) -> None:
+    question, scale = job.question, job.scale
+    if question.quarter != question.latest and scale.quarters is None:
+        raise RequestError(
+            f"--at {quarter_label(question.quarter)} needs a model of time, but the inputs are "
+            f"those of place alone; the data are of {quarter_label(question.latest)}"
+            f"{' and before' if len(job.observations.quarters) > 1 else ''}."
+        )
+    first = job.observations.quarters[0]
+    if question.quarter < first:
+        raise RequestError(
+            f"--at {quarter_label(question.quarter)} lies before the data, which start in "
+            f"{quarter_label(first)}."
+        )
+    spec = job.spec
+    if question.beyond and not spec.has_tiles:
+        raise RequestError(
+            f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
+            f"{quarter_label(question.latest)}; "
+            + (
+                "numbers of tests are mapped within the data only."
+                if spec.counts
+                else "only the model field says how sure it is there."
+            )
+        )
+    asked = job.request.question == "single-test" or job.request.tests
+    if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
+        job.warn(
+            f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
+            "measurement as the data hold them."
+        )
+    if question.name == LEVEL and not spec.has_spread:
+        raise RequestError(
+            f"{spec.name} says nothing of how sure its level is, so --for level has no intervals; "
+            "map --for tile-mean or single-test, or take another model."
+        )
+    if question.name == LEVEL and spec.step.spread_is_noise:
+        job.warn(
+            f"the function variance of {spec.name} also carries noise that varies over space: the "
+            "intervals of the level are too wide."
+        )
+    if question.beyond:
+        job.warn(
+            f"the map shows {quarter_label(question.quarter)}, but the data end in "
+            f"{quarter_label(question.latest)}: the level stays as it was, and the intervals grow."
+        )
+
+
+def identity_of(job: Job) -> dict[str, Any]:
+    """Return the part of run.json that decides the outcome; `drawing` that of the map alone."""
+    request, preset = job.request, asdict(job.preset)
+    settings = {
+        **preset,
+        "noise": request.noise,
+        "epochs": job.epochs,
+        "tune_weights": request.tune_weights,
+        "batch": job.batch,
+        "learning_rate": job.preset.learning_rate_for(job.batch),
+        "splits": list(request.splits),
+        "folds": request.folds,
+        "layers": list(request.layers),
+        "conformal": request.conformal,
+        "inputs": "place" if job.scale.quarters is None else "place-quarter",
+        "source": request.source,
+        "boundaries": request.boundaries,
+        "urban_vintage": job.region.urban_vintage,
+        "dtype": "float32",
+    }
+    if request.region_file is not None:
+        settings |= {"region_file": request.region_file, "region_name": job.region.name}
+    if request.strata is not None:
+        settings |= {"strata_file": request.strata, "strata": list(job.region.strata_names)}
+    if BUFFER.name in request.splits:
+        settings["buffer_km"] = request.buffer_km
+    if request.budget is not None:
+        settings |= {"r": "budget", "budget": request.budget}
+    del settings["split"], settings["least_steps"]
+    if request.tune_weights:
+        settings["weights"] = "validation"
+    return {
+        "geogp": geogp.__version__,
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "device": str(job.device),
+        "region": job.region.code,
+        "service": request.service,
+        "target": request.target,
+        "quarters": [quarter_label(q) for q in job.observations.quarters],
+        "model": request.model,
+        "preset": request.preset,
+        "seed": request.seed,
+        "settings": settings,
+        "drawing": {
+            "zoom": request.zoom,
+            "far_km": request.far_km,
+            "thresholds": [threshold.value for threshold in request.thresholds],
+            "self_contained": request.self_contained,
+            **job.question.described(),
+        },
+        "inputs": [
+            file.described()
+            for file in (*job.boundaries.files, *job.layer_files, *job.ingested.files)
+        ],
+    }
+
+
+def flat_settings(identity: dict[str, Any]) -> dict[str, str | int | float]:
+    """Return the settings of a run as attributes of a raster."""
+    nested = {"settings", "drawing", "inputs", "versions"}
+    merged = {k: v for k, v in identity.items() if k not in nested}
+    drawing = {f"map_{k}": v for k, v in identity["drawing"].items()}
+    flat = {**merged, **identity["settings"], **drawing}
+    return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of a name; ``auto`` takes the GPU where there is one.
+
+    Raises
+    ------
+    RequestError
+        ``cuda`` was asked for and there is none.
+    """
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise RequestError("no CUDA device is available; use --device cpu or auto.")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Add the time spent inside to one of several counts."""
+    start = time.monotonic()
+    try:
+        yield
+    finally:
+        seconds[name] += time.monotonic() - start

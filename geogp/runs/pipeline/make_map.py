@@ -1,0 +1,400 @@
+"""The main job: read, fit, predict, draw and report one map."""
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATION
+from geogp.evaluation.splits.split_names import RANDOM
+from geogp.files import sha256_of, write_bytes, write_text
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.objectives import Weights
+from geogp.models.core.posteriors import PointPosterior
+from geogp.models.joint.joint_law import two_variances
+from geogp.reports.latex import report_latex
+from geogp.reports.run_report import (
+    Report,
+    build_report,
+    report_html,
+    report_json,
+    report_markdown,
+)
+from geogp.reports.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.runs.locks import hold
+from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.pipeline.drawing import draw
+from geogp.runs.pipeline.fitting import (
+    THREADS,
+    Fitted,
+    fit_model,
+    take_rank,
+    threads_for,
+    weights_of,
+)
+from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, timed
+from geogp.runs.pipeline.repair import described_checks, repair_of
+from geogp.runs.pipeline.validation import (
+    Outcome,
+    Plan,
+    make_plan,
+    map_calibration_rows,
+    run_split,
+    tuning_rows,
+)
+from geogp.runs.progress import Watcher
+from geogp.runs.run_folder import (
+    GRID_FILE,
+    MODEL_FILE,
+    PREDICTIONS_FILE,
+    RUN_FILE,
+    RunFolder,
+    held_run,
+    read_run,
+)
+from geogp.runs.run_records import record_files, spoilt
+from geogp.runs.settings import MapRequest
+
+CHECKED_ROWS = 2000
+"""Test rows at which two accounts of the function variance are compared, at most."""
+
+PAGE_FILE = "map.html"
+"""The interactive page in a run folder."""
+
+REPORT_FILES = ("report.json", "report.md", "report.html")
+"""The report in a run folder: it follows from run.json and the test predictions."""
+
+_SCORES = (
+    "weights",
+    "rank",
+    "n",
+    "metrics",
+    "baseline",
+    "folds",
+    "calibration",
+    "variance_check",
+    "fit_warnings",
+)
+"""Keys of run.json that another map of the same fit leaves as they are."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run: its folder, and the content of its run.json.
+
+    `already_there` tells that nothing had to be done.
+    """
+
+    path: Path
+    run: dict[str, Any]
+    already_there: bool = False
+
+
+def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
+    """Make one map with its report: the whole main job.
+
+    A run folder that holds the same fits is used: with the same question only what is missing or
+    was changed is made again, with another the map alone is drawn anew. The folder is held against
+    other processes.
+
+    Parameters
+    ----------
+    request
+        What to map and how.
+    watcher
+        Hears of stages, progress and warnings.
+
+    Returns
+    -------
+    RunResult
+        The run folder, with all files in it.
+
+    Raises
+    ------
+    RequestError
+        The request cannot be met: an unknown name, an output path that is a file, a run folder
+        that holds another run, or that another process holds.
+    DataError
+        The data are wrong or missing.
+    NetworkError
+        A remote source failed.
+    OutputError
+        The results could not be written; the fit is kept and the same call continues.
+    KeyboardInterrupt
+        Stopped; the same call continues, with `fresh` unset.
+    """
+    watcher = watcher or Watcher()
+    with ExitStack() as stack:
+        if request.out is not None:  # else its name follows from what is read
+            RunFolder(request.out).check()
+            stack.enter_context(hold(request.out))
+        job = prepare(request, watcher)
+        if request.out is None:
+            stack.enter_context(hold(job.folder.path))
+        return carry_out(job)
+
+
+def carry_out(job: Job) -> RunResult:
+    """Do a job whose folder the caller holds; see `make_map`.
+
+    Raises
+    ------
+    GeogpError
+        As `make_map` says.
+    """
+    request, folder, identity = job.request, job.folder, identity_of(job)
+    folder.check()  # another process may have been at it since the job was prepared
+    folder.settle(fresh=request.fresh)
+    with arithmetic():
+        held = None if request.fresh else folder.finished(identity)
+        made = None if held is None else _kept(job, identity, held)
+        return made or _fit(job, identity)
+
+
+def _kept(job: Job, identity: dict[str, Any], held: dict[str, Any]) -> RunResult | None:
+    """Return a finished run as it is, or with what it lacks made again; None where that is a fit.
+
+    It lacks files that are missing or were changed, and a map that answers another question.
+    """
+    same = held.get("drawing") == identity["drawing"]
+    lost = spoilt(job.folder.path, held)
+    if same and not lost:
+        return RunResult(job.folder.path, held, already_there=True)
+    if lost:
+        job.watcher.stage(f"missing, or changed since the run was made: {', '.join(lost)}")
+    if {MODEL_FILE, PREDICTIONS_FILE} & set(lost):
+        job.watcher.stage("the run is made again from its data")
+        return None
+    if same and set(lost) <= set(REPORT_FILES):
+        job.watcher.stage("writing the report again from run.json and the test predictions")
+        return _remade_report(job.folder.path)
+    job.watcher.stage("drawing the map of the fitted model anew")
+    return _redraw(job, held, keep_later=same)
+
+
+def _fit(job: Job, identity: dict[str, Any]) -> RunResult:
+    """Fit, or go on with the fits that were begun, and draw the map."""
+    before = len(job.warnings)
+    plan = make_plan(job)
+    note = job.folder.begin({**identity, THREADS: torch.get_num_threads()})
+    with arithmetic(threads_for(job, note)):
+        return _fit_and_draw(job, plan, before, note.get(THREADS))
+
+
+def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> RunResult:
+    """Fit what the plan says and draw the map; warnings from number `before` are of the fits."""
+    request = job.request
+    weights, chosen = weights_of(job, *tuning_rows(job, plan))
+    first = request.splits[0]
+    rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
+    outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
+    final = _map_model(job, outcomes, plan, weights)
+    scores = {
+        "weights": chosen,
+        "rank": rank,
+        "n": {name: outcome.folds[0]["n"] for name, outcome in outcomes.items()},
+        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
+        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
+        "folds": {name: outcome.folds for name, outcome in outcomes.items()},
+        "calibration": {
+            "splits": described_checks(
+                request.conformal, {name: one.repairs for name, one in outcomes.items()}
+            )
+        },
+        "variance_check": _variance_check(job, final.model, plan),
+        "fit_warnings": job.warnings[before:],
+        THREADS: threads,
+    }
+    predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
+
+    return _complete(
+        job,
+        scores,
+        final.model,
+        lambda path: save_model(final.model, path, _model_context(job, final)),
+        predictions,
+    )
+
+
+def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
+    """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
+    _, predictions = read_run(job.folder.path)
+    file = job.folder.path / MODEL_FILE
+    model = load_model(file)[0].to(job.device)
+    content = file.read_bytes()
+    for text in held["fit_warnings"]:
+        job.warn(text)
+    job.seconds["fit"] = held["seconds"]["fit"]
+    scores = {key: held[key] for key in _SCORES} | {THREADS: held.get(THREADS)}
+
+    return _complete(
+        job,
+        scores,
+        model,
+        lambda path: write_bytes(path, content),
+        predictions,
+        keep_later=keep_later,
+    )
+
+
+def _complete(
+    job: Job,
+    scores: dict[str, Any],
+    model: LowRankGP,
+    keep_model: Callable[[Path], None],
+    predictions: pd.DataFrame,
+    *,
+    keep_later: bool = False,
+) -> RunResult:
+    """Draw the map, and write everything into the run folder."""
+    identity = identity_of(job)
+    chosen = {name: scores["weights"].get(name) for name in ("alpha", "beta")}
+    with timed(job.seconds, "predict"):
+        job.watcher.stage("predicting the map")
+        repair = repair_of(job, model, map_calibration_rows(job))
+        settings = {
+            **flat_settings(identity),
+            "r": scores["rank"]["r"],
+            "weights": json.dumps(chosen),
+            "attribution": job.ingested.attribution,
+        }
+        drawing = draw(job, model, repair, settings)
+    for text in drawing.warnings:
+        job.warn(text)
+    with timed(job.seconds, "write"):
+        with_base = not job.request.self_contained
+        page = drawing.page(job.warnings, job.ingested.attribution, base_map=with_base)
+    run = {
+        **identity,
+        "region_name": job.region.name,
+        "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
+        "quarters_unreached": [quarter_label(q) for q in job.ingested.unreached],
+        "rows_left_out": [one.described() for one in job.ingested.left_out],
+        **scores,
+        "calibration": scores["calibration"] | repair.described(),
+        "seconds": job.seconds,
+        "warnings": job.warnings,
+        "map": {
+            **drawing.described(),
+            **job.question.described(),
+            "page_bytes": len(page.encode()),
+        },
+        "attribution": job.ingested.attribution,
+    }
+
+    def write(folder: Path) -> None:
+        with timed(job.seconds, "write"):
+            job.watcher.stage("writing maps and report")
+            keep_model(folder / MODEL_FILE)
+            plain = predictions.astype({"stratum": str})
+            table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
+            write_bytes(folder / PREDICTIONS_FILE, table)
+            drawing.write(folder)
+            run["map"]["grid_sha256"] = sha256_of(folder / GRID_FILE)
+            write_text(folder / PAGE_FILE, page)
+            write_report(folder, run, predictions)
+
+    job.folder.complete(write, run, keep_later=keep_later)
+    return RunResult(job.folder.path, run)
+
+
+def remake_report(path: Path, *, latex: bool = False) -> RunResult:
+    """Write the report of a finished run again, from run.json and the test predictions.
+
+    With `latex`, report.tex as well: a table for a paper.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run, or another process holds it.
+    DataError
+        A file is damaged, or the predictions contradict the figures in run.json.
+    OutputError
+        The report cannot be written.
+    """
+    with held_run(path):
+        return _remade_report(path, latex=latex)
+
+
+def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
+    """Write the report of a finished run again, and what its files hold now into run.json."""
+    run, predictions = read_run(path)
+    report = write_report(path, run, predictions)
+    if latex:
+        write_text(path / "report.tex", report_latex(report))
+    record_files(path / RUN_FILE, run, REPORT_FILES)
+    return RunResult(path, run)
+
+
+def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -> Report:
+    """Write report.json, report.md and report.html into a folder; see `build_report`."""
+    report = build_report(run, predictions)
+    texts = (report_json(report), report_markdown(report), report_html(report, predictions))
+    for name, text in zip(REPORT_FILES, texts, strict=True):
+        write_text(folder / name, text)
+    return report
+
+
+def _map_model(job: Job, outcomes: dict[str, Outcome], plan: Plan, weights: Weights) -> Fitted:
+    """Return the model that draws the map: that of the random split's first fold, or one more fit.
+
+    The one more fit learns from all rows but those that choose its epoch or are kept for
+    calibration.
+    """
+    if not job.refits:
+        return outcomes[RANDOM.name].fitted
+    validation = plan.rows(RANDOM.name, 0, VALIDATION)
+    return fit_model(job, "map", _map_rows(job, plan), validation, weights)
+
+
+def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
+    """Return the rows that the map's model is fitted to, (n,)."""
+    if not job.refits:
+        return plan.rows(RANDOM.name, 0, TRAIN)
+    validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
+    return ~(validation | kept)
+
+
+def _variance_check(job: Job, model: LowRankGP, plan: Plan) -> dict[str, Any] | None:
+    """Compare two accounts of the function's sd at test rows; None where they are one.
+
+    They are where the posterior is in closed form, and where none is: for counts.
+    """
+    if model.posterior.in_closed_form or job.spec.counts:
+        return None
+    job.watcher.stage("two accounts of the function variance")
+    test = plan.rows(job.request.splits[0], 0, TEST)
+    chosen = np.flatnonzero(test)
+    test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0
+    found = two_variances(model, job.data(_map_rows(job, plan)), job.inputs(test))
+    return {"differ_by": _difference(job, model), **found}
+
+
+def _difference(job: Job, model: LowRankGP) -> str:
+    """Return why a model's function variance is not that of the closed form."""
+    if job.spec.step.spread_is_noise:
+        return NOISE_IN_SPREAD
+    if isinstance(model.posterior, PointPosterior):
+        return POINT
+    return FIELD if job.spec.has_tiles else STEPS
+
+
+def _model_context(job: Job, final: Fitted) -> dict[str, Any]:
+    """Return what a saved model needs to be used and understood later."""
+    return {
+        "region": job.region.code,
+        "target": job.request.target,
+        "service": job.request.service,
+        "inputs": job.scale.described(),
+        "best_epoch": final.state.best_epoch,
+        "validation_nll": final.state.best_nll,
+    }

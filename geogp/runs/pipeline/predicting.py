@@ -1,0 +1,105 @@
+"""Predictions of a map: one question, asked of tiles in its quarter and in others."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.distributions.count_prediction import CountPrediction
+from geogp.distributions.prediction import Prediction
+from geogp.evaluation.conformal.conformal_cells import Places
+from geogp.evaluation.conformal.conformal_repair import Repair
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.maps.page.kernel_basis import coarser
+from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.models.core.lowrank import LowRankGP
+from geogp.runs.question import LEVEL, Question
+
+Floats = NDArray[np.float64]
+MakeInputs = Callable[[Floats, Floats, NDArray[np.int64]], Floats]
+
+OTHER_SHARE = 1 / 8
+"""Predictions of all other quarters together, over those of the map."""
+
+OTHER_LEAST = 10_000
+"""As many are made where the map has few tiles: seconds."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """All that answers the question of a map at any tile and quarter.
+
+    Attributes
+    ----------
+    region, observations
+        What is mapped, and all measured rows.
+    model
+        The fitted model.
+    make_inputs
+        Turns longitude, latitude and quarter, each (n,), into the model's inputs (n, d).
+    question
+        What to predict.
+    repair
+        Puts predictions of measurements right; the level, which none are of, stays.
+    zoom
+        Of the map: numbers of tests are those of a tile of it, wherever they are predicted.
+    """
+
+    region: Region
+    observations: Observations
+    model: LowRankGP
+    make_inputs: MakeInputs
+    question: Question
+    repair: Repair
+    zoom: int
+
+    def inputs(self, tiles: Tiles, quarter: int | None = None) -> Floats:
+        """Return the model's inputs at the middle of tiles, in the map's quarter or another."""
+        at = self.question.quarter if quarter is None else quarter
+        return self.make_inputs(*tiles.centres, np.full(len(tiles), at))
+
+    def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
+        """Predict the middle of tiles in q quarters, all tiles of one after those of another."""
+        inputs = np.concatenate([self.inputs(tiles, quarter) for quarter in quarters])
+        question = self.question
+        found = self.model.predict(inputs, question.tests, level=question.name == LEVEL)
+        if self.repair.n and question.name != LEVEL:
+            found = self.repair.apply(found, self._places(tiles, len(quarters)))
+        if isinstance(found, CountPrediction):
+            found = found.pooled(4 ** (ZOOM - self.zoom))
+        return found
+
+    def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
+        """Predict quarters beside the map's on coarser tiles, so that they cost little."""
+        if not quarters:
+            return []
+        coarse = coarser(tiles, other_zoom(tiles, len(quarters)))
+        found, n = self.predict(coarse, quarters), len(coarse)
+        return [
+            QuarterMap(quarter_label(quarter), coarse, found[place * n : (place + 1) * n])
+            for place, quarter in enumerate(quarters)
+        ]
+
+    def _places(self, tiles: Tiles, times: int) -> Places:
+        """Return what a repair may know of tiles; of unknown tests it takes the median."""
+        tests = float(self.question.tests or np.median(self.observations.tests))
+        longitude, latitude = (np.tile(part, times) for part in tiles.centres)
+        stratum = np.tile(self.region.stratum(*tiles.centres), times)
+        tested = np.full(len(longitude), tests)
+        return Places(stratum, tested, longitude, latitude, self.region.strata_names)
+
+
+def other_zoom(tiles: Tiles, quarters: int) -> int:
+    """Return the finest zoom, coarser than the tiles', at which other quarters cost little.
+
+    At most `OTHER_SHARE` of the map's tiles in all quarters together, or `OTHER_LEAST`.
+    """
+    most = max(OTHER_LEAST, int(len(tiles) * OTHER_SHARE))
+    zoom = tiles.zoom - 1
+    while zoom > 1 and len(coarser(tiles, zoom)) * quarters > most:
+        zoom -= 1
+    return zoom

@@ -1,0 +1,349 @@
+"""How well a run's model predicts rows that it was not fitted to: splits, folds and scores."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.distributions.prediction import Prediction
+from geogp.errors import RequestError
+from geogp.evaluation.baseline import Baseline, count_baseline, quarter_baseline
+from geogp.evaluation.conformal.conformal_repair import check_rows
+from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
+from geogp.evaluation.splits.row_parts import (
+    CALIBRATION,
+    LEFT_OUT,
+    PARTS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    without_empty,
+)
+from geogp.evaluation.splits.split_names import COUNTY, LATEST, RANDOM
+from geogp.evaluation.splits.split_rows import SplitRows, split_parts
+from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.stratum_column import stratum_column
+from geogp.geodata.tiles.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
+from geogp.geodata.tiles.quadkeys import format_quadkeys
+from geogp.geodata.tiles.quarters import quarter_label
+from geogp.models.catalogue.build_model import find_spec
+from geogp.models.core.objectives import Weights
+from geogp.runs.pipeline.fitting import Fitted, fit_model
+from geogp.runs.pipeline.job import Job, timed
+from geogp.runs.pipeline.repair import RepairCheck, check_repair, places_of, repair_of
+
+Rows = NDArray[np.bool_]
+Figures = dict[str, dict[str, float | None]]
+GroupScores = dict[str, Scores]
+
+OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
+"""More than the columns of a table of predictions without layers, and the text of a row."""
+
+_ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which rows each fold of each split uses for what.
+
+    Attributes
+    ----------
+    codes
+        Place in the list of all parts of each row, (n,), by split and fold.
+    """
+
+    codes: dict[tuple[str, int], NDArray[np.uint8]]
+
+    def rows(self, split: str, fold: int, part: str) -> Rows:
+        """Return the rows of a part, (n,)."""
+        found: Rows = self.codes[split, fold] == _ALL_PARTS.index(part)
+        return found
+
+    def sizes(self, split: str, fold: int) -> dict[str, int]:
+        """Return the rows of each part; train, validation and test always."""
+        counts = np.bincount(self.codes[split, fold], minlength=len(_ALL_PARTS)).tolist()
+        named = dict(zip(_ALL_PARTS, counts, strict=True))
+        return {name: count for name, count in named.items() if count or name in PARTS}
+
+
+def make_plan(job: Job) -> Plan:
+    """Split the job's rows in every way and fold asked for, and for the map's own fit.
+
+    Raises
+    ------
+    RequestError, DataError
+        As `split_parts` says, or too few rows are kept for calibration, or
+        more are tested than a report reads.
+    """
+    request = job.request
+    asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
+    known = _known(job)
+    plan = Plan({one: _codes(job, known, *one) for one in [*asked, (RANDOM.name, 0)]})
+    if job.request.calibrated:
+        for name, fold in plan.codes:
+            check_rows(job.request.conformal, int(plan.rows(name, fold, CALIBRATION).sum()))
+    _check_tested(job, sum(int(plan.rows(name, fold, TEST).sum()) for name, fold in asked))
+    _warn_of(job)
+    return plan
+
+
+def _check_tested(job: Job, rows: int) -> None:
+    """Refuse, before a fit, a table of predictions that `read_run` would refuse."""
+    columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
+    text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
+    most = min(MOST_CELLS // columns, MOST_TEXT_BYTES // text)
+    if rows > most:
+        raise RequestError(
+            f"the splits and folds asked for test {rows:,} rows, more than the {most:,} that a "
+            "report reads. Ask for fewer splits, folds or quarters."
+        )
+
+
+def map_calibration_rows(job: Job) -> Rows:
+    """Return the rows kept for calibrating the map, (n,): those of the first random fold."""
+    plan = Plan({(RANDOM.name, 0): _codes(job, _known(job), RANDOM.name, 0)})
+    return plan.rows(RANDOM.name, 0, CALIBRATION)
+
+
+def _known(job: Job) -> SplitRows:
+    """Return what the splits asked for may know of the source's rows."""
+    seen, counties = job.ingested.source_rows, job.boundaries.counties
+    county = None
+    if counties is not None and COUNTY.name in job.request.splits:
+        county = counties.label(seen.longitude, seen.latitude)
+    return SplitRows(seen.quadkey, seen.quarter, seen.longitude, seen.latitude, county)
+
+
+def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8]:
+    request = job.request
+    parts = split_parts(
+        name,
+        known,
+        request.seed,
+        fold=fold,
+        calibrated=request.calibrated,
+        buffer_km=request.buffer_km,
+    )
+    kept = job.ingested.source_rows.kept
+    if not kept.all():
+        what = f"the {name} split of {len(kept)} rows, {int((~kept).sum())} of which are left out"
+        parts = without_empty(parts[kept], what, calibrated=request.calibrated)
+    codes = np.zeros(len(parts), np.uint8)
+    for code, part in enumerate(_ALL_PARTS):
+        codes[parts == part] = code
+    return codes
+
+
+def _warn_of(job: Job) -> None:
+    """Say what a reader of the scores should know of how they come about."""
+    request = job.request
+    if request.folds > 1 and request.tune_weights and job.spec.step.uses:
+        job.warn(
+            "alpha and beta are chosen once, on rows that no first fold tests; later folds test "
+            "some of these rows, so that their scores may be a little too good."
+        )
+    if LATEST.name not in request.splits:
+        return
+    if not job.spec.has_tiles:
+        job.warn(
+            f"the split latest asks {job.spec.name} for a quarter after those it is fitted to; "
+            "its intervals do not widen there, so they may hold less than they say."
+        )
+    elif len(job.observations.quarters) == request.folds + 1:
+        job.warn(
+            "the split latest fits a single quarter, which does not tell how much the level "
+            "changes from one to the next; its intervals may hold less than they say."
+        )
+
+
+def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
+    """Return the rows that train and validate where alpha and beta are chosen, each (n,).
+
+    Those of the first split's first fold, without what the first fold of any split tests, and
+    without what any fold, or the map, keeps for calibration. With several folds, the later ones
+    test some of these rows.
+
+    Raises
+    ------
+    RequestError
+        The folds keep so many rows for calibration that none are left to choose by.
+    """
+    open_rows = np.ones(len(job.observations), np.bool_)
+    for name in job.request.splits:
+        open_rows &= ~plan.rows(name, 0, TEST)
+    for split, fold in plan.codes:
+        open_rows &= ~plan.rows(split, fold, CALIBRATION)
+    first = job.request.splits[0]
+    train, validation = (plan.rows(first, 0, part) & open_rows for part in (TRAIN, VALIDATION))
+    if job.request.tune_weights and not (train.any() and validation.any()):
+        raise RequestError(
+            f"--tune-weights has no rows left to choose by: {job.request.folds} folds keep them "
+            "all for tests and calibration. Ask for fewer folds or splits."
+        )
+    return train, validation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a split gave.
+
+    Attributes
+    ----------
+    fitted
+        The first fold's model.
+    metrics, baseline
+        Scores of model and yardstick on the test rows of all folds, by stratum.
+    folds
+        Rows by part, scores and baseline of each fold.
+    table
+        The test rows of all folds with their predictions.
+    repairs
+        What the repair of each fold did; None without one.
+    """
+
+    fitted: Fitted
+    metrics: Figures
+    baseline: Figures
+    folds: list[dict[str, Any]]
+    table: pd.DataFrame
+    repairs: list[RepairCheck | None]
+
+
+@dataclass(frozen=True)
+class _Fold:
+    fitted: Fitted
+    scores: GroupScores
+    baseline: GroupScores
+    table: pd.DataFrame
+    repair: RepairCheck | None
+
+
+def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> Outcome:
+    """Fit on a split's training rows, and score its test rows beside the baseline.
+
+    Each fold has a fit of its own; what they predict for their test rows is scored together.
+    """
+    found: list[_Fold] = []
+    for fold in range(job.request.folds):
+        one = _run_fold(job, name, fold, plan, weights)
+        # One model at a time: only the first may draw the map.
+        found.append(replace(one, fitted=found[0].fitted) if found else one)
+    metrics = _figures(_pooled([one.scores for one in found]))
+    yardstick = _figures(_pooled([one.baseline for one in found]))
+    for group in losing_groups(metrics, yardstick):
+        job.warn(
+            f"the model's log score is worse than the baseline's ({name} split, {group}): the "
+            "mean of each quarter tells more there than the map."
+        )
+    folds = [
+        {
+            "n": plan.sizes(name, fold),
+            "metrics": _figures(one.scores),
+            "baseline": _figures(one.baseline),
+        }
+        for fold, one in enumerate(found)
+    ]
+    table = pd.concat([one.table for one in found], ignore_index=True)
+    repairs = [one.repair for one in found]
+    return Outcome(found[0].fitted, metrics, yardstick, folds, table, repairs)
+
+
+def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
+    observations = job.observations
+    train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
+    # The name is also that of the checkpoint.
+    fitted = fit_model(job, f"{name}-{fold}" if fold else name, train, validation, weights)
+    with timed(job.seconds, "predict"):
+        prediction = fitted.model.predict(
+            job.inputs(test), observations.tests[test].astype(np.float64)
+        )
+        repair = repair_of(job, fitted.model, plan.rows(name, fold, CALIBRATION))
+        check = None
+        if repair.n:
+            places = places_of(observations, test)
+            check = check_repair(repair, prediction, observations.y[test], places)
+            prediction = repair.apply(prediction, places)
+    reference = _baseline(job, train, test)
+    if reference.rows_pooled:
+        which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
+        job.warn(
+            f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few "
+            "training rows; their baseline is that of all quarters."
+        )
+    y = observations.y[test]
+    stratum = stratum_column(observations.stratum[test], observations.strata)
+    return _Fold(
+        fitted,
+        score_by_stratum(prediction, y, stratum),
+        score_by_stratum(reference.prediction, y, stratum),
+        _prediction_table(job, name, fold, (train, test), prediction),
+        check,
+    )
+
+
+def _baseline(job: Job, train: Rows, test: Rows) -> Baseline:
+    seen = job.observations
+    yardstick_of = count_baseline if find_spec(job.request.model).counts else quarter_baseline
+    return yardstick_of(seen.quarter[train], seen.y[train], seen.quarter[test])
+
+
+def _pooled(parts: list[GroupScores]) -> GroupScores:
+    return {group: pooled([part[group] for part in parts]) for group in parts[0]}
+
+
+def _figures(scores: GroupScores) -> Figures:
+    return {group: asdict(found) for group, found in scores.items()}
+
+
+def losing_groups(metrics: Figures, baseline: Figures) -> list[str]:
+    """Return the strata in which the log score is worse than the baseline's."""
+    pairs = {name: (found["nll"], baseline[name]["nll"]) for name, found in metrics.items()}
+    return [
+        name
+        for name, (own, other) in pairs.items()
+        if own is not None and other is not None and own > other
+    ]
+
+
+def _prediction_table(
+    job: Job, split: str, fold: int, rows: tuple[Rows, Rows], prediction: Prediction
+) -> pd.DataFrame:
+    """Return the test rows with their predictions, in the columns other programs expect.
+
+    Parameters
+    ----------
+    job
+        The run.
+    split, fold
+        What the rows are tested by.
+    rows
+        Training rows and test rows among the job's observations.
+    prediction
+        Of the test rows.
+    """
+    seen, (train, test) = job.observations, rows
+    lower, upper = prediction.interval(0.95)
+    place = seen.longitude[test], seen.latitude[test]
+    counties = job.boundaries.counties
+    layers = {} if counties is None else {"county": counties.label(*place)}
+    layers |= {f"layer_{layer.name}": layer.label(*place) for layer in job.layers}
+    return pd.DataFrame(
+        {
+            "split": split,
+            "fold": fold,
+            "quadkey": format_quadkeys(seen.quadkey[test]),
+            "quarter": [quarter_label(q) for q in seen.quarter[test].tolist()],
+            "longitude": place[0],
+            "latitude": place[1],
+            "y": seen.y[test],
+            "tests": seen.tests[test],
+            "stratum": seen.stratum[test],
+            **layers,
+            "distance_km": nearest_km(*place, seen.longitude[train], seen.latitude[train]),
+            **prediction.columns(),
+            "lower_95": lower,
+            "upper_95": upper,
+        }
+    )

@@ -1,0 +1,184 @@
+"""How hard to try: the presets of each family of models."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from geogp.choices import one_of
+from geogp.models.bases.placement import Placement
+from geogp.models.catalogue.build_model import find_spec
+from geogp.models.core.objectives import Weights
+from geogp.models.training.schedule import Optimiser
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How hard to try.
+
+    Attributes
+    ----------
+    h, r
+        Width of the network and rank.
+    epochs, batch, learning_rate, decay, head_rate, noise_rate, clip,
+    average
+        The schedule; see `FitSettings`.
+    least_steps
+        Steps that an epoch has at least: few rows take a smaller batch. 0 takes the batch as it
+        is.
+    optimiser
+        See `FitSettings`.
+    placement, noise_start
+        How inducing points are chosen, and where the noise variance starts.
+    weights
+        alpha and beta of dPPGP.
+    split
+        The default of ``--split``.
+    refit
+        Whether the map is drawn by one more fit on all rows but the validation tenth, rather
+        than by the random split's model.
+    """
+
+    h: int
+    r: int
+    epochs: int
+    batch: int
+    least_steps: int
+    learning_rate: float
+    decay: Literal["cosine", "constant"]
+    placement: Placement
+    weights: Weights
+    split: str
+    refit: bool
+    head_rate: float = 1.0
+    noise_rate: float | None = None
+    clip: float | None = None
+    average: float = 0.0
+    noise_start: float = 0.5
+    optimiser: Optimiser = "adamw"
+
+    def batch_for(self, n: int) -> int:
+        """Return the rows per step for n training rows: a power of 2 from 32 to `batch`."""
+        if not self.least_steps:
+            return min(self.batch, n)
+        most = max(32, n // max(self.least_steps, 1))
+        return min(self.batch, 1 << (most.bit_length() - 1))
+
+    def learning_rate_for(self, batch: int) -> float:
+        """Return the learning rate for a batch: smaller ones are noisier, so as its square root."""
+        return float(self.learning_rate * min(1.0, batch / self.batch) ** 0.5)
+
+
+PRESETS = {
+    "quick": Preset(
+        h=64,
+        r=128,
+        epochs=80,
+        batch=1024,
+        least_steps=100,
+        learning_rate=2e-2,
+        decay="cosine",
+        placement="farthest",
+        weights=Weights(alpha=0.01, beta=0.01),
+        split="random",
+        refit=False,
+    ),
+    "standard": Preset(
+        h=128,
+        r=256,
+        epochs=150,
+        batch=1024,
+        least_steps=100,
+        learning_rate=1e-2,
+        decay="cosine",
+        placement="farthest",
+        weights=Weights(alpha=0.01, beta=0.01),
+        split="both",
+        refit=True,
+    ),
+    # The widths and schedule of Zhu, Yuchi and Xie, appendix B.3.
+    "paper": Preset(
+        h=256,
+        r=1024,
+        epochs=400,
+        batch=1024,
+        least_steps=1,
+        learning_rate=1e-3,
+        decay="constant",
+        placement="uniform",
+        weights=Weights(alpha=0.1, beta=0.01),
+        split="both",
+        refit=True,
+        noise_start=1e-2,
+    ),
+}
+"""The presets by name, for the models of the papers."""
+
+FIELD_PRESETS = {
+    name: replace(
+        preset,
+        epochs=epochs,
+        learning_rate=1e-2,
+        decay="cosine",
+        noise_rate=3.0,
+        clip=1.0,
+        weights=Weights(alpha=0.0, beta=1.0),
+    )
+    for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
+}
+"""The presets of the field model, whose epochs over blocks of tiles tell more and cost more."""
+
+KERNEL_PRESETS = {
+    name: replace(
+        preset,
+        r=r,
+        epochs=epochs,
+        batch=batch,
+        least_steps=0,
+        placement="pivoted",
+        optimiser="lbfgs",
+        noise_start=0.5,
+    )
+    for (name, preset), r, epochs, batch in zip(
+        PRESETS.items(), (500, 1000, 500), (3, 4, 50), (20_000, 60_000, 1_000_000), strict=True
+    )
+}
+"""The presets of the models whose kernel has a few parameters: an epoch is ten iterations of
+L-BFGS on a part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of
+Adam at a rate of 1e-3."""
+
+KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
+
+COUNT_PRESETS = {
+    name: replace(
+        preset,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=rate,
+        decay="cosine",
+        clip=1.0,
+        weights=Weights(alpha=0.0, beta=1.0),
+    )
+    for (name, preset), (epochs, batch, rate) in zip(
+        PRESETS.items(), ((12, 2048, 1e-2), (20, 2048, 1e-2), (60, 2048, 3e-3)), strict=True
+    )
+}
+"""The presets of models of counts, whose rows are all tiles in all quarters."""
+
+PRESETS_OF = {
+    "deep": PRESETS,
+    "field": FIELD_PRESETS,
+    "kernel": KERNEL_PRESETS,
+    "count": COUNT_PRESETS,
+}
+"""The presets by the family of a model."""
+
+
+def find_preset(name: str, model: str) -> Preset:
+    """Return a preset as it applies to a model.
+
+    Raises
+    ------
+    RequestError
+        No such preset or model.
+    """
+    one_of("preset", name, PRESETS)
+    return PRESETS_OF[find_spec(model).family][name]

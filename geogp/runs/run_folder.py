@@ -1,0 +1,419 @@
+"""The run folder: begun, continued, completed, and read again."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from geogp.errors import DataError, OutputError, RequestError
+from geogp.files import (
+    ELSEWHERE,
+    check_path,
+    output_error,
+    plain_names,
+    read_json,
+    remove,
+    write_text,
+)
+from geogp.geodata.places.stratum_column import with_strata
+from geogp.geodata.tiles.parquet_limits import check_parquet
+from geogp.runs.locks import LOCK_FILES, hold, is_vacant
+from geogp.runs.run_form import check_file
+from geogp.runs.run_identity import IDENTITY_KEYS, differences
+from geogp.runs.run_records import RECORDS, records_of, run_text
+
+RUN_FILE = "run.json"
+PREDICTIONS_FILE = "test_predictions.parquet"
+GRID_FILE = "grid.nc"
+MODEL_FILE = "model.safetensors"
+
+LATER_FILES = (
+    "report.tex",
+    "areas_*",
+    "exceedance_*",
+    "excursion_*",
+    "next_tiles.*",
+    "figures",
+)
+"""What commands write into a finished run, whole without; another map or fit outdates it."""
+
+_HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
+"""A file beside its place, as `writing` calls it; a call that was killed leaves it."""
+
+_DELETE, _FRESH = "Delete it", "Start over with --fresh"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder in which a run is made.
+
+    While the run is unfinished, its checkpoints and staged files stand in a hidden folder
+    inside; the files move into place together at the end, ``run.json`` last. Whoever writes
+    holds the folder (`hold`), but for `check`, which writes nothing.
+
+    A call may be stopped anywhere. Two files say how far it came: ``files/run.json`` in the hidden
+    folder, that all files are staged and only their moves are left; ``identity.json``, that the
+    checkpoints are those of its run. They are the first to go when the hidden folder is removed,
+    so that what is left of it without them is nobody's; see `settle`.
+    """
+
+    path: Path
+
+    @property
+    def unfinished(self) -> Path:
+        """Folder of the checkpoints and staged files of an unfinished run."""
+        return self.path / ".unfinished"
+
+    def check(self) -> None:
+        """Refuse a path that cannot become a run folder, or that holds something else.
+
+        Raises
+        ------
+        RequestError
+            The path, or a folder above it, is a file, or the folder holds files of no run.
+        DataError
+            A file of the run is damaged.
+        OutputError
+            The folder cannot be read.
+        """
+        check_path(self.path)
+        for place in (self.path, *self.path.parents):
+            if place.is_dir():
+                break
+            if place.exists():
+                raise RequestError(f"{place} is a file; --out needs a folder.")
+        try:
+            if is_vacant(self.path) or self.unfinished.is_dir():
+                return
+        except OSError as error:
+            raise output_error(self.path, error, ELSEWHERE) from error
+        if not set(IDENTITY_KEYS) <= set(self._held()):
+            found = sorted({path.name for path in self.path.iterdir()} - LOCK_FILES)
+            raise RequestError(
+                f"{self.path} holds something other than a run ({', '.join(found[:3])}); choose "
+                "another folder with --out."
+            )
+
+    def settle(self, *, fresh: bool = False) -> None:
+        """End, or clear away, what a call that was stopped left.
+
+        Staged files whose moves had begun are moved, checkpoints without the note of their run are
+        removed, and so are files beside their places that were not written to the end. What is
+        left is a finished run, a run that can be continued, both, or nothing.
+
+        Parameters
+        ----------
+        fresh
+            Forget an unfinished run, too, and do not mind a damaged list of old files.
+
+        Raises
+        ------
+        DataError
+            A file that says what is left to do is damaged.
+        OutputError
+            The folder cannot be written.
+        """
+        if (self._staged / RUN_FILE).is_file():
+            self._move(any_list=fresh)
+        if fresh or not self._begun.is_file():
+            self.clear()
+        own = {RUN_FILE, *self._held().get("files", [])}
+        try:
+            for path in list(self.path.glob(".*.*")):
+                half = _HALF_WRITTEN.fullmatch(path.name)
+                if half and (half[1] in own or any(fnmatchcase(half[1], n) for n in LATER_FILES)):
+                    remove(path)
+        except OSError as error:
+            raise output_error(self.path, error, ELSEWHERE) from error
+
+    def finished(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the content of run.json where the fits of this run are already complete.
+
+        What its map shows may differ: that is its key `drawing`. Whether its files are still there
+        tells `spoilt`. A run that was begun here counts before one that was
+        finished before.
+
+        Raises
+        ------
+        RequestError
+            The folder holds another run, finished or not.
+        DataError
+            run.json is damaged.
+        """
+        begun = self._begun.is_file()
+        held = _read_json(self._begun, _FRESH) if begun else self._held()
+        different = differences(held, identity) if held else []
+        if different:
+            raise RequestError(
+                f"{self.path} holds a run with other {', '.join(different)}. "
+                "Start over with --fresh, or choose another folder with --out."
+            )
+        if begun or not held:
+            return None
+        check_file(self.path / RUN_FILE, held)
+        return held
+
+    @property
+    def _staged(self) -> Path:
+        return self.unfinished / "files"
+
+    @property
+    def _stale(self) -> Path:
+        return self.unfinished / "stale.json"
+
+    @property
+    def _begun(self) -> Path:
+        return self.unfinished / "identity.json"
+
+    def _held(self) -> dict[str, Any]:
+        """Return the content of run.json, empty where there is none."""
+        path = self.path / RUN_FILE
+        held = _read_json(path) if path.is_file() else {}
+        try:
+            plain_names(held.get("files", []))  # they are deleted with the run
+        except DataError as error:
+            raise _damaged(path, error, _DELETE) from error
+        return held
+
+    def begin(self, identity: dict[str, Any]) -> dict[str, Any]:
+        """Note which run is being made here, so that it can be continued; return the note.
+
+        That of a run that is continued is the one with which it began.
+
+        Raises
+        ------
+        OutputError
+            The folder cannot be written.
+        """
+        if self._begun.is_file():
+            return _read_json(self._begun, _FRESH)
+        write_text(self._begun, json.dumps(identity))
+        return identity
+
+    def clear(self) -> None:
+        """Forget an unfinished run.
+
+        Raises
+        ------
+        OutputError
+            Its files cannot be removed.
+        """
+        try:
+            self._unstage()
+            self._begun.unlink(missing_ok=True)
+            remove(self.unfinished)
+        except OSError as error:
+            raise output_error(self.unfinished, error, ELSEWHERE) from error
+
+    def complete(
+        self, write: Callable[[Path], None], run: dict[str, Any], *, keep_later: bool = False
+    ) -> None:
+        """Write all files beside, then move them into place, ``run.json`` last.
+
+        From the moment that the first file moves, the staged ones are all that the run has left:
+        if the moves are interrupted, the next call of `settle` ends them.
+
+        Parameters
+        ----------
+        write
+            Writes every file of the run but run.json into the folder it is given.
+        run
+            The content of run.json; the names of all files are added as `files`, their sizes and
+            hashes as `file_records`.
+        keep_later
+            Whether what commands wrote into the finished run (`LATER_FILES`) still holds.
+
+        Raises
+        ------
+        OutputError
+            A file cannot be written. None is left in the run folder; checkpoints stay.
+        """
+        staged = self._staged
+        try:
+            self._unstage()
+            staged.mkdir(parents=True)
+            write(staged)
+            run["files"] = sorted(file.name for file in staged.iterdir())
+            run[RECORDS] = records_of(staged, run["files"])
+            old = {*self._held().get("files", [])}
+            if not keep_later:
+                old |= {file.name for name in LATER_FILES for file in self.path.glob(name)}
+            write_text(self._stale, json.dumps(sorted(old - set(run["files"]))))
+            write_text(staged / RUN_FILE, run_text(run))
+        except BaseException as error:
+            with suppress(OSError):
+                self._unstage()
+            if isinstance(error, OSError) and not isinstance(error, OutputError):
+                raise OutputError(f"cannot write to {self.path}: {error}.") from error
+            raise
+        self._move()
+
+    def _unstage(self) -> None:
+        """Remove staged files; first of all what says that they are whole."""
+        (self._staged / RUN_FILE).unlink(missing_ok=True)
+        remove(self._staged)
+
+    def _move(self, *, any_list: bool = False) -> None:
+        """Move the staged files into place; run.json, the mark that all are staged, goes last."""
+        try:
+            stale = self._stale_names(any_list=any_list)
+            (self.path / RUN_FILE).unlink(missing_ok=True)
+            for file in sorted(self._staged.iterdir()):
+                if file.name == RUN_FILE:
+                    continue
+                if file.is_dir():  # which replaces no other
+                    remove(self.path / file.name)
+                file.replace(self.path / file.name)
+            for name in stale:
+                remove(self.path / name)
+            self._begun.unlink(missing_ok=True)  # else the finished run would seem begun again
+            (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {self.path}: {error}. The same command ends it."
+            ) from error
+        self.clear()
+
+    def _stale_names(self, *, any_list: bool) -> list[str]:
+        """Return the old files that go when the moves end; none where the list is gone."""
+        if not self._stale.is_file():
+            return []
+        try:
+            return plain_names(read_json(self._stale))
+        except DataError as error:
+            if any_list:
+                return []
+            raise _damaged(self._stale, error, _FRESH) from error
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Read run.json and the test predictions of a finished run.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run.
+    DataError
+        A file is damaged, or larger than what `geogp map` writes.
+    """
+    run = read_run_file(path)
+    try:
+        check_parquet(path / PREDICTIONS_FILE)
+        predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
+    except DataError:
+        raise
+    except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
+        raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
+    if "stratum" in predictions:
+        predictions = with_strata(predictions, run.get("settings") or {})
+    return run, predictions
+
+
+def read_run_file(path: Path) -> dict[str, Any]:
+    """Read run.json of a finished run.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run.
+    DataError
+        The file is damaged.
+    """
+    if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
+        raise RequestError(
+            f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
+        )
+    run = _read_json(path / RUN_FILE)
+    check_file(path / RUN_FILE, run)
+    return run
+
+
+@contextmanager
+def held_run(path: Path) -> Iterator[None]:
+    """Hold a finished run, so that no other process changes it meanwhile.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run, or another process holds it.
+    DataError
+        run.json is damaged.
+    OutputError
+        The folder cannot be written.
+    """
+    read_run_file(path)  # nothing is left in a folder that is no run
+    with hold(path):
+        yield
+
+
+def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
+    """Refuse a folder that is a run folder, or in one.
+
+    Parameters
+    ----------
+    out
+        Where something is to be written.
+    runs
+        Run folders that it is made from.
+    made
+        What it is, in words.
+
+    Raises
+    ------
+    RequestError
+        `out` is in a run folder, or can be no folder.
+    """
+    check_path(out)
+    place = out.resolve()
+    taken = {run.resolve() for run in runs}
+    for folder in (place, *place.parents):
+        if (
+            folder in taken
+            or (folder / RUN_FILE).is_file()
+            or RunFolder(folder).unfinished.is_dir()
+        ):
+            raise RequestError(
+                f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
+                "Choose another with --out."
+            )
+
+
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """Return a printable name for each run folder; no two are the same."""
+    names = [printable(run.resolve().name) for run in runs]
+    if len(set(names)) < len(names):
+        names = [printable(str(run)) for run in runs]
+    found: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in found:
+            number += 1
+            free = f"{name} ({number})"
+        found.append(free)
+    return found
+
+
+def printable(text: str) -> str:
+    """Replace what no file in UTF-8, or no XML, can hold."""
+    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
+
+
+def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:
+    try:
+        content = read_json(path)
+    except DataError as error:
+        raise _damaged(path, error, cure) from error
+    if not isinstance(content, dict):
+        raise _damaged(path, "expected a JSON object.", cure)
+    return content
+
+
+def _damaged(path: Path, reason: object, cure: str) -> DataError:
+    return DataError(f"{path} is damaged: {reason} {cure}, or choose another --out.")

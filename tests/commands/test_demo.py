@@ -1,0 +1,31 @@
+"""The embedded region: calibrated intervals in town and in the country."""
+
+import pytest
+
+from geogp.commands.demo import demo_folder, demo_request
+from geogp.errors import DataError
+from geogp.runs.pipeline.make_map import make_map
+
+MEGABYTE = 2**20
+
+
+def test_the_demo_is_small():
+    files = [path for path in demo_folder().rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 3 * MEGABYTE
+
+
+def test_the_demos_intervals_hold_in_every_stratum(tmp_path):
+    found = make_map(demo_request(out=tmp_path / "demo"))
+    scores, baseline = found.run["metrics"]["random"], found.run["baseline"]["random"]
+    for stratum in ("all", "urban", "rural"):
+        assert abs(scores[stratum]["coverage_95"] - 0.95) <= 0.02
+        assert scores[stratum]["nll"] < baseline[stratum]["nll"] - 0.03
+    assert scores["rural"]["width_95"] > 1.1 * scores["urban"]["width_95"]
+    assert (found.path / "map.html").stat().st_size < MEGABYTE
+    assert found.run["attribution"].startswith("Simulated")
+
+
+def test_a_missing_demo_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("geogp.__file__", str(tmp_path / "geogp" / "__init__.py"))
+    with pytest.raises(DataError, match="reinstall"):
+        demo_folder()

@@ -1,0 +1,168 @@
+"""A download that was stopped goes on with what came of the same version, and of no other."""
+
+import numpy as np
+import pytest
+from bucket_files import NEW, tile_columns, tiles_around, write_quarter
+
+from geogp.errors import NetworkError, OutputError
+from geogp.geodata.store import partial_downloads as parts_module
+from geogp.geodata.store.cache import LOCKS
+from geogp.geodata.store.cache_contents import UNFINISHED, cache_items, clear_cache
+from geogp.geodata.store.partial_downloads import Parts
+from geogp.geodata.store.remote import Patience, Version
+from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quarters import parse_quarters
+
+QUICK = Patience(
+    attempts=2, first_wait_s=0.002, longest_wait_s=0.01, timeout_s=0.4, slowest=100_000.0
+)
+GROUPS = 8
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    low, high = (np.arange(4000, dtype=np.uint64) + np.uint64(at) for at in (10**6, 4**16 - 4001))
+    near = quadkeys.parse_quadkeys(tiles_around())
+    tiles = quadkeys.format_quadkeys(np.concatenate([low, near, high])).tolist()
+    columns = tile_columns(tiles)
+    # A text of the geometry that is longer than what is read along, so that columns come apart.
+    columns["tile"] = [f"POLYGON(({tile}))" * 40 for tile in tiles]
+    options = {"names": NEW, "rows": -(-len(near) // GROUPS), "compression": "none"}
+    write_quarter(folder / "old", "2020Q1", columns, **options)
+    columns["avg_d_kbps"] = columns["avg_d_kbps"] + 7
+    write_quarter(folder / "new", "2020Q1", columns, **options)
+    return folder
+
+
+@pytest.fixture
+def server(faulty, written, cache):
+    with faulty.serving(written / "old", written / "new") as running:
+        yield running
+
+
+def _read(source, region):
+    found = read_observations(source, region, quarters=parse_quarters("2020Q1"))
+    return {k: v for k, v in vars(found.observations).items() if isinstance(v, np.ndarray)}, found
+
+
+def _same(one, other):
+    return all(np.array_equal(one[name], other[name]) for name in other)
+
+
+def _stop(server, faulty, region, place, **manner):
+    """Read until the server refuses at a request; return the bytes that it sent."""
+    server.tell(faulty.Fault("403", place, 1), manner=faulty.Manner(**manner))
+    with pytest.raises(NetworkError, match="403"):
+        _read(Web(server.url, QUICK), region)
+    sent = server.told.sent
+    server.tell(manner=faulty.Manner(**manner))
+    return sent
+
+
+@pytest.fixture
+def whole(server, testland, tmp_path, monkeypatch):
+    """Return the bytes that an undisturbed download takes, and how many requests."""
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "apart"))
+    server.tell()
+    _read(Web(server.url, QUICK), testland)
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+    return server.told.sent, server.told.seen["GET"]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_stopped_quarter_goes_on_from_what_came(
+    server, faulty, written, testland, *, whole, share
+):
+    place = int(share * whole[1])
+    first = _stop(server, faulty, testland, place)
+    values, found = _read(Web(server.url, QUICK), testland)
+    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    assert first > 0.5 * share * whole[0]
+    assert first + server.told.sent == whole[0]
+    assert found.files[0].bytes_read == whole[0]
+    assert not [item for item in cache_items() if item.kind == "none"]
+
+
+def test_parts_of_another_version_are_discarded(server, faulty, written, testland, whole):
+    _stop(server, faulty, testland, whole[1] - 2)
+    server.folder = written / "new"
+    values, _ = _read(Web(server.url, QUICK), testland)
+    assert _same(values, _read(Folder(written / "new"), testland)[0])
+    assert server.told.sent >= whole[0]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "other place", "version"])
+def test_a_damaged_part_is_asked_for_again(
+    server, faulty, written, testland, *, whole, cache, damage
+):
+    first = _stop(server, faulty, testland, whole[1] - 2)
+    paths = sorted(cache.rglob("*.part"))
+    lost = 0
+    for path in paths:
+        content = bytearray(path.read_bytes())
+        lost += len(content)
+        if damage == "flip":
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+        elif damage == "cut":
+            path.write_bytes(content[:-1])
+        elif damage == "other place":
+            start, rest = path.name.split("-", 1)
+            path.rename(path.with_name(f"{int(start) + 1}-{rest}"))
+    if damage == "version":
+        paths[0].with_name("version.json").write_text("{")
+    values, _ = _read(Web(server.url, QUICK), testland)
+    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    assert first - lost <= 0
+    assert server.told.sent == whole[0]
+
+
+@pytest.mark.parametrize("manner", [{"etag": "weak"}, {"etag": "none", "dated": False}])
+def test_without_a_strong_etag_nothing_is_kept(server, faulty, testland, *, whole, cache, manner):
+    _stop(server, faulty, testland, whole[1] - 2, **manner)
+    assert not list(cache.rglob("*.part"))
+    _read(Web(server.url, QUICK), testland)
+    assert server.told.sent >= whole[0]
+
+
+def test_parts_are_listed_as_unfinished_and_cleared(server, faulty, testland, whole, cache):
+    _stop(server, faulty, testland, whole[1] - 2)
+    items = cache_items(check=True)
+    assert {(item.kind, item.state) for item in items} == {("none", UNFINISHED)}
+    clear_cache()
+    left = [path for path in cache.rglob("*") if path.is_file()]
+    assert [path for path in left if path.parent.name != LOCKS] == []
+
+
+def test_large_ranges_are_kept_in_small_parts(
+    server, faulty, written, testland, *, whole, cache, monkeypatch
+):
+    monkeypatch.setattr("geogp.geodata.store.range_file.LARGEST", 1000)
+    _stop(server, faulty, testland, 2 * whole[1])
+    assert max(path.stat().st_size for path in cache.rglob("*.part")) == 1000
+    values, _ = _read(Web(server.url, QUICK), testland)
+    assert _same(values, _read(Folder(written / "old"), testland)[0])
+
+
+def test_a_part_that_cannot_be_kept_is_said(tmp_path, monkeypatch):
+    strong = Version(10, '"a"', None)
+    parts = Parts(tmp_path / "p", "https://x", strong, "move the cache")
+    parts.put(0, b"abc")
+    assert Parts(tmp_path / "p", "https://x", strong, "").get(0, 3) == b"abc"
+    assert Parts(tmp_path / "p", "https://x", strong, "").get(0, 2) is None
+    full = OSError(28, "No space left on device")
+
+    def fail(*_):
+        raise full
+
+    monkeypatch.setattr(parts_module.Path, "write_bytes", fail)
+    with pytest.raises(
+        OutputError, match=r"the disk is full or a file-size limit is reached. Free some"
+    ):
+        parts.put(3, b"def")
+    monkeypatch.undo()
+    assert Parts(tmp_path / "p", "https://y", strong, "").get(0, 3) is None
+    assert not (tmp_path / "p").exists()

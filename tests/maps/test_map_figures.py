@@ -1,0 +1,203 @@
+from dataclasses import replace
+from io import BytesIO
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import shapely.affinity
+from maps_worlds import VIEWS, irregular_region, make_slices, make_world
+from PIL import Image
+
+from geogp.errors import DataError, RequestError
+from geogp.geodata.places.region import Region
+from geogp.maps.figures.figure_layout import Canvas, degree_label, view_of
+from geogp.maps.figures.map_figures import (
+    kernel_figure,
+    map_figure,
+    write_map_figures,
+)
+from geogp.maps.frame import Frame, to_mercator
+from geogp.maps.scales import BOUND_PALETTE, SPEED_PALETTE
+from geogp.maps.views import find_view
+
+
+def pixels_of(png):
+    with Image.open(BytesIO(png)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def stretched(across, up):
+    region = irregular_region()
+
+    def stretch(shape):
+        return shapely.affinity.scale(shape, across, up, origin=(-66.5, 18.2))
+
+    return Region.from_geometry(
+        "XX", "Stretched", stretch(region.boundary), stretch(region.strata.area), 2020
+    )
+
+
+def border_is_white(picture, width=4):
+    edges = [picture[:width], picture[-width:], picture[:, :width], picture[:, -width:]]
+    return all(np.all(edge == 255) for edge in edges)
+
+
+@pytest.mark.parametrize(("across", "up"), [(1.0, 1.0), (2.4, 0.8), (0.25, 1.8)])
+def test_wide_and_tall_regions_fit_their_figures(across, up):
+    world = make_world(stretched(across, up), 12)
+    for png in (
+        map_figure(world.grid, world.region, "median", quarter="2023Q4"),
+        kernel_figure(world.region, world.tiles, make_slices(world.tiles)),
+    ):
+        picture = pixels_of(png)
+        height, width = picture.shape[:2]
+        assert border_is_white(picture)  # nothing is cut off
+        assert 0.3 < width / height < 4
+        assert 600 < width < 2600
+        assert height < 2600
+
+
+@pytest.mark.parametrize(("across", "up"), [(1.0, 1.0), (2.4, 0.8), (0.25, 1.8)])
+def test_texts_are_whole_and_overlap_nothing(across, up, monkeypatch):
+    drawn = []
+    draw = Canvas.png
+    monkeypatch.setattr(Canvas, "png", lambda self: (drawn.append(self.figure), draw(self))[1])
+    world = make_world(stretched(across, up), 12)
+    long = "the tile farthest from any measured tile of all those in the wilderness " * 3
+    slices = [replace(one, description=long.strip()) for one in make_slices(world.tiles)]
+    for view in VIEWS:
+        map_figure(world.grid, world.region, view, quarter="2023Q4")
+    kernel_figure(world.region, world.tiles, slices)
+    for figure in drawn:
+        # A label at the end of an axis may stand out beside it, but not into a text.
+        boxes = [text.get_window_extent() for text in [*figure.texts, *figure.legends]]
+        panels = [axes.get_window_extent() for axes in figure.axes]
+        for place, one in enumerate(boxes):
+            others = [*boxes[place + 1 :], *(axes.get_tightbbox() for axes in figure.axes)]
+            assert not any(one.overlaps(other) for other in others)
+            assert figure.bbox.x0 <= one.x0 < one.x1 <= figure.bbox.x1
+            assert figure.bbox.y0 <= one.y0 < one.y1 <= figure.bbox.y1
+        for place, one in enumerate(panels):
+            assert not any(one.overlaps(other) for other in panels[place + 1 :])
+    shown = [" ".join(text.get_text().split()) for text in drawn[-1].texts]
+    assert shown.count(long.strip()) == 3
+    assert world.region.name in shown
+
+
+@pytest.mark.parametrize(
+    ("view", "variable", "palette"),
+    [
+        ("median", "median_mbps", SPEED_PALETTE),
+        ("mean", "mean_mbps", SPEED_PALETTE),
+        ("bound", "lower_mbps", BOUND_PALETTE),
+    ],
+)
+def test_the_map_is_the_right_way_up_and_in_the_right_colours(world, view, variable, palette):
+    grid = world.grid.copy()
+    north = grid["y"].values > grid["y"].values.mean()
+    values = np.where(north[:, None], 100.0, 10.0)
+    outside = np.isnan(grid[variable].values)
+    grid[variable] = (("y", "x"), np.where(outside, np.nan, values).astype(np.float32))
+    grid["far"] = (("y", "x"), np.zeros_like(grid["far"].values))
+    picture = pixels_of(map_figure(grid, world.region, view))
+    shades = (mpl.colormaps[palette]([0.0, 1.0], bytes=True))[:, :3]
+    body = picture[: int(0.8 * len(picture))]
+    low_rows, high_rows = (np.nonzero((body == shade).all(axis=2))[0] for shade in shades)
+    assert min(len(low_rows), len(high_rows)) > 20_000
+    assert high_rows.max() <= low_rows.min()
+
+
+def test_far_tiles_are_greyed(world):
+    near = world.grid.copy()
+    near["far"] = (("y", "x"), np.zeros_like(near["far"].values))
+    greyed = pixels_of(map_figure(world.grid, world.region, "median")).astype(int)
+    plain = pixels_of(map_figure(near, world.region, "median")).astype(int)
+    assert greyed.shape == plain.shape
+
+    def vivid(picture):
+        return (np.ptp(picture, axis=2) > 60).sum()
+
+    share = (world.distance_km <= 5.0).mean()
+    assert vivid(greyed) / vivid(plain) == pytest.approx(share, abs=0.15)
+
+
+def test_figures_are_written_and_repeatable(world, tmp_path):
+    paths = write_map_figures(world.grid, world.region, tmp_path, quarter="2023Q4")
+    assert [path.name for path in paths] == ["median.png", "mean.png", "bound.png", "width.png"]
+    contents = [path.read_bytes() for path in paths]
+    assert len(set(contents)) == 4
+    for view, content in zip(("median", "mean", "bound", "width"), contents, strict=True):
+        assert content == map_figure(world.grid, world.region, view, quarter="2023Q4")
+
+
+def test_names_are_never_read_as_mathematics(world):
+    plain = replace(world.region, name="A $\\frac{1$ B")
+    assert len(map_figure(world.grid, plain, "median")) > 10_000
+
+
+def test_the_cautious_bound_is_the_upper_one_for_latency(world, latency_world):
+    assert [find_view(world.grid, view).variable for view in VIEWS] == [
+        "median_mbps",
+        "mean_mbps",
+        "lower_mbps",
+        "width_log10",
+    ]
+    assert [find_view(latency_world.grid, view).variable for view in VIEWS] == [
+        "median_ms",
+        "mean_ms",
+        "upper_ms",
+        "width_log10",
+    ]
+    assert find_view(latency_world.grid, "bound").scale(latency_world.grid).label.endswith(", ms")
+    assert find_view(world.grid, "median").scale(world.grid).label == "median download speed, Mbps"
+    assert find_view(world.grid, "mean").scale(world.grid).label == "mean download speed, Mbps"
+    assert (
+        find_view(latency_world.grid, "mean").scale(latency_world.grid).label == "mean latency, ms"
+    )
+
+
+def test_the_mean_has_a_scale_of_its_own(world):
+    p = world.prediction
+    mean = 10**p.mean * np.exp(np.log(10) ** 2 * (p.function_variance + p.noise_variance) / 2)
+    scale = find_view(world.grid, "mean").scale(world.grid)
+    low, high = np.percentile(mean, [1, 99])
+    assert scale.low <= low < high <= scale.high
+    assert scale.palette == find_view(world.grid, "median").scale(world.grid).palette
+    assert scale.high > find_view(world.grid, "median").scale(world.grid).high
+
+
+def longest_run(row):
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+    return max(edges[1::2] - edges[::2], default=0)
+
+
+def test_the_star_stands_on_the_reference_point(world, slices):
+    picture = pixels_of(kernel_figure(world.region, world.tiles, slices[:1]))
+    yellow = (picture == (255, 217, 47)).all(axis=2)
+    assert yellow.sum() > 50
+    down, across = (place.mean() for place in np.nonzero(yellow))
+    dark = (picture < 160).all(axis=2)
+    frame = np.nonzero([longest_run(row) > 400 for row in dark])[0]
+    top, bottom = frame[0], frame[np.argmax(np.diff(frame) > 50) + 1]
+    line = np.nonzero(dark[top])[0]
+    left, right = line.min(), line.max()
+    west, south, east, north = view_of(Frame.of_tiles(world.tiles))
+    easting, northing = to_mercator(slices[0].longitude, slices[0].latitude)
+    found = [(across - left) / (right - left), (bottom - down) / (bottom - top)]
+    expected = [(easting - west) / (east - west), (northing - south) / (north - south)]
+    np.testing.assert_allclose(found, expected, atol=0.015)
+
+
+def test_longitudes_beyond_the_antimeridian_are_labelled_as_people_write_them():
+    labels = [degree_label(v, "E", "W") for v in (-66.5, -182.0, 0.0, -180.0)]
+    assert labels == ["66.5° W", "178° E", "0°", "180°"]
+
+
+def test_refusals(world, slices):
+    with pytest.raises(RequestError, match="median, mean, bound, width, found 'level'"):
+        map_figure(world.grid, world.region, "level")
+    short = replace(slices[0], values=slices[0].values[1:])
+    with pytest.raises(DataError, match=rf"expected {len(world.tiles)} kernel values"):
+        kernel_figure(world.region, world.tiles, [short])
+    with pytest.raises(DataError, match="at least one kernel slice"):
+        kernel_figure(world.region, world.tiles, [])

@@ -1,0 +1,567 @@
+"""The field model against dense Gaussian processes made without it, and on a known truth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from geogp.distributions.shapes import GAUSSIAN
+from geogp.errors import DataError, RequestError
+from geogp.models.catalogue.build_model import build, find_spec
+from geogp.models.catalogue.storage import load_model, save_model
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import Rows
+from geogp.models.core.objectives import Weights, whitened_elbo
+from geogp.models.field import vecchia
+from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_step import PerPlace
+from geogp.models.field.shape_laws import ShapeLaw
+from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
+from geogp.models.joint.joint_law import joint_posterior, two_variances
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, fit
+
+UNITS = (20.0, 10.0, 4.0)
+SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=UNITS)
+
+
+def _rows(n_places: int, quarters: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, targets and tests of places of which each has some of the quarters."""
+    random = np.random.default_rng(seed)
+    place = random.uniform(-1, 1, (n_places, 2))
+    times = np.linspace(-1, 1, quarters)
+    x = np.array([[*p, t] for p in place for t in times if random.random() < 0.7])
+    x = random.permutation(x)
+    tests = random.integers(1, 30, len(x)).astype(float)
+    y = np.sin(2 * x[:, 0]) + 0.3 * x[:, 2] + 0.5 * random.standard_normal(len(x))
+    return x, y, tests
+
+
+@pytest.fixture
+def world() -> tuple[FieldGP, Rows]:
+    """A model with random parameters that holds rows, all of them neighbours of each other."""
+    x, y, tests = _rows(9, 4, 0)
+    model = build("field", SIZES, x, seed=2)
+    assert isinstance(model, FieldGP)
+    random = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if not name.startswith("basis"):
+                value.add_(0.3 * torch.randn(value.shape, generator=random, dtype=value.dtype))
+    rows = Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests))
+    return model, model.hold(rows, 0)
+
+
+@pytest.fixture
+def exact(monkeypatch) -> None:
+    """Condition on everything, so that Vecchia's approximation is exact."""
+    for name in ("NEIGHBOURS", "TRAINING_ROWS", "PREDICTION_PLACES", "PREDICTION_ROWS"):
+        monkeypatch.setattr(vecchia, name, 64)
+
+
+def _dense(model: FieldGP, rows: Rows, other: Rows | None = None) -> np.ndarray:
+    """Covariance of u between rows, written out from the docstring with SciPy's distances."""
+    other = rows if other is None else other
+    s, ranges, m = (
+        value.detach().numpy()
+        for value in (
+            model.tiles.log_sills.exp(),
+            model.tiles.log_ranges.exp(),
+            model.tiles.log_memories.exp(),
+        )
+    )
+    (a, b) = (r.x.numpy() * np.array(UNITS) for r in (rows, other))
+    h, t = cdist(a[:, :2], b[:, :2]), np.abs(a[:, None, 2] - b[None, :, 2])
+    same = h == 0
+    k = s[0] * np.exp(-h / ranges[0]) + s[1] * np.exp(-h / ranges[1] - t / m[0])
+    k = k + same * (s[2] + s[3] * np.exp(-t / m[1]))
+    first, second = (
+        np.exp((model.basis(r.x).phi @ model.tiles.head).detach().numpy()) for r in (rows, other)
+    )
+    return first[:, None] * k * second[None, :]
+
+
+def _noise(model: FieldGP, rows: Rows) -> np.ndarray:
+    law = model.law
+    a, b, p = (float(v.detach()) for v in (law.log_floor, law.log_single, law.log_decay))
+    lift = (model.basis(rows.x).phi @ law.heads).detach().numpy()
+    return 1e-6 + np.exp(a + lift[:, 0]) + np.exp(b + lift[:, 1]) * rows.tests.numpy() ** -np.exp(p)
+
+
+def _shift(model: FieldGP, rows: Rows) -> np.ndarray:
+    law = model.law
+    return float(law.gain.detach()) * (
+        1 - rows.tests.numpy() ** -np.exp(float(law.log_gain_decay.detach()))
+    )
+
+
+def _mean(model: FieldGP, rows: Rows) -> np.ndarray:
+    phi = model.basis(rows.x).phi.detach().numpy()
+    m = model.posterior.m.detach().numpy()
+    return float(model.mean_constant.detach()) + phi @ m + _shift(model, rows)
+
+
+def _everything(model: FieldGP) -> torch.Tensor:
+    return torch.arange(len(model.sites[0]))
+
+
+@pytest.mark.usefixtures("exact")
+class TestAgainstDense:
+    def test_blocks_give_the_likelihood(self, world):
+        model, rows = world
+        model.hold(rows, 0)
+        rows = Rows(model.rows.x, model.rows.y, model.rows.tests)
+        found = model.block(_everything(model), factor=None)
+        covariance = _dense(model, rows) + np.diag(_noise(model, rows))
+        expected = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
+        n = len(rows.y)
+        value = -0.5 * found.residual.square().sum().item() - found.log_scale.item()
+        assert value - n / 2 * np.log(2 * np.pi) == pytest.approx(expected, rel=1e-10)
+
+    def test_the_bound_is_that_of_the_dense_process(self, world):
+        model, rows = world
+        rows = model.hold(rows, 0)
+        found = model.block(_everything(model), factor=model.factor)
+        n, kl = len(rows.y), model.posterior.kl()
+        value = whitened_elbo(found.residual, found.spread, found.log_scale, kl, n)
+        covariance = _dense(model, rows) + np.diag(_noise(model, rows))
+        density = stats.multivariate_normal.logpdf(rows.y, _mean(model, rows), covariance)
+        phi = model.basis(rows.x).phi.detach().numpy()
+        L = model.factor.detach().numpy()
+        trace = np.trace(L.T @ phi.T @ np.linalg.solve(covariance, phi) @ L)
+        assert n * value.item() == pytest.approx(-density + trace / 2 + kl.item(), rel=1e-9)
+
+    def test_prediction(self, world):
+        model, rows = world
+        rows = model.hold(rows, 0)
+        x, _, tests = _rows(6, 3, 9)
+        x[:4, :2] = rows.x[:4, :2].numpy()  # places seen before, at other times
+        asked = Rows(torch.from_numpy(x), torch.zeros(len(x)), torch.from_numpy(tests))
+        found = model.predict(x, tests)
+        covariance = _dense(model, rows) + np.diag(_noise(model, rows))
+        gain = np.linalg.solve(covariance, _dense(model, rows, asked)).T
+        mean = _mean(model, asked) + gain @ (rows.y.numpy() - _mean(model, rows))
+        np.testing.assert_allclose(found.mean, mean, rtol=1e-9, atol=1e-9)
+        tile = np.diag(_dense(model, asked)) - np.sum(gain * _dense(model, rows, asked).T, 1)
+        np.testing.assert_allclose(found.tile_variance, tile, rtol=1e-8, atol=1e-9)
+        phi, own = (model.basis(r.x).phi.detach().numpy() for r in (rows, asked))
+        left = (own - gain @ phi) @ model.factor.detach().numpy()
+        np.testing.assert_allclose(found.field_variance, (left**2).sum(1), rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found.noise_variance, _noise(model, asked), rtol=1e-9)
+
+    def test_the_joint_posterior_is_that_of_the_weights(self, world):
+        model, rows = world
+        rows = model.hold(rows, 0)
+        data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
+        found = joint_posterior(model, data)
+        phi = model.basis(rows.x).phi.detach().numpy()
+        weight = np.linalg.inv(_dense(model, rows) + np.diag(_noise(model, rows)))
+        S = np.linalg.inv(np.eye(phi.shape[1]) + phi.T @ weight @ phi)
+        np.testing.assert_allclose((found.L @ found.L.T).numpy(), S, rtol=1e-7, atol=1e-10)
+        base = float(model.mean_constant.detach()) + _shift(model, rows)
+        m = S @ phi.T @ weight @ (rows.y.numpy() - base)
+        np.testing.assert_allclose(found.m.numpy(), m, rtol=1e-7, atol=1e-9)
+
+
+def test_the_two_variances_are_one_at_the_optimal_q(world):
+    model, rows = world
+    rows = model.hold(rows, 0)
+    data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
+    x = data.x[:20]
+    before, stated = two_variances(model, data, x), model.predict(x, level=True)
+    assert before["stated"] == pytest.approx(np.median(np.sqrt(stated.function_variance)))
+    assert abs(before["stated"] / before["closed_form"] - 1) > 1e-3
+    model.posterior.take_covariance(joint_posterior(model, data).L)
+    after = two_variances(model, data, x)
+    assert after["closed_form"] == pytest.approx(before["closed_form"], rel=1e-9)
+    assert after["stated"] == pytest.approx(after["closed_form"], rel=1e-9)
+
+
+def test_the_optimal_q_raises_the_bound_to_the_evidence(world, exact):
+    """With q(w) the exact posterior the bound is log N(y; m0 + shift, Phi Phi' + C)."""
+    model, rows = world
+    rows = model.hold(rows, 0)
+    found = joint_posterior(model, Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy()))
+    L = torch.linalg.cholesky(found.L @ found.L.T)
+    with torch.no_grad():
+        model.posterior.m.copy_(found.m)
+        model.posterior.lower.copy_(L.tril(-1))
+        model.posterior.log_diagonal.copy_(L.diagonal().log())
+    block = model.block(_everything(model), factor=model.factor)
+    n = len(rows.y)
+    value = whitened_elbo(block.residual, block.spread, block.log_scale, model.posterior.kl(), n)
+    phi = model.basis(rows.x).phi.detach().numpy()
+    covariance = phi @ phi.T + _dense(model, rows) + np.diag(_noise(model, rows))
+    base = float(model.mean_constant.detach()) + _shift(model, rows)
+    expected = stats.multivariate_normal.logpdf(rows.y, base, covariance)
+    assert -n * value.item() == pytest.approx(expected, rel=1e-8)
+
+
+class TestNeighbours:
+    def test_places_are_those_of_the_rows(self):
+        x, _, _ = _rows(30, 5, 1)
+        sites = Sites.of(x[:, :2])
+        assert len(sites) == len(np.unique(x[:, :2], axis=0))
+        assert sorted(sites.order) == list(range(len(x)))
+        for first, count, centre in zip(sites.first, sites.count, sites.centre, strict=True):
+            np.testing.assert_array_equal(
+                x[sites.order[first : first + count], :2], np.tile(centre, (count, 1))
+            )
+
+    def test_only_earlier_places_and_the_near_ones(self):
+        x, _, _ = _rows(200, 3, 2)
+        sites = Sites.of(x[:, :2])
+        place_of = np.repeat(np.arange(len(sites)), sites.count)
+        given = earlier_rows(sites, np.random.default_rng(0))
+        rank = np.random.default_rng(0).permutation(len(sites))
+        assert given.shape == (len(sites), vecchia.TRAINING_ROWS)
+        used = 0
+        for site, rows in enumerate(given):
+            others = np.unique(place_of[rows[rows != NO_ROW]])
+            assert (rank[others] < rank[site]).all()
+            assert len(others) <= vecchia.NEIGHBOURS
+            used += len(others)
+        assert used > 4 * len(sites)
+
+    def test_rows_are_cut_at_the_most(self):
+        sites = Sites.of(np.array([[0.0, 0], [0, 0], [0, 0], [1, 1], [1, 1]]))
+        near = np.argmin(sites.centre[:, 0])
+        found = sites.rows(np.array([[near, 1 - near], [NO_ROW, near]]), 4)
+        first, other = sites.first[near], sites.first[1 - near]
+        assert found[0].tolist() == [first, first + 1, first + 2, other]
+        assert found[1].tolist() == [first, first + 1, first + 2, NO_ROW]
+
+
+def test_the_tile_process_is_positive_definite():
+    x, _, _ = _rows(60, 4, 3)
+    model = build("field", SIZES, x)
+    points = model.points(torch.from_numpy(x))
+    values = torch.linalg.eigvalsh(model.tiles(points, points))
+    assert values.min() > -1e-12
+    far = torch.tensor([[1e6, 0, 0]], dtype=torch.float64)
+    assert model.tiles(points[:1], far).item() < 1e-12
+
+
+def test_the_law_is_not_drawn_out_beyond_the_tests_it_has_seen():
+    x, y, _ = _rows(12, 3, 0)
+    model = build("field", SIZES, x)
+    tests = np.full(len(y), 4.0)
+    tests[0] = 9
+    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    found = {k: model.predict(x[:3], k) for k in (1, 4, 9, 30, np.inf)}
+    for name in ("mean", "variance"):
+        np.testing.assert_array_equal(getattr(found[1], name), getattr(found[4], name))
+        for k in (30, np.inf):
+            np.testing.assert_array_equal(getattr(found[k], name), getattr(found[9], name))
+    assert (found[4].variance > found[9].variance).all()
+
+
+def test_the_level_has_the_mean_of_most_tests_and_the_normal_shape(world):
+    model, _ = world
+    constant = np.array([[0.3], [0.1], [-0.4], [-0.2]])
+    model._set_shape(ShapeLaw(np.hstack([constant, np.zeros((4, 2))]), np.zeros((2, 2))))
+    x = _rows(6, 3, 9)[0]
+    level, most = model.predict(x, level=True), model.predict(x, np.inf)
+    np.testing.assert_array_equal(level.mean, most.mean)
+    assert level.shape is GAUSSIAN
+    assert (level.noise_variance == 0).all()
+
+
+def test_the_newest_rows_of_a_long_memory_count():
+    """Of a place with more rows than a prediction takes, those near in time are taken."""
+    times = np.linspace(-1, 1, 100)
+    x = np.column_stack([np.zeros((100, 2)), times])
+    y = np.where(np.arange(100) < 64, -1.0, 1.0)
+    sizes = replace(SIZES, units=(20.0, 10.0, 49.5))
+    model = build("field", sizes, np.vstack([x, [[-1, -1, 0], [1, 1, 0]]]))
+    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.ones(100).double()), 0)
+    with torch.no_grad():
+        model.mean_constant.zero_()
+        model.posterior.m.zero_()
+        model.tiles.log_sills.copy_(torch.tensor([-9.0, -9.0, -9.0, 0.0]))
+        model.tiles.log_memories.fill_(np.log(20.0))
+    last, first = model.predict(x[[99]], 1).mean, model.predict(x[[0]], 1).mean
+    assert last > 0.5
+    assert first < -0.5
+
+
+class TestDrift:
+    """The level's change in a quarter, from rows whose mean changes in a known way."""
+
+    @staticmethod
+    def _drift(changes: np.ndarray, rows: int = 400) -> np.ndarray:
+        random = np.random.default_rng(0)
+        times = np.arange(len(changes) + 1)
+        level = np.concatenate([[0.0], np.cumsum(changes)])
+        t = np.repeat(times, rows)
+        x = np.column_stack([random.uniform(-1, 1, (len(t), 2)), 2 * t / times[-1] - 1])
+        y = level[t] + 0.5 * random.standard_normal(len(t))
+        units = (20.0, 10.0, times[-1] / 2)
+        model = build("field", replace(SIZES, units=units), x)
+        tests = torch.ones(len(y), dtype=torch.float64)
+        model.hold(Rows(model.scaled(x), torch.from_numpy(y), tests), 0)
+        return model._drift().detach().numpy()
+
+    def test_a_random_walk(self):
+        changes = np.random.default_rng(1).normal(0.2, 0.3, 60)
+        variance, trend = self._drift(changes, 100)
+        assert variance == pytest.approx(changes.var(ddof=1), rel=0.1)
+        assert trend == pytest.approx(changes.mean() ** 2, rel=0.1)
+
+    def test_noise_alone_is_no_drift(self):
+        assert self._drift(np.zeros(11), 10).max() < 0.01
+
+    def test_the_one_change_of_two_times_is_variance(self):
+        variance, trend = self._drift(np.array([2.0]))
+        assert variance == pytest.approx(4, rel=0.1)
+        assert trend == 0
+
+    def test_one_time_has_none(self):
+        x = _rows(20, 4, 0)[0][:, :2]
+        model = build("field", Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2]), x)
+        tests = torch.ones(len(x), dtype=torch.float64)
+        model.hold(Rows(model.scaled(x), torch.zeros(len(x)), tests), 0)
+        assert model._drift().tolist() == [0, 0]
+
+
+def test_field_mean_and_tile_kernel_against_their_formulas(world):
+    model, rows = world
+    x = _rows(6, 3, 9)[0]
+    most = rows.tests.max().expand(len(x))
+    asked = Rows(torch.from_numpy(x), torch.zeros(len(x)), most)
+    np.testing.assert_allclose(model.field_mean(x), _mean(model, asked), rtol=1e-10)
+    np.testing.assert_allclose(model.tile_kernel(x, x[:3]), _dense(model, asked)[:, :3], rtol=1e-9)
+
+
+def test_another_fit_forgets_drift_and_shape(world):
+    model, _ = world
+    model.drift.fill_(3.0)
+    model._set_shape(ShapeLaw(np.ones((4, 3)), np.ones((2, 2))))
+    rows = Rows(model.rows.x[:9], model.rows.y[:9], model.rows.tests[:9])
+    model.hold(rows, 0)
+    assert model.drift.tolist() == [0, 0]
+    assert not model.shape_coefficients.any()
+    assert not model.shape_ranges.any()
+    assert len(model.earlier) == len(model.sites[0])
+
+
+def test_the_joint_posterior_survives_saving(recovered, tmp_path):
+    model, _, _ = recovered
+    save_model(model, tmp_path / "m.safetensors")
+    same, _ = load_model(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(same.earlier.numpy(), model.earlier.numpy())
+
+
+def test_a_crowded_place_is_cut_into_blocks():
+    place = np.repeat([[0.0, 0.0], [1.0, 1.0]], [150, 1], axis=0)
+    sites = Sites.of(place)
+    assert sorted(sites.count.tolist()) == [1, 22, 64, 64]
+    assert sites.count.sum() == 151
+    assert len(np.unique(sites.centre, axis=0)) == 2
+
+
+def test_the_shift_rises_from_a_single_test_to_the_gain():
+    model = build("field", SIZES, _rows(5, 3, 0)[0])
+    k = torch.tensor([1.0, 2, 10, np.inf], dtype=torch.float64)
+    shift = model.law.shift(k).detach().numpy()
+    assert shift[0] == 0
+    assert (np.diff(shift) > 0).all()
+    assert shift[-1] == pytest.approx(model.law.gain.item())
+
+
+def _simulated(seed: int, n_places: int = 700, quarters: int = 6) -> dict[str, np.ndarray]:
+    """A region with known parts: a trend, tiles that remember, noise that falls with tests."""
+    random = np.random.default_rng(seed)
+    place = random.uniform(-1, 1, (n_places, 2))
+    a = place * UNITS[:2]
+    chol = np.linalg.cholesky(0.3 * np.exp(-cdist(a, a) / 2.0) + 1e-9 * np.eye(n_places))
+    tile = chol @ random.standard_normal(n_places)
+    pairs = [(p, t) for p in range(n_places) for t in range(quarters) if random.random() < 0.7]
+    number, quarter = np.array(pairs).T
+    x = np.column_stack([place[number], 2 * quarter / max(1, quarters - 1) - 1])
+    field = np.sin(2 * x[:, 0]) + 0.5 * x[:, 2]
+    tests = np.ceil(random.exponential(5, len(x)))
+    variance = 0.1 + 0.8 / tests
+    y = field + tile[number] + np.sqrt(variance) * random.standard_normal(len(x))
+    return {"x": x, "y": y, "tests": tests, "field": field, "tile": tile[number], "var": variance}
+
+
+SETTINGS = FitSettings(
+    epochs=12, batch=128, learning_rate=1e-2, noise_rate=3.0, clip=1.0, weights=Weights(0.0, 1.0)
+)
+
+
+@pytest.fixture(scope="module")
+def recovered() -> tuple[FieldGP, dict[str, np.ndarray], np.ndarray]:
+    truth = _simulated(0)
+    part = np.random.default_rng(1).permutation(len(truth["y"])) % 10
+    rows = [Data(truth["x"][k], truth["y"][k], truth["tests"][k]) for k in (part > 1, part == 1)]
+    sizes = Architecture(d=3, h=16, r=16, units=UNITS)
+    model = build("field", sizes, rows[0].x, seed=0)
+    fit(model, *rows, SETTINGS)
+    return model, truth, part == 0
+
+
+class TestRecovery:
+    def test_log_score_is_near_the_predictive_oracle(self, recovered):
+        """The oracle knows field and laws and kriges the tile effects from the training rows."""
+        model, truth, test = recovered
+        train = ~test
+        a = truth["x"] * UNITS
+        h = cdist(a[:, :2], a[:, :2])
+        K = 0.3 * np.exp(-h / 2.0)
+        inner = K[np.ix_(train, train)] + np.diag(truth["var"][train])
+        gain = np.linalg.solve(inner, K[np.ix_(train, test)]).T
+        mean = truth["field"][test] + gain @ (truth["y"] - truth["field"])[train]
+        variance = 0.3 - np.sum(gain * K[np.ix_(train, test)].T, 1) + truth["var"][test]
+        oracle = -stats.norm.logpdf(truth["y"][test], mean, np.sqrt(variance)).mean()
+        found = model.predict(truth["x"][test], truth["tests"][test])
+        assert found.log_score(truth["y"][test]).mean() < oracle + 0.08
+
+    def test_the_parts_are_found(self, recovered):
+        model, truth, test = recovered
+        level = model.predict(truth["x"][test], level=True).mean
+        assert np.corrcoef(level, (truth["field"] + truth["tile"])[test])[0, 1] > 0.9
+        few, many = (model.predict(truth["x"][test], k).noise_variance.mean() for k in (1, 1e9))
+        assert many < 0.35
+        assert 0.5 < few - many < 1.2
+
+    def test_a_seen_tile_is_surer_than_a_far_one(self, recovered):
+        model, truth, _ = recovered
+        here = model.predict(truth["x"][:200], 5).tile_variance
+        away = model.predict(np.array([[1.0, -1.0, 0.0]]) * [3, 3, 1], 5).tile_variance
+        assert here.mean() < 0.6 * away[0]
+
+    def test_beyond_the_data_the_level_stays_and_the_variance_grows(self, recovered):
+        model, truth, _ = recovered
+        x = np.repeat(truth["x"][:50], 4, 0)
+        x[:, 2] = np.tile([1.0, 1.5, 2.0, 3.0], 50)
+        found = model.predict(x, 5)
+        grown = found.variance.reshape(50, 4)
+        assert (np.diff(grown, axis=1) > 0).all()
+        field = found.field_variance.reshape(50, 4).mean(0)
+        # The true level rises by 0.125 in a quarter, in eight by 1.
+        assert field[3] - field[0] > 0.8**2
+        ahead = np.abs(found.mean.reshape(50, 4)[:, 1:] - found.mean.reshape(50, 4)[:, :1])
+        assert ahead.max() < 1.0
+
+    def test_save_and_load(self, recovered, tmp_path):
+        model, truth, test = recovered
+        save_model(model, tmp_path / "m.safetensors")
+        same, _ = load_model(tmp_path / "m.safetensors")
+        asked = truth["x"][test], truth["tests"][test]
+        first, second = model.predict(*asked), same.predict(*asked)
+        for part in ("mean", "function_variance", "tile_variance", "noise_variance"):
+            np.testing.assert_array_equal(getattr(second, part), getattr(first, part))
+        np.testing.assert_array_equal(second.shape.parameters, first.shape.parameters)
+
+    def test_level_has_no_noise_and_single_tests_most(self, recovered):
+        model, truth, _ = recovered
+        x = truth["x"][:20]
+        level, many, one = model.predict(x, level=True), model.predict(x, 50), model.predict(x)
+        assert (level.noise_variance == 0).all()
+        assert (one.variance > many.variance).all()
+        assert (many.variance > level.variance).all()
+
+
+def test_a_stopped_fit_ends_like_an_uninterrupted_one(tmp_path):
+    truth = _simulated(3, n_places=60, quarters=4)
+    train = Data(truth["x"][:100], truth["y"][:100], truth["tests"][:100])
+    held = Data(truth["x"][100:], truth["y"][100:], truth["tests"][100:])
+    settings = replace(SETTINGS, epochs=4, batch=32)
+
+    def make():
+        return build("field", replace(SIZES, dtype="float32"), train.x, seed=0)
+
+    whole, parts = make(), make()
+    fit(whole, train, held, settings)
+
+    def stop(state, _epochs):
+        if state.epoch == 3:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "c.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        fit(parts, train, held, settings, checkpoint=path, progress=stop)
+    again = make()
+    fit(again, train, held, settings, checkpoint=path)
+    expected = whole.predict(held.x, held.tests)
+    np.testing.assert_array_equal(again.predict(held.x, held.tests).mean, expected.mean)
+
+
+def test_place_alone_and_one_time_work():
+    truth = _simulated(4, n_places=120, quarters=1)
+    x = truth["x"][:, :2]
+    rows = Data(x[:60], truth["y"][:60], truth["tests"][:60])
+    held = Data(x[60:], truth["y"][60:], truth["tests"][60:])
+    sizes = Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2])
+    model = build("field", sizes, x)
+    state = fit(model, rows, held, replace(SETTINGS, epochs=4, batch=32))
+    assert np.isfinite(state.best_nll)
+    assert model.drift.tolist() == [0, 0]
+    assert len(model.predict(held.x, held.tests)) == len(held.y)
+
+
+def test_every_parameter_has_a_finite_gradient(world):
+    model, rows = world
+    step = find_spec("field").step
+    assert isinstance(step, PerPlace)
+    for share in (0.1, 0.9):
+        model.zero_grad()
+        parts = step.parts(model, rows, rows.n, np.random.default_rng(0), share)
+        assert sum(part.n for part in parts) == len(rows.y)
+        for part in parts:
+            assert torch.isfinite(step.learn(model, rows, part, Weights()))
+        for name, value in model.named_parameters():
+            if share < 0.5 and name.startswith("tiles.log_"):
+                continue  # a row by itself tells nothing of ranges and memories
+            assert value.grad is not None, name
+            assert torch.isfinite(value.grad).all(), name
+            assert value.grad.any(), name
+
+
+class TestRefusals:
+    @pytest.fixture
+    def model(self) -> FieldGP:
+        return build("field", SIZES, _rows(9, 4, 0)[0])
+
+    @pytest.mark.parametrize(
+        ("tests", "found"),
+        [(0, "least value of 0"), ([1, 2], r"shape \(2,\)"), ([-1, 2, 3], "least value of -1")],
+    )
+    def test_tests_out_of_range(self, model, tests, found):
+        with pytest.raises(DataError, match=f"expected one count of tests or 3.*{found}"):
+            model.predict(np.zeros((3, 3)), tests)
+
+    def test_tests_that_are_not_numbers(self, model):
+        with pytest.raises(DataError, match="expected finite tests, found NaN"):
+            model.predict(np.zeros((3, 3)), np.nan)
+
+    def test_training_tests_below_1(self):
+        with pytest.raises(DataError, match="expected 2 counts of tests of 1 or more"):
+            Data(np.zeros((2, 3)), np.zeros(2), np.array([0.0, 1.0]))
+
+    @pytest.mark.parametrize("d", [1, 4])
+    def test_other_inputs_than_place_and_time(self, d):
+        with pytest.raises(RequestError, match="field takes two coordinates and, or not, a time"):
+            build(
+                "field",
+                Architecture(d=d, units=(1.0,) * d),
+                np.random.default_rng(0).uniform(-1, 1, (9, d)),
+            )
+
+    def test_no_units(self):
+        with pytest.raises(RequestError, match="field measures distances: give Architecture"):
+            build("field", Architecture(d=3), _rows(9, 4, 0)[0])
+
+    def test_units_that_do_not_fit(self):
+        with pytest.raises(RequestError, match="expected 3 units above 0"):
+            Architecture(d=3, units=(1.0, 2.0))
+
+    def test_the_joint_posterior_wants_the_training_rows(self, world):
+        model, rows = world
+        with pytest.raises(RequestError, match="training rows of this model, found 3"):
+            joint_posterior(model, Data(rows.x[:3].numpy(), np.zeros(3)))

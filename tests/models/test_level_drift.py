@@ -1,0 +1,41 @@
+"""The change of a level from time to time, against made-up levels whose change is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from geogp.models.field.level_drift import level_drift
+
+WORLDS = 2000
+COUNTS = (6, 40, 6)  # rows of three quarters: the means of the first and the last are noisy
+
+
+def mean_drift(*, trend, step_sd):
+    """Return variance and squared trend, averaged over worlds whose rows have a noise of 1."""
+    random = np.random.default_rng(1)
+    quarter = np.repeat(np.arange(3), COUNTS)
+    level = np.cumsum(step_sd * random.standard_normal((WORLDS, 3)), axis=1)
+    values = (level + trend * np.arange(3))[:, quarter]
+    values += random.standard_normal(values.shape)
+    times = torch.from_numpy(quarter.astype(np.float64))
+    return torch.stack([level_drift(times, row) for row in torch.from_numpy(values)]).mean(0)
+
+
+def test_the_noise_of_neither_end_is_a_trend():
+    """The slope's square is too large by the variances of both ends' means, over 2 quarters."""
+    squared = mean_drift(trend=0.6, step_sd=0.0)[1]
+    of_one_end = 1 / 6 / 2**2
+    assert squared == pytest.approx(0.6**2, abs=0.6 * of_one_end)
+
+
+def test_the_noise_of_neither_end_is_a_change():
+    """A step is the difference of two means; what they vary by is no part of its variance."""
+    variance = mean_drift(trend=0.1, step_sd=1.0)[0]
+    assert variance == pytest.approx(1.0, abs=0.6 / 6)
+
+
+def test_two_quarters_tell_no_trend_and_one_no_change():
+    times = torch.tensor([3.0, 3.0, 5.0, 5.0], dtype=torch.float64)
+    values = torch.tensor([0.0, 0.0, 4.0, 4.0], dtype=torch.float64)
+    assert level_drift(times, values).tolist() == [8.0, 0.0]
+    assert level_drift(times[:2], values[:2]).tolist() == [0.0, 0.0]

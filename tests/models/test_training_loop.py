@@ -1,0 +1,896 @@
+"""Training: progress, the best epoch, and fits that stop and continue with the same numbers."""
+
+import math
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from geogp.errors import DataError, NumericalError, RequestError
+from geogp.models.bases.nystrom import AnchorBasis
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.storage import read_tensors, save_model, write_tensors
+from geogp.models.core import lowrank
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.objectives import Weights
+from geogp.models.training import steps
+from geogp.models.training import training_loop as training
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.steps import PerBatch, WholeData
+from geogp.models.training.training_loop import Data, FitState, fit
+
+
+def _history(state: FitState) -> dict[str, Any]:
+    """All of a state but the time it took."""
+    return {key: value for key, value in asdict(state).items() if key != "seconds"}
+
+
+def _assert_same(first: LowRankGP, second: LowRankGP) -> None:
+    a, b = first.state_dict(), second.state_dict()
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+        assert torch.equal(value, b[key]), key
+
+
+def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) -> training.Progress:
+    def stop(state: FitState, _total: int) -> None:
+        if state.epoch in epochs:
+            raise error
+
+    return stop
+
+
+NAMES = sorted(name for name, spec in CATALOGUE.items() if not (spec.has_tiles or spec.counts))
+
+ADAM = sorted(
+    name for name, spec in CATALOGUE.items() if spec.family == "deep" and name != "sv-t-process"
+)
+"""Those without fixed parameters, and without a random scale; they have tests of their own."""
+
+
+class TestProgress:
+    @pytest.mark.parametrize("name", NAMES)
+    def test_the_loss_falls(self, *, name, train, validation, with_settings, make_model, device):
+        model = make_model(name).to(device)
+        # The scales of a dense layer start slowly, and exact inference takes one step per epoch.
+        epochs = 25 if name in {"dbk-rbf", "sv-rbf", "sv-dkl", "pp-dkl"} else 60
+        settings = with_settings(epochs=epochs, learning_rate=3e-2)
+        state = fit(model, train, validation, settings)
+        # The squared error of a standardised target starts near 1; the few parameters of a kernel
+        # go slowly at this rate.
+        squared = "noise.variance" in model.state_dict()
+        few = type(model.basis) is AnchorBasis
+        assert state.losses[-1] < state.losses[0] - (0.1 if few else 0.7 if squared else 1)
+        error = model.predict(validation.x).mean - validation.y
+        assert np.sqrt(np.mean(error**2)) < 0.7 * validation.y.std()
+        assert len(state.losses) == len(state.validation_nll) == state.epoch == epochs
+        assert state.seconds > 0
+
+    @pytest.mark.parametrize("settle", ["constant", "cosine"])
+    def test_the_best_epoch_is_kept(self, settle, train, validation, make_model):
+        settings = FitSettings(epochs=30, batch=40, learning_rate=0.1, decay=settle)
+        model = make_model(dtype="float64")
+        state = fit(model, train, validation, settings)
+        assert state.best_epoch not in {1, state.epoch}
+        assert state.best_nll == min(state.validation_nll)
+        assert state.best_epoch == int(np.argmin(state.validation_nll)) + 1
+        score = model.predict(validation.x).log_score(validation.y).mean()
+        assert score == state.best_nll
+
+    def test_progress_is_told_after_every_epoch(self, train, validation, quick, make_model):
+        told = []
+        fit(
+            make_model(),
+            train,
+            validation,
+            quick,
+            progress=lambda state, total: told.append((state.epoch, len(state.losses), total)),
+        )
+        assert told == [(k, k, 6) for k in range(1, 7)]
+
+    def test_a_seed_fixes_the_fit(self, train, validation, quick, make_model):
+        models = [make_model() for _ in range(3)]
+        seeds = (0, 0, 1)
+        states = [
+            fit(model, train, validation, replace(quick, seed=seed))
+            for model, seed in zip(models, seeds, strict=True)
+        ]
+        _assert_same(models[0], models[1])
+        assert _history(states[0]) == _history(states[1])
+        assert not torch.equal(models[0].posterior.m, models[2].posterior.m)
+
+    def test_every_row_once_per_epoch_in_a_new_order(
+        self, train, validation, quick, make_model, monkeypatch
+    ):
+        model, seen = make_model("sv-rbf", dtype="float64"), []
+        whole = model.terms
+        monkeypatch.setattr(
+            model,
+            "terms",
+            lambda x: (seen.append(x.numpy()) if torch.is_grad_enabled() else None) or whole(x),
+        )
+        fit(model, train, validation, replace(quick, epochs=2))
+        assert [len(part) for part in seen] == 2 * [40, 40, 40, 40, 30]
+        first, second = np.vstack(seen[:5]), np.vstack(seen[5:])
+        for order in (first, second):
+            np.testing.assert_array_equal(np.unique(order, axis=0), np.unique(train.x, axis=0))
+            assert not np.array_equal(order, train.x)
+        assert not np.array_equal(first, second)
+
+    def test_n_is_that_of_the_training_rows(
+        self, train, validation, quick, make_model, monkeypatch
+    ):
+        given = []
+
+        def objective(terms, y, n, weights):
+            given.append((n, weights))
+            return terms.mean.square().mean() + y.mean()
+
+        _use(monkeypatch, PerBatch(objective))
+        fit(make_model(), train, validation, replace(quick, epochs=1))
+        assert given == 5 * [(190, quick.weights)]
+
+    def test_the_loss_is_the_mean_over_rows_and_not_over_batches(
+        self, train, validation, with_settings, make_model, monkeypatch
+    ):
+        def objective(terms, y, _n, _weights):
+            return 0 * terms.mean.sum() + y.mean() + 3
+
+        _use(monkeypatch, PerBatch(objective))
+        data = Data(train.x, train.y + np.linspace(0, 5, 190))
+        model = make_model(dtype="float64")
+        state = fit(model, data, validation, with_settings(epochs=3))
+        # The standardised target has mean 0 over the rows.
+        assert state.losses == pytest.approx([3, 3, 3], abs=1e-12)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_chunks_change_nothing(
+        self, *, name, train, validation, with_settings, make_model, monkeypatch
+    ):
+        settings = with_settings(epochs=2)
+        whole, parts = make_model(name, dtype="float64"), make_model(name, dtype="float64")
+        expected = fit(whole, train, validation, settings)
+        for module in (lowrank, steps):
+            monkeypatch.setattr(module, "CHUNK", 33)
+        state = fit(parts, train, validation, settings)
+        assert state.losses == pytest.approx(expected.losses, rel=1e-9)
+        assert state.validation_nll == pytest.approx(expected.validation_nll, rel=1e-9)
+        values = parts.state_dict()
+        for key, value in whole.state_dict().items():
+            torch.testing.assert_close(values[key], value, rtol=1e-6, atol=1e-8, msg=key)
+
+    @pytest.mark.parametrize("name", ADAM)
+    def test_what_the_gradient_does_not_reach_comes_from_its_own_rows(
+        self, *, name, train, validation, quick, make_model
+    ):
+        """Exact weights and the largest norm: training rows; the noise of a network: validation."""
+        model = make_model(name, dtype="float64")
+        fit(model, train, validation, quick)
+        buffers = dict(model.named_buffers())
+        with torch.no_grad():
+            found = model.basis(model.scaled(train.x))
+            phi, norm = found.phi.numpy(), found.norm.numpy()
+            noise, constant = model.noise().item(), model.mean_constant.item()
+        checked = {"x_low", "x_high", "y_mean", "y_sd", "widening"}
+        if "posterior.L" in buffers:
+            e = (train.y - train.y.mean()) / train.y.std() - constant
+            added = norm.max() - norm if "diagonal.largest" in buffers else np.zeros_like(norm)
+            V = np.diag(noise + added)
+            F = buffers.get("enrichment", torch.eye(phi.shape[1]).double()).numpy()
+            S = np.linalg.inv(np.linalg.inv(F @ F.T) + phi.T @ np.linalg.solve(V, phi))
+            L = buffers["posterior.L"].numpy()
+            np.testing.assert_allclose(L @ L.T, S, rtol=1e-6, atol=1e-9)
+            checked |= {"posterior.L"}
+        if "posterior.m" in buffers:
+            m = S @ phi.T @ np.linalg.solve(V, e)
+            np.testing.assert_allclose(buffers["posterior.m"], m, rtol=1e-6, atol=1e-8)
+            checked |= {"posterior.m"}
+        if "enrichment" in buffers:  # its own tests: test_rich.py
+            assert buffers["enrichment_rows"].item() == (190 if name == "rich-bll" else 0)
+            checked |= {"enrichment", "enrichment_rows"}
+        if "diagonal.largest" in buffers:
+            assert buffers["diagonal.largest"].item() == pytest.approx(norm.max(), rel=1e-12)
+            checked |= {"diagonal.largest"}
+        if "noise.variance" in buffers:
+            errors = model.predict(validation.x).mean - validation.y
+            expected = np.mean(errors**2) / train.y.var()
+            assert noise == pytest.approx(expected, rel=1e-9)
+            checked |= {"noise.variance"}
+        assert buffers.keys() == checked
+        assert model.y_mean.item() == pytest.approx(train.y.mean(), rel=1e-12)
+        assert model.y_sd.item() == pytest.approx(train.y.std(), rel=1e-12)
+
+    @pytest.mark.parametrize("name", ADAM)
+    def test_rows_of_a_step(self, *, name, train, validation, quick, make_model, monkeypatch):
+        """Batches of the size asked for, but all rows where the objective does not split."""
+        step, given = CATALOGUE[name].step, []
+        backward = type(step).backward
+        monkeypatch.setattr(
+            type(step),
+            "backward",
+            lambda self, model, rows, n, weights: (
+                given.append((len(rows.x), len(rows.y), n))
+                or backward(self, model, rows, n, weights)
+            ),
+        )
+        fit(make_model(name), train, validation, replace(quick, epochs=2))
+        sizes = [190] if isinstance(step, WholeData) else [40, 40, 40, 40, 30]
+        assert given == 2 * [(size, size, 190) for size in sizes]
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, step: PerBatch) -> None:
+    """Train by another step than that of the catalogue."""
+    monkeypatch.setattr(
+        training, "spec_of", lambda model: replace(CATALOGUE[model.name], step=step)
+    )
+
+
+class TestSchedule:
+    @pytest.fixture
+    def taken(self, monkeypatch) -> list[dict[str, tuple[float, torch.Tensor]]]:
+        """Learning rate and gradient of each parameter at every step, as the optimiser saw them."""
+        made, seen = training.make_optimiser, []
+
+        def watched(model, settings):
+            optimiser = made(model, settings)
+            names = {id(value): name for name, value in model.named_parameters()}
+            optimiser.register_step_pre_hook(
+                lambda opt, *_: seen.append(
+                    {
+                        names[id(value)]: (group["lr"], value.grad.clone())
+                        for group in opt.param_groups
+                        for value in group["params"]
+                    }
+                )
+            )
+            return optimiser
+
+        monkeypatch.setattr(training, "make_optimiser", watched)
+        return seen
+
+    def test_cosine_falls_to_zero(self, train, validation, quick, make_model, taken):
+        fit(make_model(), train, validation, quick)
+        share = np.arange(30) / 30
+        expected = 1e-2 * 0.5 * (1 + np.cos(np.pi * share))
+        assert len(taken) == 30
+        for step, rate in zip(taken, expected, strict=True):
+            np.testing.assert_allclose([lr for lr, _ in step.values()], rate, rtol=1e-12)
+        assert expected[-1] < 0.005 * expected[0]
+
+    def test_constant_does_not(self, train, validation, with_settings, make_model, taken):
+        fit(make_model(), train, validation, with_settings(decay="constant"))
+        assert [{lr for lr, _ in step.values()} for step in taken] == 30 * [{1e-2}]
+
+    @pytest.mark.parametrize("name", ADAM)
+    def test_head_rate_is_that_of_all_but_the_network(
+        self, *, name, train, validation, with_settings, make_model, taken
+    ):
+        model = make_model(name)
+        fit(model, train, validation, with_settings(epochs=2, head_rate=7.0))
+        share = np.arange(len(taken)) / len(taken)
+        rates = 1e-2 * 0.5 * (1 + np.cos(np.pi * share))
+        for step, rate in zip(taken, rates, strict=True):
+            assert step.keys() == dict(model.named_parameters()).keys()
+            for key, (lr, _) in step.items():
+                factor = 1 if key.startswith("basis.backbone.") else 7
+                own = model.rates().get(key, 1.0)
+                assert lr == pytest.approx(own * factor * rate, rel=1e-12), key
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_clip_bounds_the_norm_of_the_gradient(
+        self, *, name, train, validation, with_settings, make_model, taken
+    ):
+        def first(clip: float | None) -> tuple[float, torch.Tensor]:
+            taken.clear()
+            settings = with_settings(epochs=1, clip=clip)
+            fit(make_model(name, dtype="float64"), train, validation, settings)
+            flat = [torch.cat([g.reshape(-1) for _, g in step.values()]) for step in taken]
+            return max(gradient.norm().item() for gradient in flat), flat[0]
+
+        free, direction = first(None)
+        size = direction.norm().item()
+        bounded, clipped = first(0.1 * size)
+        assert bounded <= 0.1 * size * (1 + 1e-9)
+        # One factor for all parameters: the direction stays.
+        torch.testing.assert_close(clipped, 0.1 * direction, rtol=1e-4, atol=1e-9)
+        loose, kept = first(2 * free)
+        assert loose == free
+        assert torch.equal(kept, direction)
+
+    def test_weight_decay_on_the_network_only(self, make_model, quick):
+        model = make_model("dbk-rbf")
+        names = {id(value): name for name, value in model.named_parameters()}
+        optimiser = training.make_optimiser(model, replace(quick, weight_decay=0.03))
+        decayed = {
+            names.pop(id(value)): group["weight_decay"]
+            for group in optimiser.param_groups
+            for value in group["params"]
+        }
+        assert not names
+        assert all(
+            decay == (0.03 if name.startswith("basis.backbone.") else 0)
+            for name, decay in decayed.items()
+        )
+        assert sum(decay > 0 for decay in decayed.values()) == 10
+
+    def test_without_a_network_nothing_decays(self, make_model, quick):
+        model = make_model("sv-rbf")
+        optimiser = training.make_optimiser(model, quick)
+        assert {group["weight_decay"] for group in optimiser.param_groups} == {0}
+        held = [id(value) for group in optimiser.param_groups for value in group["params"]]
+        assert sorted(held) == sorted(id(value) for value in model.parameters())
+
+    def test_patience_ends_a_fit_that_no_longer_improves(self, train, validation, make_model):
+        settings = FitSettings(epochs=50, batch=40, learning_rate=1e-30, patience=3)
+        state = fit(make_model(), train, validation, settings)
+        assert (state.best_epoch, state.epoch) == (1, 4)
+        assert len(state.losses) == 4
+
+    def test_patience_waits_while_the_score_improves(self, train, validation, make_model):
+        settings = FitSettings(epochs=12, batch=40, learning_rate=1e-3, patience=1)
+        assert fit(make_model(), train, validation, settings).epoch == 12
+
+
+class TestInterruption:
+    @pytest.fixture
+    def path(self, tmp_path) -> Path:
+        return tmp_path / "run" / "checkpoint"
+
+    @pytest.fixture
+    def whole(self, train, validation, quick, make_model) -> tuple[LowRankGP, FitState]:
+        model = make_model()
+        return model, fit(model, train, validation, quick)
+
+    def _continue(self, whole, how, model, path) -> None:
+        state = fit(model, *how, checkpoint=path)
+        _assert_same(model, whole[0])
+        assert _history(state) == _history(whole[1])
+
+    def test_a_checkpoint_changes_nothing(
+        self, *, whole, train, validation, quick, make_model, path
+    ):
+        self._continue(whole, (train, validation, quick), make_model(), path)
+        assert path.exists()
+
+    @pytest.mark.parametrize("epoch", [1, 3, 5])
+    def test_continued(self, *, epoch, whole, train, validation, quick, make_model, path):
+        with pytest.raises(KeyboardInterrupt):
+            fit(
+                make_model(),
+                train,
+                validation,
+                quick,
+                checkpoint=path,
+                progress=_stop_after(epoch),
+            )
+        # The start must come from the checkpoint, so another one is given.
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_continued_twice(self, *, whole, train, validation, quick, make_model, path):
+        for seed, epoch in ((0, 2), (8, 4)):
+            with pytest.raises(KeyboardInterrupt):
+                fit(
+                    make_model(seed=seed),
+                    train,
+                    validation,
+                    quick,
+                    checkpoint=path,
+                    progress=_stop_after(epoch),
+                )
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_after_the_end(self, *, whole, train, validation, quick, make_model, path):
+        fit(make_model(), train, validation, quick, checkpoint=path)
+        told = []
+        model = make_model(seed=9)
+        state = fit(
+            model,
+            train,
+            validation,
+            quick,
+            checkpoint=path,
+            progress=lambda *args: told.append(args),
+        )
+        assert not told
+        _assert_same(model, whole[0])
+        assert _history(state) == _history(whole[1])
+
+    def test_within_an_epoch_goes_back_to_its_start(
+        self, *, whole, train, validation, quick, make_model, path, monkeypatch
+    ):
+        model, calls = make_model(), []
+        terms = model.terms
+
+        def interrupted(x: torch.Tensor) -> object:
+            calls.append(len(x))
+            if len(calls) == 13:  # 5 steps in each epoch: in the third
+                raise KeyboardInterrupt
+            return terms(x)
+
+        monkeypatch.setattr(model, "terms", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, train, validation, quick, checkpoint=path)
+        assert training.read_tensors(path)[1]["epoch"] == 2
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_between_the_end_of_an_epoch_and_its_copy(
+        self, *, whole, train, validation, quick, make_model, path, monkeypatch
+    ):
+        """The state counts the epoch already, the copy of the tensors does not hold it yet."""
+        told, clock = [], training.monotonic
+
+        def interrupted() -> float:
+            if len(told) == 2 and len(states[0].losses) == 3:
+                raise KeyboardInterrupt
+            return clock()
+
+        def tell(state: FitState, _total: int) -> None:
+            told.append(state.epoch)
+            states.append(state)
+
+        states: list[FitState] = []
+        monkeypatch.setattr(training, "monotonic", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fit(make_model(), train, validation, quick, checkpoint=path, progress=tell)
+        monkeypatch.undo()
+        assert training.read_tensors(path)[1]["epoch"] == 2
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_in_the_first_epoch(self, *, whole, train, validation, quick, make_model, path):
+        model = make_model()
+        model.terms = _interrupt
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, train, validation, quick, checkpoint=path)
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_killed_between_two_writings(
+        self, *, whole, train, validation, quick, make_model, path, monkeypatch
+    ):
+        """No chance to write at the end: the last timed checkpoint serves."""
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+        with pytest.raises(ZeroDivisionError):
+            fit(
+                make_model(),
+                train,
+                validation,
+                quick,
+                checkpoint=path,
+                progress=_stop_after(4, error=ZeroDivisionError),
+            )
+        assert training.read_tensors(path)[1]["epoch"] == 4
+        self._continue(whole, (train, validation, quick), make_model(seed=9), path)
+
+    def test_not_written_more_often_than_stated(
+        self, *, train, validation, quick, make_model, path, monkeypatch
+    ):
+        clock, written = [0.0], []
+        monkeypatch.setattr(training, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(
+            training, "write_tensors", lambda _path, _tensors, words: written.append(words["epoch"])
+        )
+
+        def tick(*_args: object) -> None:
+            clock[0] += 6.0
+
+        fit(make_model(), train, validation, quick, checkpoint=path, progress=tick)
+        # Epochs end at 0, 6, 12, ... seconds; the last is written because the fit is over.
+        assert written == [3, 5, 6]
+
+    def test_with_patience(self, train, validation, quick, make_model, path):
+        settings = replace(quick, epochs=50, learning_rate=0.3, decay="constant", patience=4)
+        expected = make_model()
+        state = fit(expected, train, validation, settings)
+        assert 4 < state.epoch < 50
+        with pytest.raises(KeyboardInterrupt):
+            fit(
+                make_model(),
+                train,
+                validation,
+                settings,
+                checkpoint=path,
+                progress=_stop_after(state.best_epoch + 2),
+            )
+        self._continue((expected, state), (train, validation, settings), make_model(seed=9), path)
+
+    @pytest.mark.parametrize("name", sorted(set(NAMES) - {"dbk-rbf"}))
+    def test_of_the_other_models(self, *, name, train, validation, quick, make_model, path, device):
+        expected = make_model(name).to(device)
+        state = fit(expected, train, validation, quick)
+        with pytest.raises(KeyboardInterrupt):
+            fit(
+                make_model(name).to(device),
+                train,
+                validation,
+                quick,
+                checkpoint=path,
+                progress=_stop_after(2),
+            )
+        model = make_model(name, seed=9).to(device)
+        self._continue((expected, state), (train, validation, quick), model, path)
+
+    def test_without_a_checkpoint_an_interruption_passes_through(
+        self, train, validation, quick, make_model, tmp_path
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            fit(make_model(), train, validation, quick, progress=_stop_after(1))
+        assert not list(tmp_path.iterdir())
+
+
+def _interrupt(_x: torch.Tensor) -> None:
+    raise KeyboardInterrupt
+
+
+class TestCheckpointsOfOthers:
+    @pytest.fixture
+    def path(self, tmp_path, train, validation, quick, make_model) -> Path:
+        made = tmp_path / "checkpoint"
+        with pytest.raises(KeyboardInterrupt):
+            fit(
+                make_model(),
+                train,
+                validation,
+                quick,
+                checkpoint=made,
+                progress=_stop_after(2),
+            )
+        return made
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"epochs": 7},
+            {"learning_rate": 2e-2},
+            {"seed": 1},
+            {"weights": Weights(0.1, 0.02)},
+            {"decay": "constant"},
+            {"head_rate": 3.0},
+            {"clip": 10.0},
+        ],
+        ids=lambda changed: next(iter(changed)),
+    )
+    def test_other_settings(self, *, changed, path, train, validation, quick, make_model):
+        with pytest.raises(DataError, match="belongs to another fit"):
+            fit(make_model(), train, validation, replace(quick, **changed), checkpoint=path)
+
+    @pytest.mark.parametrize("part", ["x", "y"])
+    @pytest.mark.parametrize("rows", ["train", "validation"])
+    def test_other_data(self, *, part, rows, path, train, validation, quick, make_model):
+        data = {"train": train, "validation": validation}
+        values = getattr(data[rows], part).copy()
+        values.flat[7] += 1e-9
+        data[rows] = replace(data[rows], **{part: values})
+        with pytest.raises(DataError, match="belongs to another fit"):
+            fit(make_model(), data["train"], data["validation"], quick, checkpoint=path)
+
+    @pytest.mark.parametrize("other", [{"name": "sv-dkl"}, {"dtype": "float64"}])
+    def test_another_model(self, *, other, path, train, validation, quick, make_model):
+        with pytest.raises(DataError, match="belongs to another fit"):
+            fit(make_model(**other), train, validation, quick, checkpoint=path)
+
+    def test_a_saved_model_is_no_checkpoint(self, tmp_path, train, validation, quick, make_model):
+        save_model(make_model(), tmp_path / "model")
+        with pytest.raises(DataError, match="belongs to another fit"):
+            fit(make_model(), train, validation, quick, checkpoint=tmp_path / "model")
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("epoch", -1),
+            ("epoch", "2"),
+            ("epoch", 10**6),
+            ("best_epoch", 1.5),
+            ("best_nll", None),
+            ("best_nll", math.nan),
+            ("best_nll", -math.inf),
+            ("losses", ["a"]),
+            ("validation_nll", []),
+            ("another", 1),
+            ("seconds", ...),
+        ],
+    )
+    def test_a_state_that_no_fit_has(
+        self, *, name, value, path, train, validation, quick, make_model
+    ):
+        """Its hash is right: it was made so."""
+        tensors, described = read_tensors(path)
+        described[name] = value
+        if value is ...:
+            del described[name]
+        write_tensors(path, tensors, described)
+        with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
+
+    @pytest.mark.parametrize("part", ["model.", "best.", "optimiser."])
+    @pytest.mark.parametrize("how", ["shape", "absent"])
+    def test_tensors_that_are_not_the_fits(
+        self, *, part, how, path, train, validation, quick, make_model
+    ):
+        tensors, described = read_tensors(path)
+        name = next(one for one, value in tensors.items() if one.startswith(part) and value.ndim)
+        value = tensors.pop(name)
+        if how == "shape":
+            tensors[name] = torch.cat([value, value])
+        write_tensors(path, tensors, described)
+        with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("optimiser.0.step", torch.ones(3)),
+            ("average.count", torch.tensor(math.nan, dtype=torch.float64)),
+            ("average.1", torch.ones(())),
+        ],
+    )
+    def test_tensors_that_would_be_spread_over_others(
+        self, *, name, value, tmp_path, train, validation, quick, make_model
+    ):
+        path, settings = tmp_path / "averaged", replace(quick, average=2.0)
+        stop = {"checkpoint": path, "progress": _stop_after(2)}
+        with pytest.raises(KeyboardInterrupt):
+            fit(make_model(), train, validation, settings, **stop)
+        tensors, described = read_tensors(path)
+        assert name in tensors
+        write_tensors(path, {**tensors, name: value}, described)
+        with pytest.raises(DataError, match="does not fit its model"):
+            fit(make_model(), train, validation, settings, checkpoint=path)
+
+    def test_no_state_of_the_optimiser(self, path, train, validation, quick, make_model):
+        tensors, described = read_tensors(path)
+        kept = {name: value for name, value in tensors.items() if "optimiser." not in name}
+        write_tensors(path, kept, described)
+        with pytest.raises(DataError, match="no state of the optimiser"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
+
+    def test_cut_short(self, path, train, validation, quick, make_model):
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(DataError, match="not a whole file of tensors"):
+            fit(make_model(), train, validation, quick, checkpoint=path)
+
+
+class TestRefusals:
+    # 1.1 has a standard deviation of 2e-16 over seven rows.
+    @pytest.mark.parametrize(("value", "n"), [(3.0, 190), (1.1, 7), (0.0, 5), (2.5, 2)])
+    def test_a_constant_target(self, *, value, n, make_data, validation, quick, make_model):
+        data = make_data(n)
+        constant = Data(data.x, np.full(n, value))
+        with pytest.raises(DataError, match=f"same value in all {n} training rows"):
+            fit(make_model(), constant, validation, quick)
+
+    @pytest.mark.parametrize(
+        ("x", "y", "message"),
+        [
+            (np.zeros((3, 2)), np.zeros(2), r"found \(3, 2\) and \(2,\)"),
+            (np.zeros(3), np.zeros(3), r"found \(3,\) and \(3,\)"),
+            (np.zeros((3, 2)), np.zeros((3, 1)), r"found \(3, 2\) and \(3, 1\)"),
+            (np.zeros((0, 2)), np.zeros(0), "n >= 1"),
+            (np.full((3, 2), np.nan), np.zeros(3), "expected finite"),
+            (np.zeros((3, 2)), np.array([0, np.inf, 1]), "expected finite"),
+        ],
+    )
+    def test_data(self, x, y, message):
+        with pytest.raises(DataError, match=message):
+            Data(x, y)
+
+    def test_one_row(self, make_data, validation, quick, make_model):
+        with pytest.raises(DataError, match="at least 2 training rows, found 1"):
+            fit(make_model(), make_data(1), validation, quick)
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize(
+        ("dtype", "other"), [("float32", torch.float64), ("float64", torch.float32)]
+    )
+    def test_a_parameter_of_another_dtype(
+        self, *, name, dtype, other, train, validation, quick, make_model
+    ):
+        model = make_model(name, dtype=dtype)
+        model.basis.to(other)
+        message = rf"all parameters on cpu with torch\.{dtype}, found basis\..* with {other}"
+        with pytest.raises(RequestError, match=message):
+            fit(model, train, validation, quick)
+
+    def test_a_parameter_on_another_device(self, train, validation, quick, make_model):
+        model = make_model()
+        model.posterior.to("meta")
+        with pytest.raises(RequestError, match=r"on cpu .* found posterior\.m on meta"):
+            fit(model, train, validation, quick)
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_divergence(self, *, name, dtype, train, validation, with_settings, make_model):
+        # Without LayerNorm or a Cholesky factor values must leave the range of the dtype.
+        rate = 1e200 if name in {"bll", "rich-bll"} else 1e6
+        with pytest.raises(NumericalError):
+            fit(make_model(name, dtype=dtype), train, validation, with_settings(learning_rate=rate))
+
+    def test_a_loss_that_is_not_finite(self, train, validation, quick, make_model, monkeypatch):
+        def objective(terms, y, _n, _weights):
+            return 0 * terms.mean.sum() + math.inf * y.square().mean()
+
+        _use(monkeypatch, PerBatch(objective))
+        monkeypatch.setattr(torch.optim.AdamW, "step", lambda *_: None)
+        with pytest.raises(NumericalError, match=r"diverged in epoch 1: .* Lower the learning"):
+            fit(make_model(), train, validation, quick)
+
+
+class TestData:
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda values: np.array(values, np.float32),
+            lambda values: np.array(values, np.float16),
+            lambda values: np.array(values, np.int32),
+            lambda values: np.array(values, np.uint8),
+            lambda values: values,
+            lambda values: torch.tensor(values, dtype=torch.float32),
+            lambda values: torch.tensor(values, dtype=torch.float64),
+            torch.tensor,
+        ],
+        ids=["float32", "float16", "int32", "uint8", "list", "tensor32", "tensor64", "tensor-int"],
+    )
+    def test_real_numbers_become_float64(self, make):
+        data = Data(make([[1, 2], [3, 4], [0, 250]]), make([5, 6, 7]))
+        assert data.x.dtype == data.y.dtype == np.float64
+        np.testing.assert_array_equal(data.x, [[1, 2], [3, 4], [0, 250]])
+        np.testing.assert_array_equal(data.y, [5, 6, 7])
+
+    def test_a_fit_does_not_depend_on_how_numbers_are_held(
+        self, train, validation, quick, make_model
+    ):
+        single = Data(train.x.astype(np.float32), train.y.astype(np.float32))
+        double = Data(single.x.tolist(), torch.tensor(single.y))
+        models = [make_model(), make_model()]
+        for model, data in zip(models, (single, double), strict=True):
+            fit(model, data, validation, replace(quick, epochs=2))
+        _assert_same(*models)
+
+    @pytest.mark.parametrize("part", ["x", "y"])
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda v: v + 0j, "real numbers, found dtype complex128"),
+            (lambda v: v.astype(str), "real numbers, found dtype <U"),
+            (lambda v: v.astype(object), "real numbers, found dtype object"),
+            (lambda v: v > 0, "real numbers, found dtype bool"),
+            (lambda v: [*v.tolist(), [[1.0]]], "to be an array, found"),
+            (lambda _: None, "real numbers, found dtype object"),
+            (lambda v: torch.tensor(v, device="meta"), r"CPU's memory .* meta; pass values\.det"),
+            (
+                lambda v: torch.tensor(v, requires_grad=True),
+                "without a gradient, found a tensor on cpu",
+            ),
+            (lambda v: torch.tensor(v) + 0j, "real numbers, found dtype complex128"),
+            (lambda v: np.where(v == v.max(), np.nan, v), r"finite .* NaN or infinite values in 1"),
+        ],
+        ids=[
+            *("complex", "strings", "objects", "booleans", "ragged", "none"),
+            *("device", "gradient", "complex-tensor", "nan"),
+        ],
+    )
+    def test_anything_else_is_refused(self, part, change, message, train):
+        what = {"x": "inputs", "y": "targets"}[part]
+        with pytest.raises(DataError, match=f"expected (finite )?{what}.*") as caught:
+            replace(train, **{part: change(getattr(train, part))})
+        assert re.search(message, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ma.masked_array(np.zeros(3), [0, 1, 0]), "without a mask"),
+        (torch.zeros(3, dtype=torch.bfloat16), "dense tensor of numbers, found torch.bfloat16"),
+        (torch.zeros(3).to_sparse(), "sparse"),
+    ],
+)
+def test_targets_that_numpy_cannot_hold(values, message):
+    with pytest.raises(DataError, match=message):
+        Data(np.zeros((3, 2)), values)
+
+
+def test_views_and_read_only_arrays_are_taken(train, validation, quick, make_model):
+    plain, other = make_model(), make_model()
+    frozen = train.x.copy()
+    frozen.flags.writeable = False
+    fit(plain, train, validation, quick)
+    fit(other, Data(frozen, train.y[::-1].copy()[::-1]), validation, quick)
+    np.testing.assert_array_equal(
+        plain.predict(validation.x).mean, other.predict(validation.x).mean
+    )
+
+
+class TestAverage:
+    def test_what_is_kept_is_the_average_of_the_steps(
+        self, train, validation, with_settings, make_model, monkeypatch
+    ):
+        """A span of 2 epochs of 5 batches, followed by hand."""
+        model = make_model(dtype="float64")
+        by_hand = {name: value.detach().clone() for name, value in model.named_parameters()}
+        made, count, kept = training.make_optimiser, [0], []
+
+        def watched(which, settings):
+            optimiser = made(which, settings)
+
+            def follow(*_: object) -> None:
+                count[0] += 1
+                share = max(1 / 10, 9 / (10 + count[0]))
+                for name, value in which.named_parameters():
+                    by_hand[name] += share * (value.detach() - by_hand[name])
+                if count[0] % 5 == 0:
+                    kept.append({name: value.clone() for name, value in by_hand.items()})
+
+            optimiser.register_step_post_hook(follow)
+            return optimiser
+
+        monkeypatch.setattr(training, "make_optimiser", watched)
+        state = fit(model, train, validation, with_settings(epochs=30, average=2.0))
+        assert len(kept) == 30
+        for name, value in model.named_parameters():
+            torch.testing.assert_close(value.detach(), kept[state.best_epoch - 1][name])
+        score = model.predict(validation.x).log_score(validation.y).mean()
+        assert score == pytest.approx(state.best_nll, abs=1e-12)
+
+    @pytest.mark.parametrize("epoch", [1, 4])
+    def test_a_stopped_fit_continues_with_its_average(
+        self, *, epoch, train, validation, with_settings, make_model, tmp_path
+    ):
+        settings, path = with_settings(average=2.0), tmp_path / "checkpoint"
+        whole = make_model()
+        expected = fit(whole, train, validation, settings)
+        stop = _stop_after(epoch)
+        with pytest.raises(KeyboardInterrupt):
+            fit(make_model(), train, validation, settings, checkpoint=path, progress=stop)
+        continued = make_model(seed=9)
+        found = fit(continued, train, validation, settings, checkpoint=path)
+        assert _history(found) == _history(expected)
+        _assert_same(continued, whole)
+
+    def test_the_noise_has_its_own_rate(self, train, validation, with_settings, make_model):
+        still, moved = make_model(), make_model()
+        before = still.noise.log_excess.item()
+        fit(still, train, validation, with_settings(head_rate=3.0, noise_rate=0.0))
+        fit(moved, train, validation, with_settings(head_rate=3.0))
+        assert still.noise.log_excess.item() == before
+        assert moved.noise.log_excess.item() != before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"epochs": 0}, "found epochs 0"),
+        ({"epochs": 2.5}, r"found epochs 2\.5"),
+        ({"batch": 0}, "found batch 0"),
+        ({"batch": -5, "seed": -1}, "found batch -5, seed -1"),
+        ({"patience": 0}, "found patience 0"),
+        ({"learning_rate": -1.0}, r"found learning_rate -1\.0"),
+        ({"learning_rate": math.nan}, "found learning_rate nan"),
+        ({"clip": 0.0}, r"found clip 0\.0"),
+        ({"clip": -1.0}, r"found clip -1\.0"),
+        ({"average": -1.0}, r"found average -1\.0"),
+        ({"head_rate": math.inf}, "found head_rate inf"),
+        ({"noise_rate": -2.0}, r"found noise_rate -2\.0"),
+        ({"decay": "linear"}, "decay of cosine or constant.*found decay 'linear'"),
+    ],
+)
+def test_settings_that_cannot_train_are_refused(changed, message):
+    with pytest.raises(RequestError, match=message):
+        FitSettings(**{"epochs": 3, **changed})
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_a_target_beyond_double_precision_is_refused(size, train, validation, quick, make_model):
+    with pytest.raises(DataError, match="standard deviation is"):
+        fit(make_model(), Data(train.x, size * train.y), validation, quick)
+
+
+def test_a_checkpoint_of_other_scaling_is_refused(train, validation, quick, tmp_path):
+    path, sizes = tmp_path / "checkpoint", Architecture(d=2, h=6, r=8, blocks=1)
+    scaled = build("dbk-silu", sizes, train.x, scaling="minmax")
+    fit(scaled, train, validation, replace(quick, epochs=1), checkpoint=path)
+    plain = build("dbk-silu", sizes, train.x)
+    with pytest.raises(DataError, match="belongs to another fit"):
+        fit(plain, train, validation, replace(quick, epochs=1), checkpoint=path)

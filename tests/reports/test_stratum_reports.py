@@ -1,0 +1,230 @@
+"""Figures of strata against pandas and SciPy, marks where and only where they belong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from geogp.errors import DataError
+from geogp.evaluation.assessment import split_rows
+from geogp.evaluation.simultaneous_coverage import class_reports
+from geogp.evaluation.strata import value_groups
+from geogp.reports.run_report import build_report, report_html, report_markdown
+from geogp.reports.stratum_reports import stratum_reports
+
+
+@pytest.fixture
+def wide(predictions_of):
+    """Return rows with counties, distances and a layer; the county ``Off`` is far too narrow."""
+    rows = predictions_of("blocks", stratum=["urban", "rural"] * 4000, seed=6)
+    random = np.random.default_rng(1)
+    rows["county"] = random.choice(
+        ["Ay", "Bee", "Cee", "Dee", "Off"], len(rows), p=[0.24, 0.24, 0.24, 0.24, 0.04]
+    )
+    rows.loc[:39, "county"] = "Tiny"
+    rows.loc[40:79, "county"] = "Wee"
+    rows["distance_km"] = random.exponential(3, len(rows))
+    rows["layer_firm"] = np.where(rows["longitude"] < -66, "West", "East")
+    off = rows["county"] == "Off"
+    rows.loc[off, "y"] = rows["mean"] + 2.0 * (rows["y"] - rows["mean"])
+    return rows
+
+
+def test_figures_against_pandas_and_scipy(wide):
+    found = {one.name: one for one in stratum_reports(wide, split_rows("b", wide), "download")}
+    rows = wide[wide["county"] == "Bee"]
+    one = found["Bee"]
+    sd = np.sqrt(rows["function_variance"] + rows["noise_variance"])
+    z = (rows["y"] - rows["mean"]) / sd
+    width = rows["upper_95"] - rows["lower_95"]
+    assert one.kind == "county"
+    assert one.n == len(rows)
+    cells = np.floor(rows[["longitude", "latitude"]] / 0.1).drop_duplicates()
+    assert one.blocks == len(cells)
+    assert one.mean_width_95 == pytest.approx(width.mean(), rel=1e-9)
+    assert one.median_width_95 == pytest.approx(width.median(), rel=1e-9)
+    assert one.mean_error == pytest.approx((rows["y"] - rows["mean"]).mean(), rel=1e-9)
+    assert one.log_score == pytest.approx((-stats.norm.logpdf(z) + np.log(sd)).mean(), rel=1e-9)
+    crps = sd * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5)
+    assert one.crps == pytest.approx(crps.mean(), rel=1e-9)
+    assert one.pit == np.histogram(stats.norm.cdf(z), np.linspace(0, 1, 11))[0].tolist()
+    for each in one.coverage:
+        hits = int((np.abs(z) <= stats.norm.isf((1 - each.level) / 2)).sum())
+        exact = stats.binomtest(hits, one.n).proportion_ci(method="exact")
+        assert each.observed == hits / one.n
+        assert each.exact == pytest.approx([exact.low, exact.high], rel=1e-9)
+    assert [each.level for each in one.coverage] == [0.5, 0.8, 0.9, 0.95]
+
+
+def test_a_stratum_made_wrong_is_marked_and_no_other(wide, run_of):
+    report = build_report(run_of(wide), wide)
+    marked = {one.name for one in report.splits["blocks"].strata if one.off}
+    assert marked == {"Off"}
+    assert "county Off: " in report.marks["blocks"]
+    for text in (report_html(report, wide), report_markdown(report)):
+        assert "others (2 counties)" in text
+        assert "Tiny, Wee" in text
+        assert "By layer firm" in text or "| layer firm |" in text
+        assert "Off" in text
+
+
+def test_pooled_places_that_remain_too_few_are_shown_and_not_judged(wide):
+    found = {one.name: one for one in stratum_reports(wide, split_rows("b", wide), "download")}
+    assert found["others (2 counties)"].n == 80
+    assert not found["others (2 counties)"].judged
+    assert found["Ay"].judged
+
+
+def test_a_place_may_be_called_as_those_that_are_pooled(wide):
+    rows = wide.assign(county=wide["county"].replace("Ay", "others (2 counties)"))
+    counties = [
+        one
+        for one in stratum_reports(rows, split_rows("b", rows), "download")
+        if one.kind == "county"
+    ]
+    found = {one.name: (one.members, one.n) for one in counties}
+    assert found["others (2 counties) together"] == (["Tiny", "Wee"], 80)
+    named = int((wide["county"] == "Ay").sum())
+    assert found["others (2 counties)"] == (["others (2 counties)"], named)
+    assert len(found) == len(counties) == 6
+
+
+def test_right_predictions_are_seldom_marked():
+    """In 200 worlds of 30 strata of three kinds, any mark at all comes in about 1 of 20.
+
+    The bound is 5 % and three binomial deviations of 200 worlds.
+    """
+    marked = 0
+    n, blocks = 4000, 60
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        block = random.integers(0, blocks, n)
+        shared = np.sqrt(0.03) * random.standard_normal(blocks)[block]
+        pit = stats.norm.cdf(shared + np.sqrt(0.97) * random.standard_normal(n))
+        county = (block // 3).astype(str)  # 20 counties of three blocks each
+        kinds = {
+            "county": value_groups(county),
+            "quarter": value_groups(random.integers(0, 6, n).astype(str)),
+            "tests": value_groups(random.integers(0, 4, n).astype(str)),
+        }
+        found = class_reports(pit, kinds, block, draws=100, seed=seed)
+        assert all(one.checks[0].lower is not None for one in found)
+        marked += any(check.off for one in found for check in one.checks)
+    assert marked / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+
+
+def test_tables_without_the_new_columns_have_fewer_kinds(both, run_of):
+    report = build_report(run_of(both), both)
+    kinds = {one.kind for one in report.splits["blocks"].strata}
+    assert kinds == {"all", "stratum", "tests", "speed", "quarter"}
+    assert report.splits["blocks"].folds == 1
+    assert report.splits["blocks"].spread == {}
+
+
+def test_the_rules_stand_in_every_format(both, run_of):
+    both = both[both["split"] == "blocks"]
+    report = build_report(run_of(both), both)
+    html, markdown = report_html(report, both), report_markdown(report)
+    for text in (html, markdown):
+        flat = text.replace("\N{NO-BREAK SPACE}", " ")
+        assert "fewer than 100 rows are joined to the next of their kind" in flat
+        assert "misses its level by more than 3 points and by more than chance allows" in flat
+    assert len(report.rules) == 2
+
+
+def test_many_places_are_folded_away(predictions_of, run_of):
+    rows = predictions_of("blocks", stratum=["urban", "rural"] * 1500, seed=6)
+    rows["county"] = pd.Series(np.arange(len(rows)) % 15).map("County {}".format)
+    report = build_report(run_of(rows), rows)
+    html = report_html(report, rows)
+    assert "<summary>By county: 15 strata" in html
+    assert html.count("<details>") == html.count("</details>") == 1
+
+
+def test_a_name_of_several_lines_stays_in_its_cell_of_markdown(predictions_of, run_of):
+    rows = predictions_of("blocks", stratum=["urban", "rural"] * 1500, seed=6)
+    rows["county"] = np.where(np.arange(len(rows)) % 2, "San Juan\r\n\n# of | the north", "Ponce")
+    markdown = report_markdown(build_report(run_of(rows) | {"region": "Puerto\nRico"}, rows))
+    (line,) = [line for line in markdown.splitlines() if "San Juan" in line and line[0] == "|"]
+    assert line.startswith(r"| San Juan \# of \| the north | 1,500 |")
+    assert markdown.splitlines()[0].endswith(": Puerto Rico")
+
+
+def test_distances_out_of_range_are_refused(wide, run_of):
+    with pytest.raises(DataError, match="expected distances to the nearest measured tile"):
+        build_report(run_of(wide), wide.assign(distance_km=-1.0))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"settings": {"conformal": "marginal"}}, "repaired by split conformal calibration"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "function variance carry noise"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "0.200 as stated and 0.100"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(2.00 times as much)"),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},
+            "weights was learned by steps",
+        ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "field"}},
+            "scaled so that each tile by itself has the stated one",
+        ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0, "differ_by": "point"}},
+            "states no variance of its function",
+        ),
+    ],
+)
+def test_repairs_stand_near_the_top(both, run_of, entry, said):
+    both = both[both["split"] == "blocks"]
+    run = run_of(both)
+    report = build_report(run | entry, both)
+    assert len(report.repairs) == 1
+    html = report_html(report, both).replace("\N{NO-BREAK SPACE}", " ")
+    assert html.index(said) < html.index('<table class="answer">')
+    assert said in report_markdown(report)
+    none = build_report(run | {"settings": {"conformal": "none"}}, both)
+    assert none.repairs == []
+
+
+def test_what_a_repair_guarantees_stands_after_the_first_page(both, run_of):
+    entry = {
+        "settings": {"conformal": "marginal"},
+        "calibration": {"statements": ["Ninety of 100."]},
+    }
+    both = both[both["split"] == "blocks"]
+    report = build_report(run_of(both) | entry, both)
+    html = report_html(report, both)
+    assert html.index('<table class="answer">') < html.index("Ninety of 100.")
+    assert "Ninety of 100." in report_markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"calibration": {"statements": "one"}}, "expected a list of sentences"),
+        ({"calibration": [1]}, "expected a list of sentences"),
+        ({"variance_check": {"closed_form": 0.1}}, "expected two standard deviations"),
+        ({"variance_check": {"closed_form": 0.1, "stated": -1}}, "expected two standard"),
+        ({"variance_check": {"closed_form": 0.1, "stated": 0}}, "expected two standard"),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "x"}},
+            "and why they differ, found",
+        ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": ["field"]}},
+            "and why they differ, found",
+        ),
+        ({"variance_check": {"closed_form": 10**400, "stated": 0.2}}, "expected two standard"),
+        ({"variance_check": {"closed_form": True, "stated": 0.2}}, "expected two standard"),
+        ({"variance_check": 3}, "expected two standard deviations"),
+        ({"calibration": {"splits": [1]}}, "a statement and folds"),
+        ({"calibration": {"splits": "blocks"}}, "a statement and folds"),
+        ({"calibration": {"splits": {"blocks": {"statement": 1, "folds": []}}}}, "and folds"),
+        ({"calibration": {"splits": {"blocks": {"statement": "x", "folds": 2}}}}, "and folds"),
+    ],
+)
+def test_statements_of_another_form_are_refused(both, run_of, entry, message):
+    with pytest.raises(DataError, match=message):
+        build_report(run_of(both) | entry, both)

@@ -1,0 +1,85 @@
+"""A small source that runs are made from."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+from shapely.geometry import box
+
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.runs.settings import MapRequest
+
+
+@dataclass(frozen=True)
+class Small:
+    """A source of 1,500 rows in two quarters of the demo's region."""
+
+    folder: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the command needs to map it in a few seconds."""
+        return [
+            "map",
+            "DEMO",
+            *("--source", str(self.folder)),
+            *("--boundaries", str(self.folder / "boundaries")),
+            *("--preset", "quick", "--epochs", "2", "--zoom", "13"),
+        ]
+
+    def request(self, out: Path, **changes: object) -> MapRequest:
+        """Return a request that takes a few seconds."""
+        settings = {"preset": "quick", "epochs": 2, "zoom": 13, **changes}
+        return MapRequest(
+            region="DEMO",
+            source=str(self.folder),
+            boundaries=str(self.folder / "boundaries"),
+            out=out,
+            **settings,
+        )
+
+    def tiles(self, quarter: int) -> Path:
+        """Return the file of one of the two quarters."""
+        return sorted(self.folder.rglob("*_tiles.parquet"))[quarter]
+
+
+def write_small(folder: Path, region: Region | None = None) -> Small:
+    """Write a source of a region, called DEMO; of the demo's unless another is given."""
+    region = region or simple_region()
+    made = simulate(region, rows=1500, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
+    write_simulation(made, region, folder)
+    return Small(folder)
+
+
+def write_halves(small: Small, folder: Path, names: tuple[str, str, str], share: float) -> Path:
+    """Write the west and the east of the region, and a place far from it, in a column `side`.
+
+    The west is a share of its width.
+    """
+    regions = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
+    west, south, east, north = regions.total_bounds
+    middle = west + share * (east - west)
+    shapes = [
+        box(west - 1, south - 1, middle, north + 1),
+        box(middle, south - 1, east + 1, north + 1),
+        box(10, 10, 11, 11),
+    ]
+    path = folder / "halves.parquet"
+    gpd.GeoDataFrame({"side": list(names)}, geometry=shapes, crs=4326).to_parquet(path)
+    return path
+
+
+def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Copy a run and change its run.json."""
+    shutil.copytree(run, folder)
+    held = json.loads((folder / "run.json").read_text())
+    change(held)
+    (folder / "run.json").write_text(json.dumps(held))
+    return folder

@@ -1,0 +1,417 @@
+"""The main job from files to files."""
+
+import json
+import shutil
+
+import netCDF4
+import numpy as np
+import pandas as pd
+import pytest
+import rasterio
+import xarray as xr
+from PIL import Image
+
+from geogp.distributions.prediction import Prediction
+from geogp.distributions.sinh_arcsinh import shape_of
+from geogp.errors import DataError, OutputError, RequestError
+from geogp.evaluation.metrics import score
+from geogp.geodata.places.census import read_region
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quadkeys import parse_quadkeys
+from geogp.models.catalogue.storage import load_model
+from geogp.models.training.budget import RankChoice
+from geogp.runs.locks import LOCK_FILE
+from geogp.runs.pipeline import fitting
+from geogp.runs.pipeline.inputs import InputScale
+from geogp.runs.pipeline.job import pick_device
+from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.pipeline.validation import losing_groups
+from geogp.runs.progress import Watcher
+
+KEYS = {
+    *("versions", "files", "folds"),
+    *("geogp", "region", "service", "target", "quarters", "quarters_missing", "model", "preset"),
+    "quarters_unreached",
+    "rows_left_out",
+    *("seed", "settings", "inputs", "n", "seconds", "device", "warnings", "metrics", "baseline"),
+}
+SCORES = [
+    *("n", "mae", "rmse", "nll", "crps", "coverage_50", "coverage_80", "coverage_95", "width_95")
+]
+COLUMNS = [
+    *("split", "fold", "quadkey", "quarter", "longitude", "latitude", "y", "tests", "stratum"),
+    *("distance_km", "mean"),
+    *("function_variance", "tile_variance", "noise_variance", "skewness", "tailweight"),
+    *("lower_95", "upper_95"),
+]
+GRID = [
+    *("median_mbps", "mean_mbps", "lower_mbps", "upper_mbps", "width_log10"),
+    *("function_sd_log10", "field_sd_log10", "tile_sd_log10", "noise_sd_log10"),
+]
+
+
+class Stopper(Watcher):
+    """Interrupts a job after some epochs."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def progress(self, _text, done, _total, _note):
+        if done == self.epoch:
+            raise KeyboardInterrupt
+
+
+def observations_of(small):
+    region = read_region(open_source(str(small.folder / "boundaries")), "DEMO").region
+    return region, read_observations(open_source(str(small.folder)), region).observations
+
+
+def test_run_json_keeps_its_contract(finished, small):
+    run = json.loads((finished.path / "run.json").read_text())
+    assert set(run) >= KEYS
+    assert run["region"] == "DEMO"
+    assert run["quarters"] == ["2023Q3", "2023Q4"]
+    assert set(run["seconds"]) == {"read", "fit", "predict", "write"}
+    assert all(seconds > 0 for seconds in run["seconds"].values())
+    assert set(run["metrics"]) == set(run["baseline"]) == set(run["n"]) == {"random", "blocks"}
+    for part in ("metrics", "baseline"):
+        for split in ("random", "blocks"):
+            assert list(run[part][split]) == ["all", "urban", "rural"]
+            assert all(list(scores) == SCORES for scores in run[part][split].values())
+            counts = {name: found["n"] for name, found in run[part][split].items()}
+            assert counts["all"] == counts["urban"] + counts["rural"] == run["n"][split]["test"]
+    assert all(sum(parts.values()) == 1500 for parts in run["n"].values())
+    used = [file for file in run["inputs"] if file["name"].endswith("_tiles.parquet")]
+    assert sum(file["rows"] for file in used) == 1500
+    assert all(len(file["sha256"]) == 64 for file in run["inputs"])
+
+
+def test_the_two_variances_stand_in_run_and_report(finished):
+    check = finished.run["variance_check"]
+    assert check["differ_by"] == "field"
+    assert check["stated"] > 0
+    assert check["closed_form"] > 0
+    said = json.loads((finished.path / "report.json").read_text())["repairs"]
+    assert any("The posterior of the field's weights was learned by steps" in text for text in said)
+
+
+def test_test_predictions_agree_with_the_metrics(finished, small):
+    table = pd.read_parquet(finished.path / "test_predictions.parquet")
+    assert list(table.columns) == COLUMNS
+    _, seen = observations_of(small)
+    truth = {
+        (int(k), int(q)): y for k, q, y in zip(seen.quadkey, seen.quarter, seen.y, strict=True)
+    }
+    for split, rows in table.groupby("split"):
+        names = ("mean", "function_variance", "noise_variance", "tile_variance")
+        shape = shape_of(*(rows[name].to_numpy() for name in ("skewness", "tailweight")))
+        prediction = Prediction(*(rows[name].to_numpy() for name in names), shape)
+        found = score(prediction, rows["y"])
+        assert found.nll == pytest.approx(finished.run["metrics"][split]["all"]["nll"], abs=1e-12)
+        codes = parse_quadkeys(rows["quadkey"].to_numpy(str))
+        quarters = [int(q[:4]) * 4 + int(q[5]) - 1 for q in rows["quarter"]]
+        told = [truth[int(k), q] for k, q in zip(codes, quarters, strict=True)]
+        np.testing.assert_array_equal(rows["y"], told)
+
+
+def test_every_file_opens_in_standard_tools(finished):
+    with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
+        assert [name for name in GRID if name not in grid] == []
+        assert grid.attrs["region"] == "DEMO"
+        assert grid.attrs["attribution"].startswith("Simulated")
+        median = grid["median_mbps"].to_numpy()
+    with netCDF4.Dataset(finished.path / "grid.nc") as grid:
+        np.testing.assert_array_equal(np.ma.filled(grid["median_mbps"][:], np.nan), median)
+    with rasterio.open(finished.path / "median_mbps.tif") as raster:
+        assert raster.crs.to_epsg() == 3857
+        np.testing.assert_array_equal(raster.read(1), median)
+    for name in ("median.png", "mean.png", "bound.png", "width.png", "kernel.png"):
+        with Image.open(finished.path / name) as picture:
+            picture.load()
+            assert picture.width > 300
+    for name in ("map.html", "report.html", "report.md"):
+        assert "Demo" in (finished.path / name).read_text()
+    json.loads((finished.path / "report.json").read_text())
+    assert not (finished.path / ".unfinished").exists()
+
+
+def test_the_saved_model_predicts_the_map(finished, small):
+    model, context = load_model(finished.path / "model.safetensors")
+    region, _ = observations_of(small)
+    assert context["inputs"]["quarters"] == [8094, 8095]
+    tiles = region.tiles(13)
+    inputs = InputScale(region, (8094, 8095)).inputs(*tiles.centres, np.full(len(tiles), 8095))
+    tests = finished.run["map"]["tests"]
+    median = 10 ** model.predict(inputs, tests).quantile(0.5)
+    with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
+        found = grid["median_mbps"].to_numpy()
+    np.testing.assert_allclose(np.sort(found[np.isfinite(found)]), np.sort(median), rtol=1e-6)
+
+
+def test_same_seed_same_numbers(finished, small, tmp_path):
+    again = make_map(small.request(tmp_path / "again", split="both"))
+    assert again.run["metrics"] == finished.run["metrics"]
+    other = make_map(small.request(tmp_path / "other", split="random", seed=1))
+    assert other.run["metrics"]["random"] != finished.run["metrics"]["random"]
+
+
+def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
+    whole = make_map(small.request(tmp_path / "whole", epochs=4))
+    out = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        make_map(small.request(out, epochs=4), Stopper(2))
+    assert not (out / "run.json").exists()
+    assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
+    heard = []
+
+    class Listener(Watcher):
+        def progress(self, _text, done, _total, _note):
+            heard.append(done)
+
+    continued = make_map(small.request(out, epochs=4), Listener())
+    assert heard == [3, 4]
+    assert continued.run["metrics"] == whole.run["metrics"]
+    first = (whole.path / "test_predictions.parquet").read_bytes()
+    assert (out / "test_predictions.parquet").read_bytes() == first
+
+
+def test_a_finished_run_is_not_made_again(finished, small):
+    before = (finished.path / "run.json").stat().st_mtime_ns
+    again = make_map(small.request(finished.path, split="both"))
+    assert again.already_there
+    assert (finished.path / "run.json").stat().st_mtime_ns == before
+
+
+def test_another_request_does_not_overwrite_a_run(small, tmp_path):
+    out = tmp_path / "run"
+    make_map(small.request(out))
+    with pytest.raises(RequestError, match=r"holds a run with other seed.*--fresh"):
+        make_map(small.request(out, seed=3))
+    fresh = make_map(small.request(out, seed=3, fresh=True))
+    assert json.loads((out / "run.json").read_text())["seed"] == fresh.run["seed"] == 3
+
+
+def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path):
+    out = tmp_path / "run"
+    first = make_map(small.request(out))
+    with pytest.raises(KeyboardInterrupt):
+        make_map(small.request(out, epochs=3, fresh=True), Stopper(2))
+    continued = make_map(small.request(out, epochs=3))
+    assert continued.run["settings"]["epochs"] == 3
+    assert continued.run["metrics"] != first.run["metrics"]
+    assert not (out / ".unfinished").exists()
+
+
+def test_a_fresh_run_leaves_no_file_of_the_old_one(small, tmp_path):
+    out = tmp_path / "run"
+    make_map(small.request(out))
+    (out / "notes.txt").write_text("mine")
+    make_map(small.request(out, target="latency", fresh=True))
+    assert (out / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in out.glob("*_mbps.tif")) == []
+    files = json.loads((out / "run.json").read_text())["files"]
+    assert {*files, "run.json", "notes.txt", LOCK_FILE} == {path.name for path in out.iterdir()}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_of_the_users_own_is_refused_and_kept(small, tmp_path, fresh):
+    for name, content in (("report.md", "my report"), ("run.json", '{"a": 1}')):
+        own = tmp_path / name.partition(".")[0]
+        own.mkdir()
+        (own / name).write_text(content)
+        with pytest.raises(RequestError, match="holds something other than a run"):
+            make_map(small.request(own, fresh=fresh))
+        assert [path.name for path in own.iterdir()] == [name]
+        assert (own / name).read_text() == content
+
+
+def test_a_model_that_loses_to_the_baseline_says_so():
+    own = {"all": {"nll": 1.0}, "urban": {"nll": 0.8}, "rural": {"nll": None}}
+    other = {"all": {"nll": 0.9}, "urban": {"nll": 0.9}, "rural": {"nll": None}}
+    assert losing_groups(own, other) == ["all"]
+
+
+def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
+    out = tmp_path / "run"
+    make_map(own_small.request(out))
+    table = pd.read_parquet(own_small.tiles(0))
+    table["avg_d_kbps"] += 1
+    table.to_parquet(own_small.tiles(0), index=False)
+    with pytest.raises(RequestError, match="holds a run with other inputs"):
+        make_map(own_small.request(out))
+
+
+def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
+    one = make_map(small.request(tmp_path / "one", quarters="2023Q4"))
+    assert one.run["settings"]["inputs"] == "place"
+    model, _ = load_model(one.path / "model.safetensors")
+    assert model.architecture.d == 2
+    with pytest.raises(RequestError, match="needs two or more"):
+        make_map(small.request(tmp_path / "two", quarters="2023Q4", inputs="place-quarter"))
+
+
+def test_a_region_without_urban_areas_is_mapped_and_says_so(own_small, tmp_path):
+    (own_small.folder / "boundaries" / "urban_areas_DEMO.parquet").unlink()
+    found = make_map(own_small.request(tmp_path / "run"))
+    scores = found.run["metrics"]["random"]
+    assert scores["urban"] == {**dict.fromkeys(SCORES), "n": 0} == scores["rural"]
+    assert scores["all"]["n"] == found.run["n"]["random"]["test"]
+    assert any("no urban areas" in text for text in found.run["warnings"])
+    for page in ("report.html", "map.html"):
+        assert "no urban areas" in (found.path / page).read_text()
+
+
+@pytest.mark.parametrize("target", ["upload", "latency"])
+def test_other_targets(small, tmp_path, target):
+    found = make_map(small.request(tmp_path / target, target=target))
+    suffix = "ms" if target == "latency" else "mbps"
+    with xr.open_dataset(found.path / "grid.nc", engine="h5netcdf") as grid:
+        assert f"lower_{suffix}" in grid
+    assert (found.path / f"upper_{suffix}.tif").exists()
+
+
+@pytest.mark.parametrize("model", ["sv-rbf", "sv-dkl"])
+def test_other_models(small, tmp_path, model):
+    found = make_map(small.request(tmp_path / model, model=model))
+    assert np.isfinite(found.run["metrics"]["random"]["all"]["nll"])
+
+
+def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(small, tmp_path):
+    request = small.request(tmp_path / "run", preset="standard", epochs=1)
+    found = make_map(request)
+    assert set(found.run["metrics"]) == {"random", "blocks"}
+    model, _ = load_model(found.path / "model.safetensors")
+    _, seen = observations_of(small)
+    counts = found.run["n"]["random"]
+    assert counts["train"] + counts["test"] < 1500
+    # The model standardises by its training rows: all but the validation tenth.
+    from geogp.evaluation.splits.split_rows import random_split
+
+    kept = random_split(seen.quadkey, seen.quarter, 0) != "validation"
+    assert float(model.y_mean) == pytest.approx(seen.y[kept].mean(), abs=1e-12)
+
+
+def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("geogp.runs.pipeline.drawing.MOST_TILES", 200)
+    found = make_map(small.request(tmp_path / "run"))
+    assert found.run["map"]["zoom"] < 13
+    assert found.run["map"]["tiles"] <= 200
+    assert any("more than 200 tiles" in text for text in found.run["warnings"])
+
+
+def test_a_bad_source_leaves_nothing(own_small, tmp_path):
+    own_small.tiles(1).write_bytes(own_small.tiles(1).read_bytes()[:2000])
+    with pytest.raises(DataError, match="not a whole Parquet file"):
+        make_map(own_small.request(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_constant_target_is_refused(own_small, tmp_path):
+    for path in (own_small.tiles(0), own_small.tiles(1)):
+        table = pd.read_parquet(path)
+        table.assign(avg_d_kbps=5000).to_parquet(path, index=False)
+    with pytest.raises(DataError, match="same value in all 1500 rows of Demo"):
+        make_map(own_small.request(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+
+    def full(*_args, **_more):
+        raise OutputError("cannot write: the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("geogp.runs.pipeline.make_map.write_report", full)
+        with pytest.raises(OutputError, match="disk is full"):
+            make_map(small.request(out))
+    assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
+    assert not (out / ".unfinished" / "files").exists()
+    assert make_map(small.request(out)).run["metrics"]["random"]["all"]["n"] > 0
+
+
+def test_the_report_is_made_again_and_contradictions_are_refused(finished, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.path, copy)
+    (copy / "report.html").unlink()
+    assert remake_report(copy).path == copy
+    assert (copy / "report.html").read_text() == (finished.path / "report.html").read_text()
+    assert not (copy / "report.tex").exists()
+    remake_report(copy, latex=True)
+    assert "\\begin{tabular}" in (copy / "report.tex").read_text()
+    run = json.loads((copy / "run.json").read_text())
+    run["metrics"]["random"]["all"]["nll"] -= 0.1
+    (copy / "run.json").write_text(json.dumps(run))
+    with pytest.raises(DataError, match="nll"):
+        remake_report(copy)
+    (copy / "test_predictions.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="damaged"):
+        remake_report(copy)
+    with pytest.raises(RequestError, match="not a finished run"):
+        remake_report(tmp_path)
+
+
+def test_devices():
+    assert pick_device("cpu").type == "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        assert pick_device("auto").type == "cuda"
+    else:
+        with pytest.raises(RequestError, match="no CUDA device"):
+            pick_device("cuda")
+
+
+def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
+    out, asked = tmp_path / "run", []
+
+    def choose(seconds, make, rows, settings):
+        asked.append((seconds, make(60).basis.rank, len(rows.y), settings.epochs))
+        return RankChoice(70, 12.0)
+
+    monkeypatch.setattr(fitting, "rank_for", choose)
+    request = small.request(out, model="nystrom-mixed", epochs=2, split="both", budget=30.0)
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, Stopper(1))
+    done = make_map(request)
+    train = done.run["n"]["random"]["train"]
+    assert asked == [(15.0, 60, train, 2)]
+    assert done.run["rank"] == {"r": 70, "chosen_by": "budget", "expected_seconds": 12.0}
+    assert done.run["settings"]["r"] == "budget"
+    assert load_model(out / "model.safetensors")[0].basis.rank == 70
+    assert make_map(request).already_there
+
+
+@pytest.mark.parametrize(("split", "fits"), [("random", 1), ("blocks", 2), ("both", 2)])
+def test_a_budget_is_shared_by_all_fits(small, tmp_path, monkeypatch, split, fits):
+    asked = []
+
+    def choose(seconds, *_):
+        asked.append(seconds)
+        return RankChoice(60, 1.0)
+
+    monkeypatch.setattr(fitting, "rank_for", choose)
+    heard = []
+
+    class Listener(Watcher):
+        def stage(self, text):
+            heard.append(text)
+
+    request = small.request(tmp_path / "run", model="nngp", epochs=1, split=split, budget=30.0)
+    make_map(request, Listener())
+    assert asked == [30.0 / fits]
+    assert sum(text.startswith("fitting") for text in heard) == fits
+    with xr.open_dataset(tmp_path / "run" / "grid.nc", engine="h5netcdf") as grid:
+        assert grid.attrs["r"] == 60
+
+
+def test_a_damaged_choice_of_the_rank_is_refused(small, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    monkeypatch.setattr(fitting, "rank_for", lambda *_: RankChoice(70, 12.0))
+    request = small.request(out, model="nystrom-mixed", epochs=2, budget=30.0)
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, Stopper(1))
+    (out / ".unfinished" / "rank.json").write_text("{}")
+    with pytest.raises(DataError, match=r"rank\.json is damaged.*--fresh"):
+        make_map(request)

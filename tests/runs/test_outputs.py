@@ -1,0 +1,54 @@
+"""A run's map in all its formats, and what becomes of the old ones."""
+
+import geopandas as gpd
+import mercantile
+import numpy as np
+import pytest
+import rasterio
+import xarray as xr
+
+from geogp.runs.pipeline.make_map import make_map
+
+
+@pytest.fixture
+def grid(finished):
+    with xr.open_dataset(finished.path / "grid.nc", mask_and_scale=False) as opened:
+        yield opened.load()
+
+
+def test_every_format_holds_the_same_values(finished, grid):
+    table = gpd.read_parquet(finished.path / "tiles.parquet")
+    assert len(table) == finished.run["map"]["tiles"]
+    tiles = [mercantile.quadkey_to_tile(quadkey) for quadkey in table["quadkey"]]
+    west, north = min(tile.x for tile in tiles), min(tile.y for tile in tiles)
+    pixels = np.array([(tile.y - north, tile.x - west) for tile in tiles]).T
+    names = [str(name) for name in grid.data_vars if grid[name].ndim == 2]
+    assert len(names) > 12
+    for name in names:
+        with rasterio.open(finished.path / f"{name}.tif") as raster:
+            np.testing.assert_array_equal(raster.read(1), grid[name].to_numpy())
+        values = grid[name].to_numpy()[tuple(pixels)]
+        np.testing.assert_array_equal(table[name].to_numpy(), values, err_msg=name)
+    assert set(table["stratum"]) == {"urban", "rural"}
+    names = {*names, "quadkey", "longitude", "latitude", "stratum", "geometry"}
+    assert set(table.columns) == names
+    assert {"tiles.parquet", "far.tif", "tests.tif"} <= set(finished.run["files"])
+    assert not (finished.path / "grid.zarr").exists()
+
+
+def test_a_large_map_is_written_as_zarr_while_it_is_large(small, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 50)
+    for zoom in (13, 12):  # the second replaces the first
+        made = make_map(small.request(out, epochs=1, zoom=zoom))
+        assert made.run["map"]["tiles"] > 50
+        assert "grid.zarr" in made.run["files"]
+        with (
+            xr.open_zarr(out / "grid.zarr") as found,
+            xr.open_dataset(out / "grid.nc") as expected,
+        ):
+            xr.testing.assert_equal(found.load(), expected.load())
+    monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 1_000_000)
+    made = make_map(small.request(out, epochs=1, zoom=13))
+    assert "grid.zarr" not in made.run["files"]
+    assert not (out / "grid.zarr").exists()

@@ -1,0 +1,192 @@
+"""The quarters of a run's page: the map's own tile by tile, others on coarser tiles."""
+
+import json
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from geogp.distributions.count_prediction import predict_counts
+from geogp.distributions.prediction import Prediction
+from geogp.evaluation.conformal.conformal_repair import NO_REPAIR
+from geogp.geodata.places.census import read_region
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.ookla import read_observations
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.geodata.tiles.quarters import quarter_index
+from geogp.maps.frame import Frame
+from geogp.maps.page.kernel_basis import coarser
+from geogp.maps.page.kernel_error import interpolated, random_places
+from geogp.maps.page.packing import unpack
+from geogp.maps.page.page_quantiles import unpack_quantiles
+from geogp.models.catalogue.storage import load_model
+from geogp.runs.pipeline.inputs import InputScale
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, Asker, other_zoom
+from geogp.runs.question import LEVEL, Question
+
+QUARTERS = (quarter_index("2023Q3"), quarter_index("2023Q4"))
+
+
+def data_of(result):
+    page = (result.path / "map.html").read_text("utf-8")
+    found = re.search(
+        r'<script type="application/json" id="geogp-data">(.*?)</script>', page, re.DOTALL
+    )
+    return json.loads(found.group(1))
+
+
+def decoded(data, place, tiles):
+    rasters = unpack_quantiles(data["quarters"][place]["quantiles"], data["levels"])
+    return rasters[(slice(None), *Frame.of_tiles(tiles).pixels(tiles))]
+
+
+def region_of(small):
+    return read_region(open_source(str(small.folder / "boundaries")), "DEMO").region
+
+
+def predicted(result, region, tiles, quarter, level):
+    model = load_model(result.path / "model.safetensors")[0]
+    inputs = InputScale(region, QUARTERS).inputs(*tiles.centres, np.full(len(tiles), quarter))
+    return model.predict(inputs, result.run["map"]["tests"]).quantile(level)
+
+
+def test_every_quarter_of_the_data_is_in_the_page(finished, small):
+    data, region = data_of(finished), region_of(small)
+    assert [quarter["label"] for quarter in data["quarters"]] == ["2023Q3", "2023Q4"]
+    assert data["shown"] == 1
+    tiles = region.tiles(13)
+    coarse = coarser(tiles, data["quarters"][0]["frame"]["zoom"])
+    assert data["frame"] == data["quarters"][1]["frame"]
+    half = data["steps"]["quantile_log10"] * 0.50001 + 1e-6  # models compute in float32
+    for place, at, quarter in ((0, coarse, QUARTERS[0]), (1, tiles, QUARTERS[1])):
+        found = decoded(data, place, at)
+        for level, values in zip(data["levels"], found, strict=True):
+            expected = predicted(finished, region, at, quarter, level)
+            assert np.abs(values - expected).max() <= half
+
+
+def test_the_page_holds_the_grid(finished, small):
+    data, tiles = data_of(finished), region_of(small).tiles(13)
+    middle = decoded(data, 1, tiles)[data["levels"].index(0.5)]
+    with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
+        median = grid["median_mbps"].to_numpy()[Frame.of_tiles(tiles).pixels(tiles)]
+        tests = grid["tests"].to_numpy()
+    assert (
+        np.abs(middle - np.log10(median)).max() <= data["steps"]["quantile_log10"] * 0.50001 + 1e-6
+    )
+    found = unpack(data["arrays"]["tests"])
+    np.testing.assert_array_equal(found, tests)
+
+
+def test_run_json_says_what_the_page_takes(finished):
+    said = finished.run["map"]
+    assert said["page_bytes"] == (finished.path / "map.html").stat().st_size
+    assert said["other_quarters"] == 1
+    assert said["other_quarters_zoom"] == 12
+
+
+def test_the_live_kernel_is_that_of_the_model(finished, small):
+    kernel, region = data_of(finished)["kernel"], region_of(small)
+    places = random_places(region.tiles(13), np.random.default_rng(7), 1500)
+    c = interpolated(unpack(kernel["components"]), Frame(**kernel["frame"]), places)
+    model = load_model(finished.path / "model.safetensors")[0]
+    inputs = InputScale(region, QUARTERS).inputs(*places.centres, np.full(len(places), QUARTERS[1]))
+    exact = model.kernel(inputs, inputs)
+    found = np.abs(c @ c.T - exact).max() / np.abs(exact).max()
+    assert found <= 1.1 * kernel["error"]  # the largest k is over other places
+    assert kernel["error"] < 4 * found + 1e-6
+
+
+def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
+    result = make_map(small.request(tmp_path / "run", inputs="place", model="dbk-rbf"))
+    data = data_of(result)
+    assert [quarter["label"] for quarter in data["quarters"]] == ["2023Q4"]
+    assert data["shown"] == 0
+    assert result.run["map"]["other_quarters"] == 0
+    assert result.run["map"]["other_quarters_zoom"] is None
+
+
+def test_other_quarters_cost_little():
+    column, row = (part.ravel() for part in np.meshgrid(np.arange(512), np.arange(512)))
+    tiles = Tiles(column, row, 16)
+    for quarters in (1, 7, 40):
+        zoom = other_zoom(tiles, quarters)
+        cost = len(coarser(tiles, zoom)) * quarters
+        most = max(OTHER_LEAST, OTHER_SHARE * len(tiles))
+        assert cost <= most
+        assert zoom == 15 or 4 * cost > most
+    assert other_zoom(Tiles(column[:400], row[:400], 12), 3) == 11
+
+
+@dataclass
+class _Told:
+    """A model that answers with what it was asked."""
+
+    counts: bool = False
+
+    def predict(self, x, tests, *, level):
+        self.asked = (tests, level)
+        if self.counts:
+            return predict_counts(x[:, 2] / 1000, np.zeros(len(x)), np.zeros(len(x)))
+        return Prediction(x[:, 2], x[:, 0] ** 2 + 1, np.ones(len(x)))
+
+
+@dataclass
+class _Repair:
+    """A repair that notes the places and moves the mean by one."""
+
+    n: int = 5
+
+    def apply(self, prediction, places):
+        self.places = places
+        variance = prediction.function_variance
+        return Prediction(prediction.mean + 1, variance, prediction.noise_variance)
+
+
+@pytest.fixture
+def asking(small):
+    region = region_of(small)
+    seen = read_observations(open_source(str(small.folder)), region).observations
+
+    def make(model, repair, question, zoom=13):
+        def inputs(longitude, latitude, quarter):
+            return np.column_stack([longitude, latitude, quarter])
+
+        return Asker(region, seen, model, inputs, question, repair, zoom)
+
+    return make
+
+
+def test_the_question_and_the_repair_are_those_of_the_map(asking, small):
+    tiles, repair, model = region_of(small).tiles(13), _Repair(), _Told()
+    asker = asking(model, repair, Question("tile-mean", 8095, 8095, 4))
+    maps = asker.other_quarters(tiles, [8090, 8094])
+    assert [one.label for one in maps] == ["2022Q3", "2023Q3"]
+    assert model.asked == (4, False)
+    for one, quarter in zip(maps, (8090, 8094), strict=True):
+        np.testing.assert_array_equal(one.prediction.mean, quarter + 1)
+        np.testing.assert_allclose(one.prediction.function_variance, one.tiles.centres[0] ** 2 + 1)
+    n = len(maps[0].tiles)
+    assert len(repair.places.longitude) == 2 * n
+    np.testing.assert_array_equal(repair.places.longitude[n:], maps[0].tiles.centres[0])
+    assert set(repair.places.stratum) == {"urban", "rural"}
+    assert (repair.places.tests == 4).all()
+
+
+def test_a_level_is_not_repaired(asking, small):
+    model = _Told()
+    asker = asking(model, _Repair(), Question(LEVEL, 8095, 8095, None))
+    (found,) = asker.other_quarters(region_of(small).tiles(13), [8094])
+    assert model.asked == (None, True)
+    np.testing.assert_array_equal(found.prediction.mean, 8094)
+
+
+def test_numbers_of_tests_are_those_of_a_tile_of_the_map(asking, small):
+    asker = asking(_Told(counts=True), NO_REPAIR, Question("count", 8095, 8095, None))
+    (found,) = asker.other_quarters(region_of(small).tiles(13), [8094])
+    assert found.tiles.zoom < 13
+    np.testing.assert_allclose(found.prediction.mean, np.exp(8.094) * 4 ** (ZOOM - 13))

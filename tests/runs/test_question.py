@@ -1,0 +1,189 @@
+"""What a map predicts: the question, the tests and the quarter."""
+
+import html
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from geogp.distributions.shapes import Shape
+from geogp.errors import RequestError
+from geogp.models.catalogue.storage import load_model
+from geogp.models.field.field_model import FieldGP
+from geogp.models.field.shape_laws import DISTANCES
+from geogp.runs.pipeline.make_map import RunResult, make_map
+from geogp.runs.progress import Watcher
+
+
+def _grid(result: RunResult) -> xr.Dataset:
+    with xr.open_dataset(result.path / "grid.nc", engine="h5netcdf") as grid:
+        return grid.load()
+
+
+def _shapes(model: FieldGP) -> tuple[np.ndarray, Shape]:
+    """Scale and shape at 3 tests and each distance to other places that the law tells apart."""
+    law = model.shape_law
+    distances = np.exp(np.linspace(*law.ranges[1], DISTANCES))
+    _, scale, shape = law.at(np.full(DISTANCES, 3.0), distances)
+    return scale, shape
+
+
+@pytest.fixture(scope="module")
+def maps(small, tmp_path_factory) -> dict[str, RunResult]:
+    folder = tmp_path_factory.mktemp("questions")
+    asked = {
+        "usual": {},
+        "one": {"question": "single-test"},
+        "many": {"tests": 50},
+        "level": {"question": "level"},
+        "later": {"at": "2025Q4"},
+        "earlier": {"at": "2023Q3"},
+    }
+    return {name: make_map(small.request(folder / name, **more)) for name, more in asked.items()}
+
+
+def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
+    assert maps["usual"].run["map"]["for"] == "tile-mean"
+    assert maps["usual"].run["map"]["tests"] == 3
+    assert maps["usual"].run["map"]["at"] == "2023Q4"
+    assert maps["usual"].run["map"]["quarters_beyond_data"] == 0
+    page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
+    assert "The map predicts tile averages over 3 tests." in page
+    assert "19 of 20 tile averages over 3 tests are expected to be at least this" in page
+
+
+def test_more_tests_are_narrower_and_the_level_narrowest(maps):
+    one, usual, many, level = (
+        np.nanmean(_grid(maps[name])["width_log10"]) for name in ("one", "usual", "many", "level")
+    )
+    assert one > usual > many > level > 0
+    assert float(_grid(maps["level"])["noise_sd_log10"].max()) == 0
+    page = (maps["level"].path / "map.html").read_text("utf-8")
+    assert "19 of 20 levels that measurements scatter around" in page
+
+
+def test_the_question_changes_no_score(maps):
+    scores = [result.run["metrics"] for result in maps.values()]
+    assert all(found == scores[0] for found in scores)
+
+
+def test_the_parts_make_up_the_whole(maps):
+    grid, model = _grid(maps["usual"]), load_model(maps["usual"].path / "model.safetensors")[0]
+    variance = grid["function_sd_log10"] ** 2 + grid["noise_sd_log10"] ** 2
+    tile, function = (grid[f"{part}_sd_log10"].to_numpy() for part in ("tile", "function"))
+    inside = np.isfinite(function)
+    assert inside.sum() > 200
+    assert (tile[inside] > 0).all()
+    assert (tile[inside] <= function[inside]).all()
+    _, shape = _shapes(model)
+    low, high = (shape.quantile(np.full(DISTANCES, p)) for p in (0.025, 0.975))
+    found = (grid["width_log10"] / np.sqrt(variance)).to_numpy()
+    found = found[np.isfinite(found)]
+    nearest = np.abs(found[:, None] / (high - low) - 1).min(1)
+    assert nearest.max() < 1e-4
+
+
+def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
+    usual, later = _grid(maps["usual"]), _grid(maps["later"])
+    wider = later["width_log10"].to_numpy() - usual["width_log10"].to_numpy()
+    wider = wider[np.isfinite(wider)]
+    # Far from tiles, and without a drift, it grows by less than the grid's float32 tells.
+    assert (wider >= 0).all()
+    assert np.mean(wider > 0) > 0.9
+    # With two quarters their one change is what eight more quarters may do again and again.
+    model = load_model(maps["later"].path / "model.safetensors")[0]
+    grown = later["field_sd_log10"].to_numpy() ** 2 - usual["field_sd_log10"].to_numpy() ** 2
+    expected = 8 * float(model.drift[0]) * float(model.y_sd) ** 2 * _shapes(model)[0] ** 2
+    grown = grown[np.isfinite(grown)]
+    assert (grown >= 0.95 * expected.min() - 1e-5).all()
+    assert (grown <= 1.05 * expected.max() + 1e-5).all()
+    assert maps["later"].run["map"]["quarters_beyond_data"] == 8
+    assert any("the data end in 2023Q4" in text for text in maps["later"].run["warnings"])
+    page = (maps["later"].path / "map.html").read_text("utf-8")
+    assert "2025Q4 (data end in 2023Q4)" in page
+
+
+def test_another_quarter_of_the_data_is_another_map(maps):
+    usual, earlier = _grid(maps["usual"]), _grid(maps["earlier"])
+    assert maps["earlier"].run["map"]["quarter"] == "2023Q3"
+    assert maps["earlier"].run["map"]["quarters_beyond_data"] == 0
+    assert not np.allclose(usual["median_mbps"], earlier["median_mbps"], equal_nan=True)
+
+
+class TestRefusals:
+    def test_a_quarter_before_the_data(self, small, tmp_path):
+        with pytest.raises(
+            RequestError, match="2020Q1 lies before the data, which start in 2023Q3"
+        ):
+            make_map(small.request(tmp_path / "run", at="2020Q1"))
+
+    def test_a_quarter_beyond_the_data_without_the_field_model(self, small, tmp_path):
+        with pytest.raises(RequestError, match="only the model field says how sure it is there"):
+            make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
+
+    def test_a_quarter_without_time(self, small, tmp_path):
+        with pytest.raises(RequestError, match="--at 2023Q3 needs a model of time"):
+            make_map(small.request(tmp_path / "run", at="2023Q3", inputs="place"))
+
+    def test_no_tests(self, small, tmp_path):
+        with pytest.raises(RequestError, match="expected tests from 1 to 1,000,000, found 0"):
+            small.request(tmp_path / "run", tests=0)
+
+    def test_an_unknown_question(self, small, tmp_path):
+        with pytest.raises(RequestError, match="tile-mean"):
+            small.request(tmp_path / "run", question="tile-maen")
+
+    def test_a_model_that_does_not_know_tests_says_so(self, small, tmp_path):
+        request = small.request(tmp_path / "run", model="dbk-silu", epochs=1, tests=5)
+        run = make_map(request).run
+        assert any("is the same for any number of tests" in text for text in run["warnings"])
+        assert run["map"]["tests"] is None
+        page = (tmp_path / "run" / "map.html").read_text("utf-8")
+        assert "19 of 20 new measurements, of as many tests as the data happen to hold" in page
+
+
+def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_path):
+    folder = tmp_path / "run"
+    first = make_map(small.request(folder))
+    model = (folder / "model.safetensors").read_bytes()
+    heard = []
+
+    class Listener(Watcher):
+        def stage(self, text):
+            heard.append(text)
+
+    again = make_map(small.request(folder, question="level"), Listener())
+    assert "drawing the map of the fitted model anew" in heard
+    assert not any(text.startswith("fitting") for text in heard)
+    xr.testing.assert_identical(_grid(again), _grid(maps["level"]))
+    assert (folder / "model.safetensors").read_bytes() == model
+    assert again.run["seconds"]["fit"] == first.run["seconds"]["fit"]
+    for key in ("metrics", "baseline", "n", "weights", "warnings"):
+        assert again.run[key] == first.run[key]
+    assert "levels that measurements scatter around" in (folder / "map.html").read_text("utf-8")
+    assert make_map(small.request(folder, question="level")).already_there
+    back = make_map(small.request(folder, zoom=12))
+    assert back.run["map"]["zoom"] == 12
+    assert back.run["map"]["for"] == "tile-mean"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"zoom": 9}, "no tile of zoom 9 has its centre in Demo; use a higher zoom"),
+        ({"question": "level"}, "dnn says nothing of how sure its level is"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused_before_any_fit(small, tmp_path, asked, message):
+    class Hears(Watcher):
+        def __init__(self):
+            self.stages = []
+
+        def stage(self, text):
+            self.stages.append(text)
+
+    watcher = Hears()
+    with pytest.raises(RequestError, match=message):
+        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), watcher)
+    assert watcher.stages == ["reading boundaries and tiles"]
+    assert not (tmp_path / "run").exists()

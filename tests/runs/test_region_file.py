@@ -1,0 +1,184 @@
+"""A region of the user's own through the commands: mapped, opened again, fetched, simulated."""
+
+import hashlib
+import json
+import shutil
+import sys
+
+import geopandas as gpd
+import pandas as pd
+import pytest
+from shapely.geometry import box
+
+from geogp.commands.areas import AreasRequest, make_areas
+from geogp.commands.fetch import FetchRequest, fetch
+from geogp.commands.next_tiles import NextRequest, choose_tiles
+from geogp.errors import DataError, RequestError
+from geogp.geodata.places.region_choice import RegionChoice
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import find_run, reopen
+from geogp.runs.settings import MapRequest
+from geogp_cli.main import run as command
+
+
+def _middle(small):
+    """Return the region's west, up to the middle."""
+    states = gpd.read_parquet(small.folder / "boundaries" / "states.parquet")
+    west, south, east, north = states.total_bounds
+    return box(west - 1, south - 1, (west + east) / 2, north + 1)
+
+
+@pytest.fixture(scope="module")
+def own(small, tmp_path_factory):
+    """A file whose first row is the west of the region; the second lies far away."""
+    path = tmp_path_factory.mktemp("own") / "my west.geojson"
+    shapes = [_middle(small), box(10, 10, 11, 11)]
+    gpd.GeoDataFrame({"side": ["west", "far"]}, geometry=shapes, crs=4326).to_file(path)
+    return path
+
+
+def _request(small, own, out=None, **changes):
+    settings = {"preset": "quick", "epochs": 2, "zoom": 12, "quarters": "2023Q4", **changes}
+    return MapRequest(
+        None, str(small.folder), None, region_file=f"{own}:side=west", out=out, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def made(small, own, tmp_path_factory):
+    out = tmp_path_factory.mktemp("own-run") / "run"
+    borders = str(small.folder / "boundaries")
+    request = MapRequest(
+        None,
+        str(small.folder),
+        borders,
+        region_file=f"{own}:side=west",
+        region_name="The <West>",
+        preset="quick",
+        epochs=2,
+        zoom=12,
+        split="random",
+        out=out,
+    )
+    return make_map(request)
+
+
+def test_the_run_says_where_its_region_is_from(made, own):
+    run = made.run
+    assert (run["region"], run["region_name"]) == ("The_West", "The <West>")
+    settings = run["settings"]
+    assert settings["region_file"] == f"{own.resolve()}:side=west"
+    assert settings["region_name"] == "The <West>"
+    inputs = {file["name"]: file for file in run["inputs"]}
+    assert inputs["my west.geojson"] == {
+        "name": "my west.geojson",
+        "sha256": hashlib.sha256(own.read_bytes()).hexdigest(),
+        "rows": 2,
+        "rows_used": 1,
+    }
+    assert "urban_areas_DEMO.parquet" in inputs
+
+
+def test_urban_areas_that_touch_are_its_strata(made, small):
+    rows = pd.read_parquet(made.path / "test_predictions.parquet")
+    assert set(rows["stratum"]) == {"urban", "rural"}
+    assert rows["longitude"].max() < _middle(small).bounds[2]
+    assert made.run["settings"]["urban_vintage"] == 2020
+
+
+def test_a_name_of_the_users_is_never_read_as_html(made):
+    for name in ("map.html", "report.html"):
+        text = (made.path / name).read_text()
+        assert "West" in text
+        assert "<West>" not in text
+
+
+def test_the_run_is_opened_again(made):
+    opened = reopen(made.path, Watcher())
+    assert opened.job.region.code == "The_West"
+    assert len(opened.tiles) == made.run["map"]["tiles"]
+    table = make_areas(AreasRequest(made.path, by="urban", draws=200)).table
+    assert len(table) > 0
+    chosen = choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
+    assert set(chosen.table["stratum"]) == {"urban"}
+
+
+def test_a_file_that_changed_is_said(small, own, made, tmp_path):
+    other = tmp_path / own.name
+    shutil.copytree(made.path, tmp_path / "run")
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    gpd.read_file(own).assign(more=1).to_file(other)
+    run["settings"]["region_file"] = f"{other}:side=west"
+    (tmp_path / "run" / "run.json").write_text(json.dumps(run))
+    with pytest.raises(DataError, match=r"my west.geojson changed since"):
+        reopen(tmp_path / "run", Watcher())
+
+
+def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
+    small, own, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    result = make_map(_request(small, own))
+    assert result.path.name == "my_west-mobile-download-field-quick"
+    assert find_run("my_west") == result.path
+    rows = pd.read_parquet(result.path / "test_predictions.parquet")
+    assert set(rows["stratum"]) == {"unknown"}
+    assert result.run["settings"]["boundaries"] is None
+    again = make_map(_request(small, own))
+    assert again.already_there
+    with pytest.raises(RequestError, match=r"other .*settings"):
+        make_map(_request(small, own, out=result.path, region_name="Other"))
+    with pytest.raises(RequestError, match="no boundaries given, so no county areas"):
+        make_areas(AreasRequest(result.path))
+
+
+def test_a_region_without_tiles_is_refused(small, own):
+    request = _request(small, own)
+    far = MapRequest(None, request.source, None, region_file=f"{own}:side=far")
+    with pytest.raises(DataError, match=r"no .*my west"):
+        make_map(far)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["map"], "expected either a region, such as PR, or --region-file .* found neither"),
+        (["map", "PR", "--region-file", "a.geojson"], "found both PR and a.geojson"),
+        (["map", "PR", "--region-name", "x"], "--region-name x is what a --region-file is called"),
+        (["fetch"], "found neither"),
+        (["fetch", "PR", "--region-file", "a.geojson"], "found both"),
+        (["simulate", "--out", "x", "--region-name", "y"], "found neither"),
+        (["simulate", "--out", "x", "--like", "PR", "--region-file", "a"], "found both"),
+        (["map", "PR", "--urban-vintage", "1990"], "unknown vintage of urban areas '1990'"),
+        (
+            ["map", "--region-file", "a.geojson", "--urban-vintage", "2020"],
+            "picks among the urban areas of --boundaries",
+        ),
+    ],
+)
+def test_just_one_region_is_asked_for(monkeypatch, capsys, words, told, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["geogp", *words])
+    with pytest.raises(SystemExit) as left:
+        command()
+    assert left.value.code == 2
+    assert pd.Series([capsys.readouterr().err]).str.contains(told).all()
+
+
+def test_an_own_region_is_fetched_by_its_shape(small, own):
+    with pytest.raises(RequestError, match="is a folder on this machine"):
+        fetch(FetchRequest(RegionChoice(file=str(own)), str(small.folder)))
+
+
+def test_an_own_region_is_simulated_and_mapped_under_its_code(own, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "made"
+    words = ["simulate", "--out", str(out), "--region-file", f"{own}:side=west"]
+    words += ["--region-name", "a/b c", "--rows", "400", "--quarters", "2023Q4", "--json"]
+    monkeypatch.setattr(sys, "argv", ["geogp", *words])
+    with pytest.raises(SystemExit) as left:
+        command()
+    assert left.value.code == 0
+    assert json.loads(capsys.readouterr().out)["region"] == "a_b_c"
+    found = RegionChoice("a_b_c", boundaries=str(out / "boundaries")).read()
+    assert found.region.name == "a/b c"

@@ -1,0 +1,106 @@
+"""run.json of another form than geogp writes is refused, by place."""
+
+import copy
+import json
+
+import pytest
+
+from geogp.errors import DataError
+from geogp.runs.progress import Watcher
+from geogp.runs.reopen import reopen
+from geogp.runs.run_folder import read_run_file
+from geogp.runs.run_form import check_again, check_form
+
+
+def test_what_geogp_writes_passes(finished):
+    check_form(finished.run)
+    check_again(finished.run)
+
+
+def _changed(run, place, value):
+    changed = copy.deepcopy(run)
+    holder = changed
+    *way, last = place
+    for key in way:
+        holder = holder[key]
+    if value is ...:
+        del holder[last]
+    else:
+        holder[last] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (["region"], ..., "the run lacks region"),
+        (["region"], 5, "expected a name under region, found '5'"),
+        (["service"], "a\0b", "one of mobile, fixed under service"),
+        (["metrics"], [], "expected an object under metrics"),
+        (
+            ["metrics", "random", "all", "nll"],
+            "x",
+            r"expected a number under metrics\.random\.all\.nll",
+        ),
+        (["metrics", "random", "all", "nll"], True, r"metrics\.random\.all\.nll"),
+        (["metrics", "random", "all", "nll"], 10**400, r"metrics\.random\.all\.nll"),
+        (["baseline", "random"], 1, r"expected an object under baseline\.random"),
+        (["folds", "random"], {}, r"a list of 1 or more under folds\.random"),
+        (["folds", "random", 0, "n"], 1, r"expected an object under folds\.random\[0\]\.n"),
+        (["n", "random", "train"], -1, r"whole number of 0 or more under n\.random\.train"),
+        (["n", "random", "train"], 1.5, r"whole number of 0 or more under n\.random\.train"),
+        (["quarters"], "2023Q4", "expected a list of 1 or more under quarters"),
+        (["quarters", 0], None, r"a quarter like 2019Q1 under quarters\[0\]"),
+        (["seed"], "0", "a whole number from 0 to .* under seed"),
+        (["settings", "source"], None, r"expected a path or an address under settings\.source"),
+        (["settings", "refit"], 1, r"expected true or false under settings\.refit"),
+        (["settings", "source"], "a/" + 300 * "9", r"a path or an address under settings\.source"),
+        (["settings", "strata"], ["a"], r"expected a list of 2 under settings\.strata"),
+        (["settings", "strata"], ["a", 2], r"expected a name under settings\.strata\[1\]"),
+        (["settings", "layers"], [1], r"expected a path or an address under settings\.layers\[0\]"),
+        (
+            ["drawing", "thresholds"],
+            ["Q"],
+            r"a number from 0.001 to .* under drawing\.thresholds\[0\]",
+        ),
+        (["inputs", 0, "sha256"], ..., r"inputs\[0\] lacks sha256"),
+        (["files"], [".."], None),
+    ],
+)
+def test_another_form_is_refused_by_its_place(finished, place, value, told):
+    run = _changed(finished.run, place, value)
+    if told is None:  # what names stand for is asked where they are used
+        check_form(run)
+        return
+    with pytest.raises(DataError, match=told):
+        check_form(run)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (["settings"], "the run lacks settings"),
+        (["settings", "noise"], "settings lacks noise"),
+        (["map"], "the run lacks map"),
+        (["map", "zoom"], "map lacks zoom"),
+        (["inputs", 0, "name"], r"inputs\[0\] lacks name"),
+    ],
+)
+def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
+    run = _changed(finished.run, place, ...)
+    with pytest.raises(DataError, match=told):
+        check_again(run)
+    for name in ("model.safetensors", "test_predictions.parquet"):
+        (tmp_path / name).write_bytes((finished.path / name).read_bytes())
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(DataError, match=f"(another version|is damaged): .*{told}"):
+        reopen(tmp_path, Watcher())
+
+
+def test_the_file_is_named(finished, tmp_path):
+    (tmp_path / "test_predictions.parquet").touch()
+    (tmp_path / "run.json").write_text(json.dumps({**finished.run, "target": None}))
+    with pytest.raises(
+        DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
+    ):
+        read_run_file(tmp_path)

@@ -1,0 +1,247 @@
+"""A run folder is held by one process at a time."""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import fields
+from types import SimpleNamespace
+
+import pytest
+
+from geogp.commands.areas import AreasRequest, make_areas
+from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
+from geogp.commands.next_tiles import NextRequest, choose_tiles
+from geogp.commands.paper_figures import FiguresRequest, make_figures
+from geogp.errors import OutputError, RequestError
+from geogp.evaluation.metrics import Scores
+from geogp.files import read_json
+from geogp.runs.locks import LOCK_FILE, NOTE_FILE, hold, is_vacant
+from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.run_records import spoilt
+
+HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
+
+PAIR = """
+import os, sys
+from dataclasses import replace
+from pathlib import Path
+from geogp.runs.presets import PRESETS
+import geogp.runs.pipeline.drawing, geogp.runs.pipeline.make_map
+from geogp_cli.main import run
+geogp.runs.pipeline.drawing.write_map_figures = lambda *_, **__: None
+geogp.runs.pipeline.drawing.kernel_figure = lambda *_, **__: b"no picture"
+geogp.runs.pipeline.make_map.report_html = lambda *_: "no report"
+PRESETS["quick"] = replace(PRESETS["quick"], h=8, r=8)
+folder, sys.argv[1:] = Path(sys.argv[1]), sys.argv[2:]
+both = []
+for number in range(2):
+    both.append(os.fork())
+    if not both[-1]:
+        for stream in (1, 2):
+            file = os.open(folder / f"{number}-{stream}", os.O_CREAT | os.O_WRONLY)
+            os.dup2(file, stream)
+        run()
+for process in both:
+    print(process, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+"""
+"""Two commands that begin at once, without the seconds that each takes to load PyTorch."""
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from geogp.runs.locks import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_of_two_commands_that_start_together_one_makes_the_run(small, tmp_path):
+    out = tmp_path / "run"
+    quick = ("--model", "dbk-silu", "--split", "random", "--epochs", "1", "--zoom", "11")
+    done = subprocess.run(
+        [sys.executable, "-c", PAIR, tmp_path, *small.arguments, *quick, "--out", out, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    ended = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    told = [[(tmp_path / f"{n}-{stream}").read_text() for stream in (1, 2)] for n in range(2)]
+    assert sorted(code for _, code in ended) == [0, 2], told
+    winner, loser = sorted(range(2), key=lambda n: ended[n][1])
+    assert f"in use by process {ended[winner][0]} on" in told[loser][1]
+    assert "Wait for it or stop it" in told[loser][1]
+    assert json.loads(told[winner][0])["run"] == str(out)
+    run = read_json(out / "run.json")
+    assert spoilt(out, run) == []
+    assert {path.name for path in out.iterdir()} == {*run["files"], "run.json", LOCK_FILE}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of which only so much is there that it counts as finished."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    none = dict.fromkeys(field.name for field in fields(Scores)) | {"n": 0}
+    held = {"region": "PR", "service": "mobile", "target": "download", "model": "field"}
+    held |= {"preset": "quick", "files": []}
+    held["metrics"] = {"random": dict.fromkeys(("all", "urban", "rural"), none)}
+    (folder / "run.json").write_text(json.dumps(held))
+    (folder / "test_predictions.parquet").touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        remake_report,
+        lambda run: make_areas(AreasRequest(run)),
+        lambda run: make_exceedance(ExceedanceRequest(run)),
+        lambda run: choose_tiles(NextRequest(run)),
+        lambda run: make_figures(FiguresRequest(run)),
+    ],
+)
+def test_what_writes_into_a_run_is_refused_while_another_does(run, command):
+    before = {path.name for path in run.iterdir()}
+    with hold(run), pytest.raises(RequestError, match=HELD_BY_ME):
+        command(run)
+    assert {path.name for path in run.iterdir()} == before | {LOCK_FILE}
+
+
+def test_a_map_is_refused_before_anything_is_read(tmp_path, small):
+    request = small.request(tmp_path / "run")
+    object.__setattr__(request, "source", "/nowhere")
+    with hold(request.out), pytest.raises(RequestError, match=HELD_BY_ME):
+        make_map(request)
+
+
+def test_commands_leave_nothing_in_a_folder_that_is_no_run(tmp_path):
+    for command in (remake_report, lambda path: make_areas(AreasRequest(path))):
+        with pytest.raises(RequestError, match="not a finished run"):
+            command(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_holder_holds_nothing_and_its_note_says_nothing(tmp_path):
+    folder = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RequestError, match=f"in use by process {holder.pid} on"), hold(folder):
+            pass
+        holder.kill()
+    assert read_json(folder / NOTE_FILE)["pid"] == holder.pid
+    assert is_vacant(folder)
+    with hold(folder):
+        assert read_json(folder / NOTE_FILE)["pid"] == os.getpid()
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "note", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "host": "x", "since": 3}', "9" * 9000]
+)
+def test_a_note_that_cannot_be_read_names_nobody(tmp_path, note):
+    with hold(tmp_path):
+        (tmp_path / NOTE_FILE).write_text(note)
+        with pytest.raises(RequestError, match="in use by another process"), hold(tmp_path):
+            pass
+
+
+def test_who_waits_comes_next(tmp_path):
+    order = []
+
+    def second():
+        with hold(tmp_path / "run", wait=True):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with hold(tmp_path / "run"):
+        thread.start()
+        thread.join(0.3)
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_folder_in_which_nothing_was_done_is_left_as_it_was(tmp_path, made):
+    folder = tmp_path / "run"
+    if made:
+        folder.mkdir()
+    with hold(folder):
+        assert is_vacant(folder)
+        assert folder.is_dir()
+    assert folder.exists() == made
+    assert not made or not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK])
+@pytest.mark.filterwarnings("ignore:flock not supported")
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, code):
+    def flock(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OutputError, match=r"has no locks.*on another file system"), hold(tmp_path):
+        pass
+    assert not (tmp_path / NOTE_FILE).exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"cannot write .*--out"), hold(tmp_path / "file" / "run"):
+        pass
+
+    def refused(*_arguments, **_more):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refused)
+    told = r"cannot write .*: Permission denied\. Name another --scratch"
+    with (
+        pytest.raises(OutputError, match=told),
+        hold(tmp_path, cure="name another --scratch"),
+    ):
+        pass
+
+
+def test_no_lock_is_copied_to_the_place_of_a_batch(run, tmp_path):
+    from geogp.commands.batch.batch_place import open_place
+
+    place = open_place(str(tmp_path / "place"))
+    with hold(run):
+        place.put_run(run, "run")
+        assert sorted(place.listed("run")) == [LOCK_FILE, "run.json", "test_predictions.parquet"]
+    with hold(tmp_path / "place" / "run"):  # by another command, which is waited for
+        held = SimpleNamespace(ended=False)
+
+        def put():
+            place.put_run(run, "run")
+            held.ended = True
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        thread.join(0.3)
+        assert not held.ended
+    thread.join(30)
+    assert held.ended
+
+
+def test_a_folder_that_can_never_be_made_is_refused(tmp_path, monkeypatch):
+    # So it is below /proc, in a deleted working directory, and on a drive that is not there.
+    def never(self, *_, **__):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
+
+    monkeypatch.setattr("pathlib.Path.mkdir", never)
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*run.*No such file"),
+        hold(tmp_path / "run"),
+    ):
+        pytest.fail("held")

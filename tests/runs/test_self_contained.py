@@ -1,0 +1,27 @@
+"""A page without a base map is a matter of drawing: the fit is kept, and no network is needed."""
+
+import shutil
+
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import Watcher
+
+
+class Heard(Watcher):
+    def __init__(self):
+        self.stages = []
+
+    def stage(self, text):
+        self.stages.append(text)
+
+
+def test_the_page_is_drawn_anew_without_a_fit(small, finished, tmp_path):
+    out = shutil.copytree(finished.path, tmp_path / "run")
+    assert "cartocdn" in (out / "map.html").read_text("utf-8")
+    heard = Heard()
+    asked = small.request(out, split="both", self_contained=True)
+    drawn = make_map(asked, heard)
+    assert any("anew" in stage for stage in heard.stages)
+    assert drawn.run["metrics"] == finished.run["metrics"]
+    assert "cartocdn" not in (out / "map.html").read_text("utf-8")
+    assert drawn.run["drawing"]["self_contained"] is True
+    assert make_map(asked).already_there

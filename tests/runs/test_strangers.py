@@ -1,0 +1,203 @@
+"""A run from a stranger: what geogp never writes is refused, and no address of it is asked."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from run_worlds import edited_copy
+
+from geogp.commands.areas import AreasRequest, make_areas
+from geogp.errors import DataError
+from geogp.runs.run_places import ReadFrom
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+READING = {
+    "report": (),
+    "gallery": (),
+    "compare": (),
+    "figures": (),
+    "areas": ("--by", "urban"),
+    "exceedance": (),
+    "next": ("--tiles", 2),
+}
+"""Every command that opens a run again, with what it needs."""
+
+ASKING = ("areas", "exceedance", "next", "figures")
+"""Those that read its tiles and boundaries again."""
+
+EDITS = [
+    (("map", "zoom"), 30, "a whole number from 1 to 16 under map.zoom, found '30'"),
+    (("map", "zoom"), 0, "a whole number from 1 to 16 under map.zoom, found '0'"),
+    (("map", "tests"), "many", "a whole number of 1 or more under map.tests"),
+    (("metrics",), None, "expected an object under metrics, found 'None'"),
+    (("metrics",), {}, "expected figures of one split or more under metrics, found none"),
+    (("metrics", "random", "all", "rmse"), 1e200, "under metrics.random.all.rmse, found '1e+200'"),
+    (("metrics", "random", "all", "coverage_95"), 1.5, "from 0 to 1 under metrics.random.all.co"),
+    (("metrics", "random", "urban", "n"), 5, "n of metrics of random, urban is 5, but the folds"),
+    (("baseline", "random", "all", "nll"), 9.0, "nll of baseline of random, all is 9.0, but the"),
+    (("baseline", "blocks"), ..., "expected random, blocks under baseline, found random"),
+    (("folds", "random", 0, "baseline", "all", "mae"), 9.0, "mae of baseline of folds.random[0]"),
+    (("n", "random", "train"), 7, "n.random is not that of the first of folds.random"),
+    (("seconds", "fit"), -1, "a number of 0 or more under seconds.fit"),
+    (("model",), "field-9", "a model that `geogp models` lists under model, found 'field-9'"),
+    (("model",), "cox-nb", "the model cox-nb does not predict the target download"),
+    (("preset",), "best", "one of quick, standard, paper under preset, found 'best'"),
+    (("target",), "ping", "one of download, upload, latency, tests under target, found 'ping'"),
+    (("service",), "5G", "one of mobile, fixed under service, found '5G'"),
+    (("quarters",), ["2023Q5"], "a quarter like 2019Q1 under quarters[0], found '2023Q5'"),
+    (("seed",), 2**63, "a whole number from 0 to 9.22337e+18 under seed"),
+    (("drawing", "thresholds"), [-5], "from 0.001 to 1e+06 under drawing.thresholds[0]"),
+    (("drawing", "far_km"), 0, "a number above 0 under drawing.far_km"),
+    (("settings", "folds"), 0, "a whole number from 1 to 5 under settings.folds"),
+    (("settings", "source"), 5, "a path or an address under settings.source"),
+]
+
+
+def _set(run, place, value):
+    *way, last = place
+    for key in way:
+        run = run[key]
+    if value is ...:
+        del run[last]
+    else:
+        run[last] = value
+
+
+@pytest.fixture(scope="module")
+def stranger(finished, tmp_path_factory):
+    """What reading a run needs, but its run.json."""
+    folder = tmp_path_factory.mktemp("stranger") / "run"
+    folder.mkdir()
+    for name in ("test_predictions.parquet", "model.safetensors", "grid.nc"):
+        (folder / name).hardlink_to(finished.path / name)
+    return folder
+
+
+@pytest.mark.parametrize(("place", "value", "told"), EDITS)
+def test_every_command_refuses_an_edit_in_words(
+    finished, stranger, geogp, tmp_path, *, place, value, told
+):
+    run = json.loads(json.dumps(finished.run))
+    _set(run, place, value)
+    (stranger / "run.json").write_text(json.dumps(run))
+    before = sorted(stranger.iterdir())
+    for command, more in READING.items():
+        runs = [stranger, finished.path] if command == "compare" else [stranger]
+        out = ["--out", tmp_path / command] if command in {"compare", "gallery"} else []
+        code, said, error = geogp(command, *runs, *more, *out)
+        assert (code, said) == (3, ""), command
+        assert told in error.replace("\n", " "), command
+        assert "run.json is damaged: " in error
+        assert "Traceback" not in error
+    assert sorted(stranger.iterdir()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda run: run["map"].update(zoom=12), r"says that the map has 313 tiles of zoom 12"),
+        (lambda run: run["map"].update(zoom=16, tiles=10**6), r"1000000 tiles of zoom 16"),
+        (lambda run: run.update(model="dbk-rbf"), r"says model dbk-rbf, which model\.safetensors"),
+        (lambda run: run.update(target="upload"), r"says target upload, which model\.safetensors"),
+        (
+            lambda run: run.update(
+                quarters=["2023Q4"], settings=run["settings"] | {"inputs": "place"}
+            ),
+            r"expected the 1,500 rows of n in .*, found 757",
+        ),
+    ],
+)
+def test_what_its_other_files_contradict_is_refused(finished, tmp_path, change, told):
+    run = edited_copy(finished.path, tmp_path / "run", change)
+    with pytest.raises(DataError, match=told):
+        make_areas(AreasRequest(run, by="urban", draws=200))
+
+
+@pytest.fixture
+def served(small, monkeypatch, tmp_path):
+    """The source of the finished run, at an address that counts who asks."""
+    monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    name = "faulty_server"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    with sys.modules[name].serving(small.folder) as server:
+        yield server
+
+
+def _lure(server, places):
+    """Return what makes a run.json name places on a server, given relative to it."""
+
+    def change(run):
+        for key, place in places.items():
+            run["settings"][key] = place.replace("SERVER", server.url)
+
+    return change
+
+
+@pytest.mark.parametrize("command", ASKING)
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"source": "SERVER"},
+        {"boundaries": "SERVER/boundaries"},
+        {"source": "s3://somebodys-bucket"},
+        {"source": "HTTP://127.0.0.1:9"},
+        {"source": "memory://x"},
+        {"boundaries": "file:///etc"},
+        {"source": "simplecache::http://127.0.0.1:9/x"},
+        {"source": "\\\\127.0.0.1\\share"},
+        {"source": "//127.0.0.1/share"},
+        {"region_file": "//127.0.0.1/share/a.gpkg"},
+        {"strata_file": "/vsicurl/http://127.0.0.1:9/a.gpkg"},
+    ],
+    ids=str,
+)
+def test_no_address_of_a_run_is_asked(
+    finished, stranger, served, geogp, monkeypatch, *, command, places
+):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", served.url)  # a bucket that is asked is asked here
+    run = json.loads(json.dumps(finished.run))
+    _lure(served, places)(run)
+    (stranger / "run.json").write_text(json.dumps(run))
+    code, said, error = geogp(command, stranger, *READING[command])
+    assert (code, said) == (2, "")
+    assert "Traceback" not in error
+    assert served.told.requests == []
+
+
+def test_an_address_that_is_named_is_read(finished, served, geogp, tmp_path):
+    places = {"source": served.url, "boundaries": f"{served.url}/boundaries"}
+    run = edited_copy(finished.path, tmp_path / "run", _lure(served, places))
+    asked = ("areas", run, "--by", "urban", "--draws", 200)
+    code, _, error = geogp(*asked, "--source", served.url)
+    assert (code, served.told.requests) == (2, [])
+    assert f"takes its boundaries from '{served.url}/boundaries'" in error
+    assert "give --boundaries with that address" in error
+    code, _, error = geogp(*asked, *(f"--{key}={place}" for key, place in places.items()))
+    assert code == 0, error
+    assert len(served.told.requests) > 2
+
+
+def test_the_same_files_are_read_from_a_folder_instead(finished, served, small, tmp_path):
+    places = {"source": served.url, "boundaries": f"{served.url}/boundaries"}
+    run = edited_copy(finished.path, tmp_path / "run", _lure(served, places))
+    own = ReadFrom(str(small.folder), str(small.folder / "boundaries"))
+    assert make_areas(AreasRequest(run, by="urban", draws=200, read_from=own)).files
+    assert served.told.requests == []
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/stdin", "/dev"])
+def test_a_device_is_no_file(finished, tmp_path, place):
+    run = edited_copy(
+        finished.path, tmp_path / "run", lambda run: run["settings"].update(strata_file=place)
+    )
+    with pytest.raises((DataError, ValueError), match=f"no file {place}"):
+        make_areas(AreasRequest(run, by="urban", draws=200))

@@ -1,0 +1,115 @@
+"""alpha and beta chosen by validation, as a part of the main job."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from geogp.errors import DataError
+from geogp.models.training.tuning import GRID
+from geogp.runs.pipeline import fitting
+from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.progress import Watcher
+
+
+class Counter(Watcher):
+    """Counts the epochs of the search, and may interrupt it."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.epochs, self.stop_at, self.warnings = 0, stop_at, []
+
+    def progress(self, text: str, _done: int, _total: int, _note: str) -> None:
+        if text.startswith("weights"):
+            self.epochs += 1
+            if self.epochs == self.stop_at:
+                raise KeyboardInterrupt
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def test_the_preset_decides_unless_asked(small, tmp_path):
+    run = make_map(small.request(tmp_path / "run", model="dbk-silu", epochs=1)).run
+    assert run["weights"] == {"alpha": 0.01, "beta": 0.01, "chosen_by": "preset"}
+
+
+def test_the_field_model_has_none(finished):
+    assert finished.run["weights"] == {"chosen_by": "none"}
+
+
+def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
+    request = small.request(tmp_path / "run", tune_weights=True, split="both", model="dbk-silu")
+    stopped, again = Counter(stop_at=11), Counter()
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, stopped)
+    found = make_map(request, again).run["weights"]
+    # Two epochs of each of 16 fits, none of them twice.
+    assert stopped.epochs + again.epochs == 2 * len(GRID) ** 2
+    scores = [trial["validation_nll"] for trial in found["trials"]]
+    assert len(scores) == 16
+    assert scores == sorted(scores)
+    assert np.isfinite(scores).all()
+    assert {name: found["trials"][0][name] for name in ("alpha", "beta")} == {
+        name: found[name] for name in ("alpha", "beta")
+    }
+    request = small.request(tmp_path / "whole", tune_weights=True, split="both", model="dbk-silu")
+    whole = make_map(request).run
+    assert {**whole["weights"], "seconds": 0} == {**found, "seconds": 0}
+    assert whole["seconds"]["fit"] > whole["weights"]["seconds"] > 0
+    # What the run states everywhere is what was chosen, not the preset's.
+    assert whole["settings"]["weights"] == "validation"
+    with xr.open_dataset(tmp_path / "whole" / "grid.nc", engine="h5netcdf") as grid:
+        stated = json.loads(grid.attrs["weights"])
+    assert stated == {name: found[name] for name in ("alpha", "beta")}
+
+
+def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch):
+    used = []
+    fit = fitting.fit
+
+    def watched(model, rows, held, settings, **options):
+        used.append(settings.weights)
+        return fit(model, rows, held, settings, **options)
+
+    monkeypatch.setattr(fitting, "fit", watched)
+    request = small.request(tmp_path / "run", tune_weights=True, epochs=1, model="dbk-silu")
+    found = make_map(request).run["weights"]
+    assert {(w.alpha, w.beta) for w in used} == {(found["alpha"], found["beta"])}
+
+
+def test_a_model_without_weights_says_so(small, tmp_path):
+    hears = Counter()
+    run = make_map(small.request(tmp_path / "run", tune_weights=True, model="vbll"), hears).run
+    assert hears.epochs == 0
+    assert run["weights"] == {"chosen_by": "none"}
+    assert any("vbll has no weights to choose" in text for text in hears.warnings)
+    assert any("vbll has no weights to choose" in text for text in run["warnings"])
+
+
+def test_a_damaged_search_is_refused(small, tmp_path):
+    request = small.request(tmp_path / "run", tune_weights=True, model="pp-dkl")
+    with pytest.raises(KeyboardInterrupt):
+        make_map(request, Stopper())
+    (path,) = (tmp_path / "run").rglob("weights.json")
+    assert set(json.loads(path.read_text())) == {"beta", "chosen_by", "seconds", "trials"}
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"damaged .* --fresh"):
+        make_map(request)
+
+
+class Stopper(Watcher):
+    """Interrupts a job in its first fit after the search."""
+
+    def progress(self, text: str, _done: int, _total: int, _note: str) -> None:
+        if text.startswith("fit"):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["dbk-exact", "dbk-exact-rbf", "sv-rbf", "sv-dkl"])
+def test_models_that_start_far_from_their_noise_reach_the_baseline(name, small, tmp_path):
+    """The quick preset on 1,200 rows; started at the papers' 0.01 they end at 1.4 to 7."""
+    run = make_map(small.request(tmp_path / "run", epochs=40, model=name)).run
+    own, other = run["metrics"]["random"]["all"], run["baseline"]["random"]["all"]
+    assert own["nll"] < other["nll"] + 0.1
+    assert 0.9 < own["coverage_95"] <= 1
