@@ -21,7 +21,7 @@ from batch_world import BOUNDARIES, states_side_by_side, write_states
 
 from geogp.commands.batch.batch_plan import BatchRequest
 from geogp.commands.batch.cluster import Execution
-from geogp.commands.batch.ledger import Entry
+from geogp.commands.batch.ledger import LedgerEntry
 from geogp.commands.batch.make_batch import BatchResult, BatchWatcher, make_batch
 from geogp.files import write_text
 
@@ -45,9 +45,9 @@ class Killing(BatchWatcher):
 
     def __init__(self, name: str | None) -> None:
         self.name, self.killed, self.begun = name, None, 0
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
 
-    def changed(self, name: str, entry: Entry) -> None:
+    def changed(self, name: str, entry: LedgerEntry) -> None:
         """Count what is begun."""
         self._entries[name] = entry
         self.begun += entry.state == "running"

@@ -30,7 +30,7 @@ from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import read_layer
-from geogp.geodata.store.cache import Entry, read_note, readable_folder
+from geogp.geodata.store.cache import CacheEntry, read_note, readable_folder
 from geogp.geodata.store.cache_contents import cache_items
 from geogp.geodata.store.remote import Patience, RemoteFile
 from geogp.geodata.store.sources import Folder
@@ -164,7 +164,7 @@ def read_cache_note(world: World, content: bytes, place: Path) -> str:
     cache_items(check=True)
     if note is None:
         raise DataError("no note")
-    if Entry(path, note.source, note.ranges).read() is None:
+    if CacheEntry(path, note.source, note.ranges).read() is None:
         raise DataError("no entry")
     return digest(note)
 
@@ -176,7 +176,7 @@ def read_cache_file(world: World, content: bytes, place: Path) -> str:
     (note,) = world.seeds("cache-note")
     path.with_suffix(".json").write_bytes(note)
     held = json.loads(note)
-    if Entry(path, held["source"], held["ranges"]).read() is None:
+    if CacheEntry(path, held["source"], held["ranges"]).read() is None:
         raise DataError("no entry")
     return digest(content)
 

@@ -29,7 +29,7 @@ from geogp.errors import DataError
 from geogp.files import write_text
 from geogp.geodata.simulation.truth import (
     Grid,
-    Places,
+    PlanePlaces,
     TruthLaw,
     field,
     laws_of,
@@ -72,7 +72,7 @@ class Truth:
 
     law: TruthLaw
     grid: Grid
-    places: Places
+    places: PlanePlaces
     quarters: tuple[int, ...]
     tile: Indices
     when: Indices

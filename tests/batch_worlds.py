@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from geogp.commands.batch.batch_plan import BatchRequest
-from geogp.commands.batch.batch_work import Order, Outcome, make_run
+from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run
 from geogp.commands.batch.cluster import FixedCrew
 from geogp.commands.batch.make_batch import BatchWatcher
 
@@ -83,7 +83,7 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("geogp.runs.pipeline.make_map.report_html", lambda *_: "no report")
 
 
-def make_run_without_pictures(order: Order) -> Outcome:
+def make_run_without_pictures(order: Order) -> WorkOutcome:
     """Make a run in a worker's process, which is then rid of pictures for good."""
     leave_out_pictures(pytest.MonkeyPatch())
     return make_run(order)

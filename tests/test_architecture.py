@@ -1,27 +1,39 @@
-"""Dependencies point one way: apps, workflow, maps and calibration, models and geodata."""
+"""The house: dependencies point one way, and every room says what it is of."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# A layer, and what it may import of geogp.
-ALLOWED = {
-    "geogp/models": {"errors", "files", "models"},
-    "geogp/geodata": {"errors", "files", "geodata"},
-    "geogp/calibration": {"errors", "files", "page_policy", "geodata", "models", "calibration"},
-    "geogp/maps": {"errors", "files", "page_policy", "geodata", "models", "maps"},
+# From below to above: a room may import those before it, but `geodata` and `models` do not know
+# each other, and what states how good predictions are knows no model.
+ROOMS = {
+    "distributions": set(),
+    "geodata": set(),
+    "models": {"distributions"},
+    "evaluation": {"distributions", "geodata"},
+    "maps": {"distributions", "geodata", "models", "evaluation"},
+    "reports": {"distributions", "geodata", "evaluation", "maps"},
+    "runs": {"distributions", "geodata", "models", "evaluation", "maps", "reports"},
+    "commands": {"distributions", "geodata", "models", "evaluation", "maps", "reports", "runs"},
 }
+COMMON = {"errors", "files", "choices", "__version__"}
+TOP = {"__init__", "errors", "files", "choices"}
 
-# A layer, and foreign packages that it must do without.
+# A room, and foreign packages that it must do without.
 FORBIDDEN = {
+    "distributions": {"torch", "geopandas", "shapely", "rasterio", "xarray", "pandas", "pyarrow"},
     # SciPy, which every machine with GPyTorch has, searches neighbours (its KDTree).
-    "geogp/models": {"geopandas", "shapely", "rasterio", "xarray", "pandas", "pyarrow"},
-    "geogp/geodata": {"torch", "folium", "matplotlib"},
-    "geogp/calibration": {"folium", "rasterio"},
-    "geogp/maps": {"torch"},
+    "models": {"geopandas", "shapely", "rasterio", "xarray", "pandas", "pyarrow"},
+    "geodata": {"torch", "folium", "matplotlib"},
+    "evaluation": {"torch", "folium", "rasterio"},
+    "maps": {"torch"},
+    "reports": {"torch", "folium", "rasterio"},
+    "runs": set(),
+    "commands": set(),
 }
 
 
@@ -37,17 +49,62 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("layer", ALLOWED)
-def test_layers_import_only_what_lies_below(layer):
-    files = sorted((ROOT / layer).rglob("*.py"))
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_only_what_lies_below(room):
+    files = sorted((ROOT / "geogp" / room).rglob("*.py"))
     assert files
     for path in files:
         for name in imported(path):
             top, *rest = name.split(".")
             if top == "geogp":
                 assert rest, f"{path} imports the whole package"
-                assert rest[0] in ALLOWED[layer], f"{path} imports {name}"
-            assert top not in FORBIDDEN[layer], f"{path} imports {name}"
+                assert rest[0] in ROOMS[room] | COMMON | {room}, f"{path} imports {name}"
+            assert top not in FORBIDDEN[room], f"{path} imports {name}"
+
+
+def test_the_house_has_these_rooms_alone():
+    found = {path.stem for path in (ROOT / "geogp").glob("*.py")}
+    assert found == TOP
+    folders = {path.parent.name for path in (ROOT / "geogp").glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+
+
+def test_names_of_files_and_classes_are_unique():
+    """Each says what it is to one who has read nothing else."""
+    paths = [path for path in (ROOT / "geogp").rglob("*.py") if path.stem != "__init__"]
+    names = Counter(path.stem for path in paths)
+    classes = Counter(
+        node.name
+        for path in paths
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for found in (names, classes) for name, n in found.items() if n > 1} == set()
+
+
+def test_folders_are_small():
+    """About fifteen files: what holds more holds two things."""
+    counted = Counter(
+        path.parent for path in (ROOT / "geogp").rglob("*.py") if path.stem != "__init__"
+    )
+    assert {str(path): n for path, n in counted.items() if n > 15} == {}
+
+
+def test_no_two_modules_need_each_other():
+    """Imports at the top of modules, those for type checkers alone apart, form no cycle."""
+    needs = {}
+    for path in (ROOT / "geogp").rglob("*.py"):
+        own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        needs[own] = {
+            name
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("geogp")
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        } - {own}
+    while needs:
+        free = {name for name, found in needs.items() if not found & needs.keys()}
+        assert free, f"a cycle among {sorted(needs)}"
+        needs = {name: found for name, found in needs.items() if name not in free}
 
 
 def test_modules_are_short():

@@ -21,7 +21,7 @@ from geogp_cli import console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from geogp.commands.batch.ledger import Entry, Ledger
+    from geogp.commands.batch.ledger import Ledger, LedgerEntry
     from geogp.commands.batch.make_batch import BatchResult, BatchWatcher
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
@@ -202,7 +202,7 @@ def _line_watcher() -> "BatchWatcher":
             self._ended = kept
             _ERRORS.print(f"{len(names)} runs, {len(kept)} of them there already", markup=False)
 
-        def changed(self, name: str, entry: "Entry") -> None:
+        def changed(self, name: str, entry: "LedgerEntry") -> None:
             if entry.state in {"done", "failed"}:
                 self._ended.add(name)
             count = f"[{len(self._ended)}/{len(self._names)}]"
@@ -222,7 +222,7 @@ def _table_watcher(live: Live) -> "BatchWatcher":
         """A live table: what runs, what failed, and counts of the rest."""
 
         def __init__(self) -> None:
-            self._entries: dict[str, Entry] = {}
+            self._entries: dict[str, LedgerEntry] = {}
             self._texts: dict[str, str] = {}
             self._since: dict[str, float] = {}
             self._stage = ""
@@ -231,7 +231,7 @@ def _table_watcher(live: Live) -> "BatchWatcher":
             self._entries = {name: ledger.entries[name] for name in names}
             self._draw()
 
-        def changed(self, name: str, entry: "Entry") -> None:
+        def changed(self, name: str, entry: "LedgerEntry") -> None:
             self._entries[name] = entry
             self._since[name] = time.monotonic()
             self._texts.pop(name, None)
@@ -252,7 +252,7 @@ def _table_watcher(live: Live) -> "BatchWatcher":
 
 
 def _progress(
-    entries: dict[str, "Entry"], texts: dict[str, str], since: dict[str, float], stage: str
+    entries: dict[str, "LedgerEntry"], texts: dict[str, str], since: dict[str, float], stage: str
 ) -> Group:
     """Return the counts of all runs and a table of those that run or failed, and of the last."""
     states = [entry.state for entry in entries.values()]
@@ -282,7 +282,7 @@ def _progress(
     return Group(Text(f"{len(entries)} runs: {counts}"), table, Text(stage))
 
 
-def _told(entry: "Entry") -> str:
+def _told(entry: "LedgerEntry") -> str:
     """Return a line for a run."""
     if entry.state == "running":
         return "begun" if entry.attempts < 2 else f"begun again ({entry.attempts})"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from geogp.distributions.burr import Burr, BurrMixture, BurrScale
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.shapes import (
     BURR_COLUMNS,
@@ -18,7 +19,6 @@ from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.distributions.warped_shapes import WarpedShape
 from geogp.distributions.warps import REPAIR_COLUMNS, Warp
 from geogp.errors import RequestError
-from geogp.models.families.burr import Burr, BurrMixture, BurrScale
 
 _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
 """Columns of each kind of shape."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import special
 
@@ -131,12 +130,13 @@ class Gaussian(Shape):
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles Φ^(-1)(p)."""
-        return _of_torch(torch.special.ndtri, probability)
+        found: Floats = special.ndtri(probability)
+        return found
 
     def cdf(self, x: Floats) -> Floats:
         """Return Φ(x)."""
-        # erfc keeps the digits of the lower tail, where torch's ndtr loses them.
-        return 0.5 * _of_torch(torch.special.erfc, -x * math.sqrt(0.5))
+        found: Floats = special.ndtr(x)
+        return found
 
     def survival(self, x: Floats) -> Floats:
         """Return 1 - Φ(x)."""
@@ -244,9 +244,3 @@ class RowShapes(Shape):
             if rows.any():
                 found[rows] = function(shape, values[rows])
         return found
-
-
-def _of_torch(function: object, values: Floats) -> Floats:
-    tensor = torch.from_numpy(np.ascontiguousarray(values, np.float64))
-    found: Floats = function(tensor).numpy().reshape(np.shape(values))  # type: ignore[operator]
-    return found

@@ -53,7 +53,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class SplitRows:
+class ScoredRows:
     """What the figures of one split are worked out from, each of its n rows once.
 
     Attributes
@@ -79,9 +79,9 @@ class SplitRows:
     def __len__(self) -> int:
         return len(self.pit)
 
-    def __getitem__(self, rows: NDArray[np.bool_]) -> "SplitRows":
+    def __getitem__(self, rows: NDArray[np.bool_]) -> "ScoredRows":
         """Return some of the rows."""
-        return SplitRows(
+        return ScoredRows(
             self.scores[rows],
             self.pit[rows],
             self.median[rows],
@@ -90,7 +90,7 @@ class SplitRows:
         )
 
 
-def split_rows(name: str, rows: pd.DataFrame) -> SplitRows:
+def split_rows(name: str, rows: pd.DataFrame) -> ScoredRows:
     """Score the rows of one split, those of each fold by the predictions of their own fit.
 
     Parameters
@@ -109,7 +109,7 @@ def split_rows(name: str, rows: pd.DataFrame) -> SplitRows:
         A mean or a variance is missing or out of range.
     """
     fold = folds_of(rows)
-    parts: list[SplitRows] = []
+    parts: list[ScoredRows] = []
     order: list[NDArray[np.intp]] = []
     for number in np.unique(fold):
         chosen = np.flatnonzero(fold == number)
@@ -143,14 +143,14 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
     return fold.astype(np.int64)
 
 
-def _scored(rows: pd.DataFrame, prediction: Prediction, fold: NDArray[np.int64]) -> SplitRows:
+def _scored(rows: pd.DataFrame, prediction: Prediction, fold: NDArray[np.int64]) -> ScoredRows:
     y = rows["y"].to_numpy(np.float64)
     scores = row_scores(prediction, y, TABLE_LEVELS)
     mass = {level: prediction.interval_mass(level / 100) for level in TABLE_LEVELS}
-    return SplitRows(scores, prediction.pit(y), prediction.quantile(0.5), mass, fold)
+    return ScoredRows(scores, prediction.pit(y), prediction.quantile(0.5), mass, fold)
 
 
-def _together(parts: list[SplitRows], place: NDArray[np.intp]) -> SplitRows:
+def _together(parts: list[ScoredRows], place: NDArray[np.intp]) -> ScoredRows:
     def of(values: Iterator[Floats]) -> Floats:
         found: Floats = np.concatenate(list(values))[place]
         return found
@@ -167,7 +167,7 @@ def _together(parts: list[SplitRows], place: NDArray[np.intp]) -> SplitRows:
             for level in TABLE_LEVELS
         },
     )
-    return SplitRows(
+    return ScoredRows(
         scores,
         of(part.pit for part in parts),
         of(part.median for part in parts),

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.evaluation.assessment import TABLE_LEVELS, SplitRows
+from geogp.evaluation.assessment import TABLE_LEVELS, ScoredRows
 from geogp.evaluation.metrics import (
     Scores,
     binomial_interval,
@@ -73,7 +73,7 @@ class GroupReport:
 
 def group_reports(
     rows: pd.DataFrame,
-    scored: SplitRows,
+    scored: ScoredRows,
     baseline: dict[str, dict[str, float | None]],
     *,
     counts: bool = False,
@@ -106,7 +106,7 @@ def group_reports(
 
 
 def _group_report(
-    scored: SplitRows, tiles: int, baseline: dict[str, float | None] | None, *, counts: bool
+    scored: ScoredRows, tiles: int, baseline: dict[str, float | None] | None, *, counts: bool
 ) -> GroupReport:
     scores = scored.scores.mean()
     other = Scores(scores.n) if baseline is None else _stored_scores(baseline)
@@ -130,7 +130,7 @@ def _group_report(
     )
 
 
-def _bounds(scored: SplitRows, level: int) -> list[float] | None:
+def _bounds(scored: ScoredRows, level: int) -> list[float] | None:
     if not len(scored):
         return None
     hits = int(np.count_nonzero(scored.scores.inside[level]))

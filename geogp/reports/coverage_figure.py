@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from geogp.reports.report_figures import STYLE, Drawing, source_of
+from geogp.reports.report_figures import STYLE, ReportFigure, source_of
 from geogp.reports.split_report import SplitReport
 from geogp.reports.strata_words import kind_title, kinds
 from geogp.reports.stratum_reports import StratumReport
@@ -17,7 +17,7 @@ _LEVEL = 95.0
 _ROW_INCHES = 0.19
 
 
-def coverage_figure(split: SplitReport) -> Drawing:
+def coverage_figure(split: SplitReport) -> ReportFigure:
     """Draw the coverage at 95 % of all strata of a split, kinds of many strata in one row each."""
     lines = [line for kind, strata in kinds(split).items() for line in _lines(kind, strata)]
     with mpl.rc_context({**STYLE, "font.size": 9}):
@@ -36,7 +36,7 @@ def coverage_figure(split: SplitReport) -> Drawing:
     shares = [(one.coverage[-1].observed, one) for one in split.strata]
     low, high = min(shares, key=lambda pair: pair[0]), max(shares, key=lambda pair: pair[0])
     marked = sum(one.coverage[-1].off for one in split.strata)
-    return Drawing(
+    return ReportFigure(
         source,
         f"Coverage of the 95 % intervals by stratum, {split.title}. Lowest {percent(low[0])} "
         f"({low[1].name}), highest {percent(high[0])} ({high[1].name}); {marked} marked at 95 %.",

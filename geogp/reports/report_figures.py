@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Drawing:
+class ReportFigure:
     """A figure to put into a page.
 
     Attributes
@@ -61,7 +61,7 @@ class Drawing:
     caption: str
 
 
-def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> list[Drawing]:
+def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> list[ReportFigure]:
     """Draw reliability, PIT histogram and widths of one split.
 
     Parameters
@@ -83,7 +83,7 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> li
     ]
 
 
-def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
+def reliability_figure(groups: dict[str, GroupReport]) -> ReportFigure:
     """Draw observed against nominal coverage with binomial bands."""
     with mpl.rc_context(STYLE):
         figure, axes = _axes()
@@ -112,7 +112,7 @@ def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
         f"{name}: {percent(group.scores['coverage_95'])} inside the 95 % intervals"
         for name, group in groups.items()
     )
-    return Drawing(
+    return ReportFigure(
         source,
         f"Observed against stated coverage. {held}.",
         "Reliability",
@@ -121,7 +121,7 @@ def reliability_figure(groups: dict[str, GroupReport]) -> Drawing:
     )
 
 
-def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
+def pit_figure(groups: dict[str, GroupReport]) -> ReportFigure:
     """Draw the histogram of probability integral transforms, relative to a level one."""
     heights = {}
     with mpl.rc_context(STYLE):
@@ -149,7 +149,7 @@ def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
         f"{name}: bins from {number(float(height.min()), 2)} to {number(float(height.max()), 2)}"
         for name, height in heights.items()
     )
-    return Drawing(
+    return ReportFigure(
         source,
         f"Histogram of the probability integral transforms; 1 is level. {spans}.",
         "PIT histogram",
@@ -158,7 +158,7 @@ def pit_figure(groups: dict[str, GroupReport]) -> Drawing:
     )
 
 
-def width_figure(width: dict[str, Floats], unit: str) -> Drawing:
+def width_figure(width: dict[str, Floats], unit: str) -> ReportFigure:
     """Draw violins of the widths of the 95 % intervals, with medians and quartiles."""
     with mpl.rc_context(STYLE):
         figure, axes = _axes()
@@ -174,7 +174,7 @@ def width_figure(width: dict[str, Floats], unit: str) -> Drawing:
         f"{name}: median {number(float(np.median(values)))} {unit}"
         for name, values in width.items()
     )
-    return Drawing(
+    return ReportFigure(
         source,
         f"Violins of the widths of the 95 % intervals. {medians}.",
         "Widths of the 95 % intervals",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.evaluation.assessment import (
-    SplitRows,
+    ScoredRows,
     check_scores,
     counted,
     prediction_of,
@@ -141,7 +141,7 @@ def _repair(name: str, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exceedances(
-    rows: pd.DataFrame, scored: SplitRows, run: dict[str, Any]
+    rows: pd.DataFrame, scored: ScoredRows, run: dict[str, Any]
 ) -> list[ExceedanceReport]:
     """Judge the probabilities of the map's thresholds, each row by its own fold's prediction."""
     values = (run.get("drawing") or {}).get("thresholds") or ()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from geogp.evaluation.assessment import SplitRows
+from geogp.evaluation.assessment import ScoredRows
 from geogp.evaluation.metrics import binomial_interval, pit_counts
 from geogp.evaluation.simultaneous_coverage import Check, ClassReport, blocks_of, class_reports
 from geogp.evaluation.strata import Stratum, strata_of
@@ -85,7 +85,7 @@ class StratumReport:
         return [each for each in self.coverage if each.off]
 
 
-def stratum_reports(rows: pd.DataFrame, scored: SplitRows, target: str) -> list[StratumReport]:
+def stratum_reports(rows: pd.DataFrame, scored: ScoredRows, target: str) -> list[StratumReport]:
     """Work out the figures of all strata of one split's rows.
 
     Parameters
@@ -113,7 +113,7 @@ def stratum_reports(rows: pd.DataFrame, scored: SplitRows, target: str) -> list[
     ]
 
 
-def _report(judged: ClassReport, stratum: Stratum, scored: SplitRows) -> StratumReport:
+def _report(judged: ClassReport, stratum: Stratum, scored: ScoredRows) -> StratumReport:
     scores = scored.scores
     return StratumReport(
         judged.kind,

@@ -12,14 +12,14 @@ from geogp.evaluation.threshold_reliability import (
     Difference,
     ExceedanceReport,
 )
-from geogp.reports.report_figures import STYLE, Drawing, source_of
+from geogp.reports.report_figures import STYLE, ReportFigure, source_of
 from geogp.reports.words import count, percent, points
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#4d4d4d")
 _MARKERS = ("o", "s", "^", "D", "v")
 
 
-def exceedance_figure(reports: list[ExceedanceReport]) -> Drawing:
+def exceedance_figure(reports: list[ExceedanceReport]) -> ReportFigure:
     """Draw observed shares against stated probabilities, all rows, a curve for each threshold.
 
     Parameters
@@ -43,7 +43,7 @@ def exceedance_figure(reports: list[ExceedanceReport]) -> Drawing:
         f"{one.meets}: stated {percent(one.stated)}, observed {percent(one.observed)}"
         for one in shown
     )
-    return Drawing(
+    return ReportFigure(
         source,
         f"Observed share against stated probability of meeting a threshold. {held}.",
         "Probabilities of thresholds",

@@ -20,7 +20,7 @@ from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.grid import build_grid
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
-from geogp.maps.page.kernel_error import Features
+from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
 
@@ -86,7 +86,7 @@ def make_page(
         for k in range(past)
     ]
     quarters.append(QuarterMap(f"2023Q{past + 1}", world.tiles, world.prediction))
-    model = Features(waves, lambda one, other: waves(one) @ waves(other).T)
+    model = KernelFeatures(waves, lambda one, other: waves(one) @ waves(other).T)
     content = PageContent(
         region,
         world.tiles,

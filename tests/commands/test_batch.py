@@ -15,7 +15,7 @@ from batch_worlds import CODES, Direct, Heard, direct
 from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import each_quarter, run_of, runs_of, safe_name
-from geogp.commands.batch.batch_work import Order, Outcome, make_run, scratch_folder
+from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, scratch_folder
 from geogp.commands.batch.cluster import Execution, FixedCrew
 from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
@@ -51,7 +51,7 @@ def stub(monkeypatch):
             raise waiting.pop(0)
         where = open_place(order.place)
         where.write(b"{}", order.run.name, RUN_FILE)
-        return Outcome(
+        return WorkOutcome(
             "made", where.mark(order.run.name), 1.0, 1.0, 10**9, "here:1", ("a warning",)
         )
 
@@ -260,7 +260,7 @@ def test_a_run_that_is_nowhere_is_no_success(states, tmp_path, stub, monkeypatch
     """As where workers see another folder under the same name."""
     monkeypatch.setattr(
         "geogp.commands.batch.make_batch.make_run",
-        lambda _: Outcome("made", "0" * 64, 1.0, 1.0, 1, "far:1", ()),
+        lambda _: WorkOutcome("made", "0" * 64, 1.0, 1.0, 1, "far:1", ()),
     )
     result = make_batch(states.request("AA"), str(tmp_path / "out"), crew=direct())
     assert result.exit_code == 3

@@ -20,7 +20,7 @@ from geogp.commands.batch import cluster
 from geogp.commands.batch.batch_plan import runs_of
 from geogp.commands.batch.batch_work import scratch_folder
 from geogp.commands.batch.cluster import Execution, cores_here, gpus, worker_environments
-from geogp.commands.batch.ledger import Entry
+from geogp.commands.batch.ledger import LedgerEntry
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import NetworkError, RequestError
 from geogp.runs.run_folder import read_run
@@ -251,7 +251,7 @@ def test_a_failure_is_told_and_exits_3(states, tmp_path, geogp, here, monkeypatc
 
 def test_the_live_table_shows_what_runs_and_what_failed(states):
     runs = runs_of(states.request())
-    entries = {one.name: Entry(one) for one in runs}
+    entries = {one.name: LedgerEntry(one) for one in runs}
     entries[NAMES[0]].state, entries[NAMES[0]].attempts = "running", 2
     entries[NAMES[1]].state, entries[NAMES[1]].error = "failed", "no [tiles]."
     screen = Console(width=120, file=io.StringIO())

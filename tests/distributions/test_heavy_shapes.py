@@ -5,6 +5,7 @@ import pytest
 import scoringrules
 from scipy import integrate, special, stats
 
+from geogp.distributions.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.distributions.heavy_shapes import NormalMixture, StudentT, log_gamma_step
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shape_columns import shape_from
@@ -12,7 +13,6 @@ from geogp.distributions.shapes import BURR_COLUMNS, GAUSSIAN, RowShapes
 from geogp.distributions.sinh_arcsinh import SinhArcsinh, shape_of
 from geogp.distributions.student_sum import NormalPlusStudent, student_scales
 from geogp.errors import RequestError
-from geogp.models.families.burr import BURR_PRIOR, Burr, BurrScale
 
 DFS = [2.2, 3.0, 4.5, 30.0, 1e3]
 AT = np.array([-8.0, -3.0, -0.4, 0.0, 0.7, 2.5, 8.0])

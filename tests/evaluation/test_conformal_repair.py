@@ -15,7 +15,7 @@ from geogp.distributions.warped_shapes import WarpedShape
 from geogp.distributions.warps import KNOTS, LADDER, MARGIN, REPAIR_COLUMNS
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
-from geogp.evaluation.conformal.conformal_cells import Places, partition
+from geogp.evaluation.conformal.conformal_cells import RepairPlaces, partition
 from geogp.evaluation.conformal.conformal_repair import (
     METHODS,
     NO_REPAIR,
@@ -33,8 +33,8 @@ def _normal(n: int, sd: float = 1.0) -> Prediction:
     return Prediction(np.zeros(n), np.full(n, 0.3 * sd**2), np.full(n, 0.7 * sd**2))
 
 
-def _places(n: int, random: np.random.Generator, rural: float = 0.3) -> Places:
-    return Places(
+def _places(n: int, random: np.random.Generator, rural: float = 0.3) -> RepairPlaces:
+    return RepairPlaces(
         np.where(random.random(n) < rural, "rural", "urban"),
         np.ceil(random.lognormal(0.8, 1.0, n)),
         random.uniform(-67, -65, n),
@@ -226,7 +226,7 @@ def test_cells_part_all_rows_and_small_classes_are_pooled():
     stratum = np.array(["urban"] * n + ["rural"] * 130)
     tests = np.r_[tests, np.tile([1.0, 5.0], 65)]
     zero = np.zeros(len(tests))
-    groups = partition(Places(stratum, tests, zero, zero))
+    groups = partition(RepairPlaces(stratum, tests, zero, zero))
     assert list(groups) == [
         ("rural", 1, None) if name == "rural" else name
         for name in [
@@ -250,7 +250,7 @@ def test_a_small_stratum_is_not_told_apart():
     assert all(rows.sum() >= 100 for rows in groups.values())
     repair = fit_repair("strata", _normal(2000), random.normal(size=2000), places)
     assert repair.cells[0].name.startswith("all, 1 test")
-    unknown = Places(np.full(3, "unknown"), np.ones(3), np.zeros(3), np.zeros(3))
+    unknown = RepairPlaces(np.full(3, "unknown"), np.ones(3), np.zeros(3), np.zeros(3))
     assert repair.cell_of(unknown).tolist() == [0, 0, 0]
 
 
@@ -381,7 +381,7 @@ def test_places_of_a_table():
     table = pd.DataFrame(
         {"stratum": ["urban"], "tests": [3], "longitude": [-66.0], "latitude": [18.0], "y": [1.0]}
     )
-    places = Places.of_table(table)
+    places = RepairPlaces.of_table(table)
     assert (places.stratum[0], places.tests[0], places.longitude[0]) == ("urban", 3.0, -66.0)
 
 
@@ -397,7 +397,7 @@ def test_places_of_a_table():
 def test_places_out_of_range_are_refused(change, message):
     right = {"stratum": ["urban"], "tests": [1.0], "longitude": [0.0], "latitude": [0.0]}
     with pytest.raises(DataError, match=message):
-        Places(**{name: np.array(value) for name, value in (right | change).items()})
+        RepairPlaces(**{name: np.array(value) for name, value in (right | change).items()})
 
 
 def test_what_cannot_be_repaired_is_refused():
@@ -438,7 +438,7 @@ def test_rows_that_no_interval_reaches_are_refused(method):
 def test_places_of_unknown_stratum_have_no_cell_where_strata_are_told_apart():
     random, m = np.random.default_rng(14), 1000
     repair = fit_repair("strata", _normal(m), random.normal(size=m), _places(m, random))
-    unknown = Places(np.full(3, "unknown"), np.ones(3), np.zeros(3), np.zeros(3))
+    unknown = RepairPlaces(np.full(3, "unknown"), np.ones(3), np.zeros(3), np.zeros(3))
     with pytest.raises(DataError, match="found 3 of unknown stratum"):
         repair.apply(_normal(3), unknown)
 

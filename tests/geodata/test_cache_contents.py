@@ -10,7 +10,7 @@ import pytest
 from bucket_files import tile_columns, tiles_around, write_quarter
 
 from geogp.geodata.store import cache_contents
-from geogp.geodata.store.cache import Entry
+from geogp.geodata.store.cache import CacheEntry
 from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
@@ -123,7 +123,7 @@ def test_a_folder_of_parts_that_vanishes_while_it_is_walked_is_left_out(
 
 
 def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
-    entry = Entry.of(source.url, NAME, testland.code_ranges)
+    entry = CacheEntry.of(source.url, NAME, testland.code_ranges)
     left = entry.path.with_name(f".{entry.path.name}.abcdefgh")
     with entry.locked(Transfer()):
         (lock,) = (cache / "tiles" / ".locks").iterdir()
@@ -140,7 +140,7 @@ def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
 
 
 def test_parts_in_a_folder_go_with_it_and_under_the_lock_of_their_entry(source, testland, cache):
-    entry = Entry.of(source.url, NAME, testland.code_ranges)
+    entry = CacheEntry.of(source.url, NAME, testland.code_ranges)
     parts = entry.path.with_suffix(".parts")
     parts.mkdir(parents=True)
     for name in ("0-9", "note.json"):
@@ -174,7 +174,7 @@ def test_a_fetch_goes_on_while_the_cache_is_cleared(source, faulty, folder, test
 def test_what_a_refresh_is_writing_is_not_called_damaged(source, testland):
     tiles, _ = filled(source, testland)
     tiles.write_bytes(tiles.read_bytes() + b"of a newer file")
-    entry = Entry.of(source.url, NAME, None)
+    entry = CacheEntry.of(source.url, NAME, None)
     with entry.locked(Transfer()):
         assert cache_items(check=True)[0].state == UNFINISHED
     assert cache_items(check=True)[0].state == DAMAGED

@@ -8,7 +8,7 @@ from geogp.errors import NetworkError, OutputError
 from geogp.geodata.store import partial_downloads as parts_module
 from geogp.geodata.store.cache import LOCKS
 from geogp.geodata.store.cache_contents import UNFINISHED, cache_items, clear_cache
-from geogp.geodata.store.partial_downloads import Parts
+from geogp.geodata.store.partial_downloads import PartialDownload
 from geogp.geodata.store.remote import Patience, Version
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles import quadkeys
@@ -149,10 +149,10 @@ def test_large_ranges_are_kept_in_small_parts(
 
 def test_a_part_that_cannot_be_kept_is_said(tmp_path, monkeypatch):
     strong = Version(10, '"a"', None)
-    parts = Parts(tmp_path / "p", "https://x", strong, "move the cache")
+    parts = PartialDownload(tmp_path / "p", "https://x", strong, "move the cache")
     parts.put(0, b"abc")
-    assert Parts(tmp_path / "p", "https://x", strong, "").get(0, 3) == b"abc"
-    assert Parts(tmp_path / "p", "https://x", strong, "").get(0, 2) is None
+    assert PartialDownload(tmp_path / "p", "https://x", strong, "").get(0, 3) == b"abc"
+    assert PartialDownload(tmp_path / "p", "https://x", strong, "").get(0, 2) is None
     full = OSError(28, "No space left on device")
 
     def fail(*_):
@@ -164,5 +164,5 @@ def test_a_part_that_cannot_be_kept_is_said(tmp_path, monkeypatch):
     ):
         parts.put(3, b"def")
     monkeypatch.undo()
-    assert Parts(tmp_path / "p", "https://y", strong, "").get(0, 3) is None
+    assert PartialDownload(tmp_path / "p", "https://y", strong, "").get(0, 3) is None
     assert not (tmp_path / "p").exists()

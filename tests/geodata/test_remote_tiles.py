@@ -11,7 +11,7 @@ from bucket_files import NEW, spoil_chunk, tile_columns, tiles_around, write_qua
 
 from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
 from geogp.geodata.store import remote_tiles
-from geogp.geodata.store.cache import Entry
+from geogp.geodata.store.cache import CacheEntry
 from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
 from geogp.geodata.store.fetch_quarters import hold_quarters
 from geogp.geodata.store.remote import Patience, Transfer
@@ -394,7 +394,7 @@ def test_a_row_group_that_says_to_be_huge_is_refused(server, testland, monkeypat
 
 
 def test_what_a_killed_process_left_is_seen_and_swept(server, national, testland, cache):
-    entry = Entry.of(server.url, NAME, testland.code_ranges)
+    entry = CacheEntry.of(server.url, NAME, testland.code_ranges)
     entry.path.parent.mkdir(parents=True)
     left = entry.path.with_name(f".{entry.path.name}.abc")
     left.write_bytes(b"half")

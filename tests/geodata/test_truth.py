@@ -13,7 +13,7 @@ from geogp.geodata.simulation import truth
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.geodata.simulation.truth import (
     Grid,
-    Places,
+    PlanePlaces,
     TruthLaw,
     field,
     laws_of,
@@ -37,9 +37,9 @@ def law(grid) -> TruthLaw:
     return laws_of(grid, 0)["download"]
 
 
-def _places(east, south, urbanity=0.0) -> Places:
+def _places(east, south, urbanity=0.0) -> PlanePlaces:
     east, south = np.broadcast_arrays(np.atleast_1d(east).astype(float), float(south))
-    return Places(east, south, np.zeros(east.shape, bool), np.full(east.shape, urbanity))
+    return PlanePlaces(east, south, np.zeros(east.shape, bool), np.full(east.shape, urbanity))
 
 
 def test_covariance_of_the_tile_process_is_the_formula(law):

@@ -21,7 +21,7 @@ from geogp.maps.page.kernel_basis import (
     rounded_up,
     with_neighbours,
 )
-from geogp.maps.page.kernel_error import Features, interpolated, random_places
+from geogp.maps.page.kernel_error import KernelFeatures, interpolated, random_places
 from geogp.maps.page.packing import text_bytes, unpack
 
 
@@ -46,7 +46,7 @@ def waves(rank, radius, frequency=2.0):
     def features(tiles):
         return np.cos(places(tiles, radius) @ W + phase) * weight
 
-    return Features(features, lambda one, two: features(one) @ features(two).T)
+    return KernelFeatures(features, lambda one, two: features(one) @ features(two).T)
 
 
 def between(basis, places):
@@ -187,7 +187,9 @@ def test_the_stated_error_leaves_room_for_places_that_were_not_tried():
     def ones(tiles):
         return np.ones((len(tiles), 1))
 
-    basis = kernel_basis(disc(10), Features(ones, lambda one, two: ones(one) @ ones(two).T + 0.2))
+    basis = kernel_basis(
+        disc(10), KernelFeatures(ones, lambda one, two: ones(one) @ ones(two).T + 0.2)
+    )
     assert basis.error_in_middles == pytest.approx(0.2 / 1.2, abs=1e-3)
     assert basis.error == rounded_up(1.1 * 0.2 / 1.2) == 0.19
 
@@ -259,7 +261,7 @@ def test_noise_of_high_rank_stays_within_the_bytes():
     def kernel(one, two):
         return features(one) @ features(two).T
 
-    basis = kernel_basis(tiles, Features(features, kernel))
+    basis = kernel_basis(tiles, KernelFeatures(features, kernel))
     assert text_bytes(basis.components) <= MOST_TEXT
     assert basis.components["shape"][0] <= MOST_COMPONENTS
     assert basis.error > 0.5  # and says that little of it is left
@@ -277,7 +279,9 @@ def test_fewer_bytes_cost_accuracy_and_are_kept():
 
 def test_a_kernel_of_nothing_has_no_basis():
     tiles = disc(10)
-    nothing = Features(lambda t: np.zeros((len(t), 3)), lambda a, b: np.zeros((len(a), len(b))))
+    nothing = KernelFeatures(
+        lambda t: np.zeros((len(t), 3)), lambda a, b: np.zeros((len(a), len(b)))
+    )
     assert kernel_basis(tiles, nothing) is None
     broken = replace(nothing, features=lambda t: np.full((len(t), 3), np.nan))
     with pytest.raises(NumericalError, match="finite features"):

@@ -19,7 +19,7 @@ from geogp.geodata.tiles.thresholds import thresholds_of
 from geogp.maps.frame import Frame
 from geogp.maps.grid import build_grid
 from geogp.maps.page.kernel_basis import coarser, kernel_basis
-from geogp.maps.page.kernel_error import Features
+from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.outlines import outlines, outlines_within
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_data import PageContent, page_data
@@ -274,7 +274,7 @@ def test_the_kernel_is_stated_with_its_error(world):
         longitude, latitude = tiles.centres
         return np.column_stack([np.ones(len(tiles)), longitude + 66.5, latitude - 18.2])
 
-    model = Features(features, lambda one, two: features(one) @ features(two).T)
+    model = KernelFeatures(features, lambda one, two: features(one) @ features(two).T)
     basis = kernel_basis(world.tiles, model)
     found = page_data(world.grid, content_of(world, kernel=basis))["kernel"]
     assert found["components"]["shape"][0] == 3

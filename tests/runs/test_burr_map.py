@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from geogp.distributions.burr import BurrMixture
 from geogp.distributions.shapes import BURR_COLUMNS
 from geogp.errors import DataError
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.metrics import score
 from geogp.models.catalogue.storage import load_model
-from geogp.models.families.burr import BurrMixture
 from geogp.runs.pipeline.make_map import make_map, remake_report
 
 

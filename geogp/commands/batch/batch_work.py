@@ -55,7 +55,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WorkOutcome:
     """What a worker did.
 
     Attributes
@@ -108,7 +108,7 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
         )
 
 
-def make_run(order: Order) -> Outcome:
+def make_run(order: Order) -> WorkOutcome:
     """Make one run of a batch, or find that it is there.
 
     The folder of an unfinished run stays where it is: another attempt on this machine goes on
@@ -217,12 +217,12 @@ def _goes_on(folder: Path, identity: dict[str, Any]) -> bool:
 
 def _outcome(
     how: str, place: Place, name: str, start: tuple[float, float], warnings: tuple[str, ...]
-) -> Outcome:
+) -> WorkOutcome:
     mark = place.mark(name)
     if mark is None:
         raise OutputError(f"{place.show(name, RUN_FILE)} is not there after it was written.")
     seconds, cpu_seconds = time.monotonic() - start[0], time.process_time() - start[1]
-    return Outcome(how, mark, seconds, cpu_seconds, peak_bytes(), worker_name(), warnings)
+    return WorkOutcome(how, mark, seconds, cpu_seconds, peak_bytes(), worker_name(), warnings)
 
 
 def peak_bytes() -> int | None:

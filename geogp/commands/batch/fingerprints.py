@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import geogp
+from geogp import __version__
 from geogp.commands.batch.batch_plan import plain_fields
 from geogp.errors import NetworkError, UnreachableError
 from geogp.geodata.store.cache import downloads_folder, readable_folder
@@ -48,7 +48,7 @@ class Fingerprints:
             ]
         except NetworkError:
             return None
-        versions = [geogp.__version__, torch.__version__, np.__version__]
+        versions = [__version__, torch.__version__, np.__version__]
         content = json.dumps([versions, plain_fields(request), stamps], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 

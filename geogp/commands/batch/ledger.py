@@ -28,7 +28,7 @@ _FORMER = ("assets",)
 
 
 @dataclass
-class Entry:
+class LedgerEntry:
     """One run of a batch.
 
     Attributes
@@ -106,7 +106,7 @@ class Ledger:
     """The runs of a batch by name, and what was joined from them by group."""
 
     settings: dict[str, Any]
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, LedgerEntry] = field(default_factory=dict)
     national: dict[str, National] = field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
@@ -167,9 +167,11 @@ def write_ledger(place: Place, ledger: Ledger) -> None:
     place.write((json.dumps(ledger.described(), indent=1) + "\n").encode(), LEDGER_FILE)
 
 
-def _entry(told: Mapping[str, Any], settings: Mapping[str, Any]) -> Entry:
+def _entry(told: Mapping[str, Any], settings: Mapping[str, Any]) -> LedgerEntry:
     request = {**settings, **{name: told[name] for name in VARIED}}
-    entry = Entry(run_of(fields_of(request)), **_typed(told, Entry, leave=("run", *VARIED)))
+    entry = LedgerEntry(
+        run_of(fields_of(request)), **_typed(told, LedgerEntry, leave=("run", *VARIED))
+    )
     if entry.state not in STATES:
         raise DataError(f"expected a state of {', '.join(STATES)}, found {entry.state!r}.")
     return entry

@@ -24,8 +24,8 @@ from geogp.commands.batch.ledger import (
     LEDGER_FILE,
     RUNNING,
     WAITING,
-    Entry,
     Ledger,
+    LedgerEntry,
     National,
     read_ledger,
     write_ledger,
@@ -43,7 +43,7 @@ class BatchWatcher:
     def begin(self, ledger: Ledger, names: Sequence[str]) -> None:
         """Take note of the runs that are asked for."""
 
-    def changed(self, name: str, entry: Entry) -> None:
+    def changed(self, name: str, entry: LedgerEntry) -> None:
         """Take note of a run that changed its state."""
 
     def working(self, name: str, text: str) -> None:
@@ -58,7 +58,7 @@ class BatchResult:
     """What became of a batch: the place, the runs asked for, and what was joined."""
 
     place: str
-    entries: dict[str, Entry]
+    entries: dict[str, LedgerEntry]
     national: dict[str, National]
 
     @property
@@ -145,7 +145,7 @@ def make_batch(
                 "with --out, or start over with --fresh."
             )
         for run in runs:
-            ledger.entries.setdefault(run.name, Entry(run))
+            ledger.entries.setdefault(run.name, LedgerEntry(run))
         names = [run.name for run in runs]
         return _Batch(where, ledger, names, execution, watcher).carry_out(crew)
 
@@ -243,7 +243,7 @@ class _Batch:
         scratch = self._execution.scratch or scratch_folder(self._place.address)
         return dask_crew(self._execution, device, scratch, self._heard.put)
 
-    def _kept(self, entry: Entry) -> bool:
+    def _kept(self, entry: LedgerEntry) -> bool:
         """Tell whether a run is there as it would be made now, without reading its data."""
         fingerprint = self._fingerprints.of(entry.run.request)
         mark = None if self._execution.fresh else self._place.mark(entry.run.name)
@@ -301,7 +301,7 @@ class _Batch:
         scratch = None if self._execution.scratch is None else str(self._execution.scratch)
         return Order(entry.run, self._place.address, scratch, self._execution.fresh, entry.attempts)
 
-    def _settle(self, entry: Entry, future: Future[Any]) -> bool:
+    def _settle(self, entry: LedgerEntry, future: Future[Any]) -> bool:
         """Take down what became of a run; tell whether it is tried again."""
         error = _error_of(future) or self._absent(entry.run.name, future.result().mark)
         if error is None:
@@ -331,7 +331,7 @@ class _Batch:
             "and is not there. Choose a place that all of them see."
         )
 
-    def _changed(self, entry: Entry) -> None:
+    def _changed(self, entry: LedgerEntry) -> None:
         """Tell and take down a change; a store that fails now may take it down with the next."""
         self._watcher.changed(entry.run.name, entry)
         try:

@@ -24,7 +24,7 @@ Rows = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Places:
+class RepairPlaces:
     """What a repair may depend on, one entry a row.
 
     Attributes
@@ -72,9 +72,9 @@ class Places:
     def __len__(self) -> int:
         return len(self.stratum)
 
-    def __getitem__(self, rows: "Rows | NDArray[np.intp] | slice") -> "Places":
+    def __getitem__(self, rows: "Rows | NDArray[np.intp] | slice") -> "RepairPlaces":
         """Return some of the rows."""
-        return Places(
+        return RepairPlaces(
             self.stratum[rows],
             self.tests[rows],
             self.longitude[rows],
@@ -83,7 +83,7 @@ class Places:
         )
 
     @classmethod
-    def of_table(cls, rows: pd.DataFrame) -> "Places":
+    def of_table(cls, rows: pd.DataFrame) -> "RepairPlaces":
         """Return those of rows of test_predictions.parquet."""
         names = ("tests", "longitude", "latitude")
         tests, longitude, latitude = (rows[name].to_numpy(np.float64) for name in names)
@@ -124,7 +124,7 @@ class Cell:
             tests = f"{self.least} to {self.most} tests"
         return f"{self.stratum}, {tests}"
 
-    def holds(self, places: Places) -> Rows:
+    def holds(self, places: RepairPlaces) -> Rows:
         """Tell which rows lie in the cell, (n,)."""
         most = np.inf if self.most is None else self.most
         # A map may ask for 2.5 tests: classes part at the least number of the next.
@@ -133,7 +133,9 @@ class Cell:
         return inside if self.stratum == EVERYWHERE else inside & (places.stratum == self.stratum)
 
 
-def partition(places: Places, least: int = LEAST_ROWS) -> dict[tuple[str, int, int | None], Rows]:
+def partition(
+    places: RepairPlaces, least: int = LEAST_ROWS
+) -> dict[tuple[str, int, int | None], Rows]:
     """Return the calibration rows of each cell, by stratum and least and most tests.
 
     The cells hold every number of tests from 1 on, so that a map's rows have a cell too.

@@ -25,7 +25,7 @@ from geogp.evaluation.conformal.conformal_cells import (
     EVERYWHERE,
     LEAST_ROWS,
     Cell,
-    Places,
+    RepairPlaces,
     partition,
 )
 from geogp.evaluation.conformal.conformal_words import statements
@@ -61,7 +61,7 @@ class Repair:
     cells: tuple[Cell, ...] = ()
     nearby: NearbyScores | None = None
 
-    def apply(self, prediction: Prediction, places: Places) -> Prediction:
+    def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
         """Return predictions with the repaired distributions.
 
         Mean, variances and median stay those of the model; quantiles, probabilities and scores
@@ -92,7 +92,7 @@ class Repair:
             knots, number = self.nearby.knots(*distinct.T), number.reshape(-1)
         return replace(prediction, shape=WarpedShape(prediction.shape, Warp(knots), number))
 
-    def cell_of(self, places: Places) -> NDArray[np.intp]:
+    def cell_of(self, places: RepairPlaces) -> NDArray[np.intp]:
         """Return the number of the cell of each row, (n,).
 
         Raises
@@ -175,7 +175,7 @@ def check_rows(method: str, m: int) -> None:
 
 
 def fit_repair(
-    method: str, prediction: Prediction, y: ArrayLike, places: Places, least: int = LEAST_ROWS
+    method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = LEAST_ROWS
 ) -> Repair:
     """Fit a repair to calibration rows, which nothing else may have used.
 

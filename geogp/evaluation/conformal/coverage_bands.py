@@ -16,7 +16,7 @@ from scipy import stats
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warps import KNOTS, LADDER
 from geogp.errors import RequestError
-from geogp.evaluation.conformal.conformal_cells import Places
+from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import Repair, normal_scores, rank
 
 CHECKED = (0.5, 0.8, 0.9, 0.95)
@@ -99,7 +99,7 @@ def check_coverage(
     repair: Repair,
     prediction: Prediction,
     y: ArrayLike,
-    places: Places,
+    places: RepairPlaces,
     *,
     levels: tuple[float, ...] = CHECKED,
     level: float = 0.99,

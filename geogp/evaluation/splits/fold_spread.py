@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from geogp.errors import DataError
-from geogp.evaluation.assessment import TABLE_LEVELS, SplitRows, check_scores
+from geogp.evaluation.assessment import TABLE_LEVELS, ScoredRows, check_scores
 from geogp.evaluation.metrics import rows_by_group
 
 GAIN = "gain"
@@ -35,7 +35,7 @@ class Spread:
 
 
 def fold_spread(
-    name: str, rows: pd.DataFrame, scored: SplitRows, entries: list[dict[str, Any]]
+    name: str, rows: pd.DataFrame, scored: ScoredRows, entries: list[dict[str, Any]]
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread over folds of each figure, by stratum; empty of a single fold.
 
@@ -78,7 +78,7 @@ def fold_spread(
 
 
 def _figures(
-    name: str, rows: pd.DataFrame, scored: SplitRows, entries: list[dict[str, Any]]
+    name: str, rows: pd.DataFrame, scored: ScoredRows, entries: list[dict[str, Any]]
 ) -> dict[str, dict[str, float | None]]:
     """Return the figures of one fold by stratum, checked against run.json."""
     parts = {

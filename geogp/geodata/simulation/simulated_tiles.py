@@ -21,7 +21,7 @@ from geogp.geodata.simulation.made_up_towns import wavy_ellipse
 from geogp.geodata.simulation.oracles import column_of
 from geogp.geodata.simulation.truth import (
     Grid,
-    Places,
+    PlanePlaces,
     TruthLaw,
     field,
     laws_of,
@@ -193,7 +193,7 @@ class _Rows:
 
 
 def _count_tests(
-    grid: Grid, places: Places, rows: int, quarters: tuple[int, ...], rng: np.random.Generator
+    grid: Grid, places: PlanePlaces, rows: int, quarters: tuple[int, ...], rng: np.random.Generator
 ) -> _Rows:
     rate = _rates(places, rows / len(quarters), rng)
     tests = np.empty((len(quarters), len(rate)), np.int32)
@@ -229,7 +229,7 @@ def _add_single_tests(
     tests.reshape(-1)[where] = 1
 
 
-def _rates(places: Places, rows: float, rng: np.random.Generator) -> Floats:
+def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats:
     """Return the tests that each tile expects in a quarter, shape (tiles,).
 
     A tile is lively or dormant, lively ones being chosen by place and chance; all have a
@@ -279,7 +279,7 @@ def _present(rate: Floats) -> Floats:
 def _measure(
     law: TruthLaw,
     grid: Grid,
-    places: Places,
+    places: PlanePlaces,
     rows: _Rows,
     rng: np.random.Generator,
 ) -> tuple[Counts, dict[str, Floats]]:

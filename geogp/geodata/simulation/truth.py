@@ -45,7 +45,7 @@ class TruthLaw:
     urban_effect, urban_trend
         What an urban core adds at `origin_quarter`, and the change of that per quarter.
     urban_smoothing_km
-        Standard deviation of the Gaussian that turns urban areas into `Places.urbanity`.
+        Standard deviation of the Gaussian that turns urban areas into `PlanePlaces.urbanity`.
     field_sd, lengthscale_km
         Standard deviation and mean lengthscale of the smooth random field.
     warp, warp_period_km
@@ -160,7 +160,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Places:
+class PlanePlaces:
     """Places on the plane of the grid.
 
     Attributes
@@ -178,9 +178,9 @@ class Places:
     urban: NDArray[np.bool_]
     urbanity: Floats
 
-    def take(self, rows: NDArray[np.int64]) -> "Places":
+    def take(self, rows: NDArray[np.int64]) -> "PlanePlaces":
         """Return the places at some positions."""
-        return Places(
+        return PlanePlaces(
             self.east_km[rows], self.south_km[rows], self.urban[rows], self.urbanity[rows]
         )
 
@@ -200,7 +200,7 @@ def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
     }
 
 
-def places_of(region: Region, grid: Grid, smoothing_km: float) -> Places:
+def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
     Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around:
@@ -218,10 +218,10 @@ def places_of(region: Region, grid: Grid, smoothing_km: float) -> Places:
         for part in (inside, built)
     )
     east, south = (np.asarray(part * grid.tile_km, np.float64) for part in (grid.across, grid.down))
-    return Places(east, south, urban, near_built / near)
+    return PlanePlaces(east, south, urban, near_built / near)
 
 
-def field(law: TruthLaw, places: Places, quarter: NDArray[np.int64] | int) -> Floats:
+def field(law: TruthLaw, places: PlanePlaces, quarter: NDArray[np.int64] | int) -> Floats:
     """Return the smooth field at places and quarters (broadcast), shape (n,).
 
     With t the quarters since `origin_quarter`, c the urbanity, and g, h random fields of
@@ -238,7 +238,7 @@ def field(law: TruthLaw, places: Places, quarter: NDArray[np.int64] | int) -> Fl
     return np.asarray(level + urban + smooth + growing, np.float64)
 
 
-def measurement_variance(law: TruthLaw, places: Places, tests: NDArray[np.int64]) -> Floats:
+def measurement_variance(law: TruthLaw, places: PlanePlaces, tests: NDArray[np.int64]) -> Floats:
     """Return a(s) + b(s) / tests, shape (n,).
 
     a and b go linearly with urbanity from their rural to their urban value, both times
@@ -253,7 +253,7 @@ def measurement_variance(law: TruthLaw, places: Places, tests: NDArray[np.int64]
 
 
 def random_field(
-    places: Places,
+    places: PlanePlaces,
     *,
     lengthscale_km: float,
     seed: int | Sequence[int],
@@ -280,7 +280,7 @@ def random_field(
     return np.asarray(np.sqrt(2 / _FEATURES) * total, np.float64)
 
 
-def _field_of(law: TruthLaw, places: Places, which: int) -> Floats:
+def _field_of(law: TruthLaw, places: PlanePlaces, which: int) -> Floats:
     return random_field(
         places,
         lengthscale_km=law.lengthscale_km,

@@ -142,7 +142,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A place in the cache for rows of one remote file.
 
     Attributes
@@ -160,7 +160,7 @@ class Entry:
     ranges: list[list[int]] | None
 
     @classmethod
-    def of(cls, url: str, name: str, ranges: Ranges | None) -> "Entry":
+    def of(cls, url: str, name: str, ranges: Ranges | None) -> "CacheEntry":
         """Return the entry of a file under a URL."""
         listed = None if ranges is None else ranges.tolist()
         part = WHOLE if listed is None else hashlib.sha256(repr(listed).encode()).hexdigest()[:12]
@@ -236,7 +236,7 @@ class Entry:
 
 @contextmanager
 def source_lock(source: str, transfer: Transfer) -> Iterator[None]:
-    """Hold the lock of the file at an address; see `Entry.locked`."""
+    """Hold the lock of the file at an address; see `CacheEntry.locked`."""
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     with _locked(tiles_folder() / LOCKS / f"{digest}.lock", transfer):
         yield

@@ -24,7 +24,7 @@ _VERSION = "version.json"
 _NAME = re.compile(r"(\d+)-(\d+)-([0-9a-f]{32})\.part")
 
 
-class Parts:
+class PartialDownload:
     """The parts of one version of a file, in a folder of their own.
 
     Attributes

@@ -3,14 +3,14 @@
 import io
 from collections.abc import Iterable
 
-from geogp.geodata.store.partial_downloads import LARGEST, Parts
+from geogp.geodata.store.partial_downloads import LARGEST, PartialDownload
 from geogp.geodata.store.remote import RemoteFile
 
 
 class RangeFile(io.RawIOBase):
     """A remote file as a file object: bytes that were loaded before, else asked for one by one."""
 
-    def __init__(self, remote: RemoteFile, size: int, kept: Parts | None = None) -> None:
+    def __init__(self, remote: RemoteFile, size: int, kept: PartialDownload | None = None) -> None:
         super().__init__()
         self._kept = kept
         self._remote = remote

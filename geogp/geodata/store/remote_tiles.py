@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, NetworkError, OutputError
 from geogp.files import sha256_of
-from geogp.geodata.store.cache import CURE, Entry, Note, overlap
-from geogp.geodata.store.partial_downloads import Parts
+from geogp.geodata.store.cache import CURE, CacheEntry, Note, overlap
+from geogp.geodata.store.partial_downloads import PartialDownload
 from geogp.geodata.store.range_file import RangeFile
 from geogp.geodata.store.remote import (
     PATIENCE,
@@ -63,13 +63,13 @@ RESTARTS = 3
 
 
 def fetch_entry(
-    region: Entry,
-    whole: Entry,
+    region: CacheEntry,
+    whole: CacheEntry,
     *,
     simulated: Callable[[], bool],
     transfer: Transfer,
     patience: Patience = PATIENCE,
-) -> tuple[Entry, Note] | None:
+) -> tuple[CacheEntry, Note] | None:
     """Read the rows of a region, or of the whole world, into the cache.
 
     Parameters
@@ -85,7 +85,7 @@ def fetch_entry(
 
     Returns
     -------
-    (Entry, Note) or None
+    (CacheEntry, Note) or None
         The entry that was made; None where there is no such file.
 
     Raises
@@ -122,7 +122,7 @@ class _Opened:
     size: int
     parts: RangeFile | None = None
     tail: bytes = b""
-    kept: Parts | None = None
+    kept: PartialDownload | None = None
     path: Path | None = None
 
     @property
@@ -137,8 +137,8 @@ class _Opened:
 
 
 def _make(
-    remote: RemoteFile, region: Entry, whole: Entry, *, simulated: Callable[[], bool]
-) -> tuple[Entry, Note]:
+    remote: RemoteFile, region: CacheEntry, whole: CacheEntry, *, simulated: Callable[[], bool]
+) -> tuple[CacheEntry, Note]:
     with _opening(remote, whole) as opened, ExitStack() as turn:
         try:
             metadata = opened.reader.metadata
@@ -199,10 +199,10 @@ def _make(
 
 
 @contextmanager
-def _opening(remote: RemoteFile, whole: Entry) -> Iterator[_Opened]:
+def _opening(remote: RemoteFile, whole: CacheEntry) -> Iterator[_Opened]:
     """Open a file by its parts; where the server sends none, download it whole."""
     size, parts = remote.version.size, None
-    kept = Parts(whole.parts, remote.address, remote.version, CURE)
+    kept = PartialDownload(whole.parts, remote.address, remote.version, CURE)
     if size is not None:
         with suppress(NoRangesError):
             opened = RangeFile(remote, size, kept)
@@ -238,7 +238,7 @@ def _reader(remote: RemoteFile, source: RangeFile | Path) -> Iterator[pq.Parquet
 
 
 @contextmanager
-def _downloaded(remote: RemoteFile, whole: Entry) -> Iterator[Path]:
+def _downloaded(remote: RemoteFile, whole: CacheEntry) -> Iterator[Path]:
     """Download a whole file beside its entry; it is deleted once its rows are taken."""
     folder = whole.path.parent
     try:
@@ -343,7 +343,7 @@ class _Rows:
         self._codes.append(codes)
         self._parts.append(table)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: CacheEntry) -> None:
         """Write the rows, ordered by quadkey; rows of one quadkey stay in their order.
 
         Raises

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
-from geogp.geodata.store.cache import Entry, Note, downloads_folder, readable_folder
+from geogp.geodata.store.cache import CacheEntry, Note, downloads_folder, readable_folder
 from geogp.geodata.store.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
 from geogp.geodata.store.remote_tiles import fetch_entry
 from geogp.geodata.store.whole_files import fetch_whole, there
@@ -230,7 +230,7 @@ class Web:
             The cache cannot be written.
         """
         ranges = np.asarray(ranges, np.int64)
-        entries = Entry.of(self.url, name, ranges), Entry.of(self.url, name, None)
+        entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)
         held = self._cached(entries, transfer)
         if held is not None and not (refresh and held.changed):
             return held
@@ -251,7 +251,7 @@ class Web:
         entry, note = made
         return Held(entry.path, note.sha256, note.simulated, note, fresh=True)
 
-    def _cached(self, entries: tuple[Entry, Entry], transfer: Transfer) -> Held | None:
+    def _cached(self, entries: tuple[CacheEntry, CacheEntry], transfer: Transfer) -> Held | None:
         """Return the first entry that is whole, and whether its source changed."""
         for entry in entries:
             note = entry.read()

@@ -22,7 +22,7 @@ from geogp.errors import DataError, NumericalError
 from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_error import (
-    Features,
+    KernelFeatures,
     differences,
     interpolated,
     random_places,
@@ -167,7 +167,7 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
 
 
 def kernel_basis(
-    tiles: Tiles, model: Features, *, most_text: int = MOST_TEXT
+    tiles: Tiles, model: KernelFeatures, *, most_text: int = MOST_TEXT
 ) -> KernelBasis | None:
     """Reduce a kernel to at most 48 components on as many cells as 160 x 160.
 

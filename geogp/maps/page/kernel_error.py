@@ -28,7 +28,7 @@ _DEEP = 6
 
 
 @dataclass(frozen=True)
-class Features:
+class KernelFeatures:
     """How a model is asked for its kernel at tiles.
 
     Attributes
@@ -109,7 +109,7 @@ def random_rows(n: int, most: int, random: np.random.Generator) -> Rows:
 
 
 def differences(
-    found: Floats, places: Tiles, model: Features, random: np.random.Generator
+    found: Floats, places: Tiles, model: KernelFeatures, random: np.random.Generator
 ) -> Differences:
     """Compare components at places, (n, m), with the model's kernel between them.
 
@@ -128,7 +128,7 @@ def differences(
     )
 
 
-def _variances(places: Tiles, model: Features) -> Floats:
+def _variances(places: Tiles, model: KernelFeatures) -> Floats:
     """Return k(x, x), (n,)."""
     slices = [slice(start, start + _ROWS) for start in range(0, len(places), _ROWS)]
     parts = [(model.features(_some(places, rows)) ** 2).sum(axis=1) for rows in slices]

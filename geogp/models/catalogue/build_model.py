@@ -13,7 +13,7 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.placement import Placement
 from geogp.models.catalogue.catalogue_rows import CATALOGUE
-from geogp.models.catalogue.model_spec import ModelSpec, Parts, plain_gp
+from geogp.models.catalogue.model_spec import ModelParts, ModelSpec, plain_gp
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
@@ -229,7 +229,7 @@ def _assemble(
             low, high = rows.min(0).values, rows.max(0).values
         scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
     basis = spec.basis(architecture, scaled, placement, generator)
-    parts = Parts(
+    parts = ModelParts(
         spec.name,
         architecture,
         basis,

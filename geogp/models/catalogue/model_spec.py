@@ -29,7 +29,7 @@ Family = Literal["deep", "field", "kernel", "count"]
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """What a model is put together from; see `LowRankGP`."""
 
     name: str
@@ -41,7 +41,7 @@ class Parts:
 
 
 def plain_gp(
-    parts: Parts,
+    parts: ModelParts,
     span: Tensor,  # noqa: ARG001
     kind: type[LowRankGP] = LowRankGP,
 ) -> LowRankGP:
@@ -56,7 +56,7 @@ def plain_gp(
     )
 
 
-Assemble = Callable[[Parts, Tensor], LowRankGP]
+Assemble = Callable[[ModelParts, Tensor], LowRankGP]
 """From the parts, and half the range that each scaled input stands for, to a model."""
 
 

@@ -13,7 +13,7 @@ from geogp.models.bases.network_kernels import NetworkKernel
 from geogp.models.bases.nystrom import AnchorBasis
 from geogp.models.bases.placement import Placement, place_anchors
 from geogp.models.bases.tangents import LastLayerBasis, Mlp
-from geogp.models.catalogue.model_spec import Assemble, MakeBasis, Parts, plain_gp
+from geogp.models.catalogue.model_spec import Assemble, MakeBasis, ModelParts, plain_gp
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.posteriors import (
@@ -115,7 +115,7 @@ def point(r: int, _generator: torch.Generator, dtype: torch.dtype) -> PointPoste
     return PointPosterior(r, dtype)
 
 
-def field_gp(parts: Parts, span: Tensor) -> FieldGP:
+def field_gp(parts: ModelParts, span: Tensor) -> FieldGP:
     """Return the field model; its units are those of the architecture."""
     sizes, r = parts.architecture, parts.basis.rank
     if not sizes.units:
@@ -136,7 +136,7 @@ def field_gp(parts: Parts, span: Tensor) -> FieldGP:
     )
 
 
-def kernel_gp(parts: Parts, span: Tensor) -> LowRankGP:
+def kernel_gp(parts: ModelParts, span: Tensor) -> LowRankGP:
     """Return a process whose constant mean stays at that of the targets."""
     model = plain_gp(parts, span)
     model.mean_constant.requires_grad = False
@@ -159,7 +159,7 @@ def last_layer(r: int, _generator: torch.Generator, dtype: torch.dtype) -> LastL
 def last_layer_gp(kind: type[LastLayerGP]) -> Assemble:
     """Return what puts a model with a Bayesian last layer together."""
 
-    def assemble(parts: Parts, span: Tensor) -> LowRankGP:  # noqa: ARG001
+    def assemble(parts: ModelParts, span: Tensor) -> LowRankGP:  # noqa: ARG001
         return kind(
             parts.name,
             parts.architecture,
@@ -175,7 +175,7 @@ def last_layer_gp(kind: type[LastLayerGP]) -> Assemble:
 def cox_gp(law: type[CountLaw]) -> Assemble:
     """Return what puts a model of counts together under a law of their scatter."""
 
-    def assemble(parts: Parts, span: Tensor) -> CoxGP:  # noqa: ARG001
+    def assemble(parts: ModelParts, span: Tensor) -> CoxGP:  # noqa: ARG001
         return CoxGP(
             parts.name,
             parts.architecture,

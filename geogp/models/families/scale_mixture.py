@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from geogp.distributions.burr import BURR_PRIOR, Burr, BurrScale
 from geogp.distributions.heavy_shapes import StudentT
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import Shape
@@ -28,7 +29,6 @@ from geogp.models.bases.basis_functions import Features
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.objectives import BatchTerms, Statistics, Weights, quadratic_form
-from geogp.models.families.burr import BURR_PRIOR, Burr, BurrScale
 
 if TYPE_CHECKING:
     from geogp.models.core.posteriors import ClosedFormPosterior, VariationalPosterior
@@ -89,6 +89,29 @@ SCALE_PRIOR = InverseGamma(2.0, 2.0)
 Scale searches a grid."""
 
 
+def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
+    """Return the log density of all rows from e'A^(-1)e and log|A|, a scalar.
+
+    -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The nodes are
+    those of `BurrScale`, held fixed where it is differentiated: by e'A^(-1)e that gives
+    -½ E[1/s² | y], as it should.
+
+    Raises
+    ------
+    RequestError, NumericalError
+        As `BurrScale`.
+    """
+    u, step = BurrScale(burr, n, float(distance.detach())).nodes
+    prior, held = (
+        torch.as_tensor(part, dtype=distance.dtype, device=distance.device)
+        for part in (burr.log_density(u), u)
+    )
+    terms = prior - n / 2 * held - distance / 2 * torch.exp(-held)
+    integral = math.log(step) + torch.logsumexp(terms, 0)
+    found: Tensor = integral - (log_determinant + n * math.log(2 * math.pi)) / 2
+    return found
+
+
 def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     """Log density of all rows under the t process with `SCALE_PRIOR`, from sums over them.
 
@@ -108,7 +131,7 @@ def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     NumericalError
         The matrix of the sums does not factorise, or the scale's distribution is too wide.
     """
-    return BURR_PRIOR.log_evidence(*quadratic_form(sums, noise_var), sums.n)
+    return burr_log_evidence(BURR_PRIOR, *quadratic_form(sums, noise_var), sums.n)
 
 
 class ScaleLaw(Protocol):

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from geogp.geodata.places.stratum_column import marked
 from geogp.reports.comparison.compare_words import estimate
 from geogp.reports.comparison.comparison import Comparison, SplitComparison
-from geogp.reports.report_figures import COLOURS, STYLE, Drawing, source_of
+from geogp.reports.report_figures import COLOURS, STYLE, ReportFigure, source_of
 
 _SCORES = {"log_score": "log score", "crps": "CRPS"}
 _MARKERS = ("^", "s", "o")
@@ -21,7 +21,7 @@ _RUN_INCHES = 0.5
 _APART = 0.22
 
 
-def difference_figure(comparison: Comparison) -> Drawing:
+def difference_figure(comparison: Comparison) -> ReportFigure:
     """Draw differences of log score and CRPS of each run, by split and stratum.
 
     Points are filled where a difference is beyond chance.
@@ -51,7 +51,7 @@ def difference_figure(comparison: Comparison) -> Drawing:
             # The reader's browser has letters that this machine's fonts lack.
             warnings.filterwarnings("ignore", message="Glyph")
             source = source_of(figure)
-    return Drawing(
+    return ReportFigure(
         source,
         _alternative(comparison),
         "Differences from the reference",

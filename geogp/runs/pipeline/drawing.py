@@ -25,7 +25,7 @@ from geogp.maps.grid import Quantity, build_grid, quantity_of
 from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
-from geogp.maps.page.kernel_error import Features
+from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
@@ -293,7 +293,7 @@ def make_drawing(
 def _kernel(asker: Asker, tiles: Tiles) -> KernelBasis | None:
     """Reduce the kernel in the map's quarter for the page; None where it is 0."""
     model, inputs = asker.model, asker.inputs
-    asked = Features(
+    asked = KernelFeatures(
         lambda cells: model.features(inputs(cells)),
         lambda first, second: model.kernel(inputs(first), inputs(second)),
     )

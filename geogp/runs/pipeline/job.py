@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import geogp
+from geogp import __version__
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.conformal.conformal_repair import BY_STRATA
 from geogp.evaluation.splits.split_names import BUFFER
@@ -295,7 +295,7 @@ def identity_of(job: Job) -> dict[str, Any]:
     if request.tune_weights:
         settings["weights"] = "validation"
     return {
-        "geogp": geogp.__version__,
+        "geogp": __version__,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "device": str(job.device),
         "region": job.region.code,

@@ -44,8 +44,8 @@ from geogp.runs.pipeline.fitting import (
 from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, timed
 from geogp.runs.pipeline.repair import described_checks, repair_of
 from geogp.runs.pipeline.validation import (
-    Outcome,
     Plan,
+    SplitOutcome,
     make_plan,
     map_calibration_rows,
     run_split,
@@ -344,7 +344,7 @@ def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -
     return report
 
 
-def _map_model(job: Job, outcomes: dict[str, Outcome], plan: Plan, weights: Weights) -> Fitted:
+def _map_model(job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights) -> Fitted:
     """Return the model that draws the map: that of the random split's first fold, or one more fit.
 
     The one more fit learns from all rows but those that choose its epoch or are kept for

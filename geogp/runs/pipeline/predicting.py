@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
-from geogp.evaluation.conformal.conformal_cells import Places
+from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.observations import Observations
@@ -84,13 +84,13 @@ class Asker:
             for place, quarter in enumerate(quarters)
         ]
 
-    def _places(self, tiles: Tiles, times: int) -> Places:
+    def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
         """Return what a repair may know of tiles; of unknown tests it takes the median."""
         tests = float(self.question.tests or np.median(self.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
         stratum = np.tile(self.region.stratum(*tiles.centres), times)
         tested = np.full(len(longitude), tests)
-        return Places(stratum, tested, longitude, latitude, self.region.strata_names)
+        return RepairPlaces(stratum, tested, longitude, latitude, self.region.strata_names)
 
 
 def other_zoom(tiles: Tiles, quarters: int) -> int:

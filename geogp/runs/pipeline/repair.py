@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
-from geogp.evaluation.conformal.conformal_cells import Places
+from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import LOCAL, NO_REPAIR, Repair, fit_repair
 from geogp.evaluation.conformal.conformal_words import APPROXIMATE, EXCHANGEABLE
 from geogp.evaluation.conformal.coverage_bands import check_coverage
@@ -18,10 +18,12 @@ from geogp.runs.pipeline.job import Job
 Rows = NDArray[np.bool_]
 
 
-def places_of(seen: Observations, rows: Rows) -> Places:
+def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
     """Return what a repair may know of some of the observations."""
     tests = seen.tests[rows].astype(np.float64)
-    return Places(seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows], seen.strata)
+    return RepairPlaces(
+        seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows], seen.strata
+    )
 
 
 def repair_of(job: Job, model: LowRankGP, rows: Rows) -> Repair:
@@ -69,7 +71,7 @@ class RepairCheck:
 
 
 def check_repair(
-    repair: Repair, before: Prediction, y: NDArray[np.float64], places: Places
+    repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> RepairCheck | None:
     """Compare coverage by cell before and after a repair; None where there was none."""
     if not repair.n:

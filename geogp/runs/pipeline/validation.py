@@ -186,7 +186,7 @@ def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SplitOutcome:
     """What a split gave.
 
     Attributes
@@ -220,7 +220,7 @@ class _Fold:
     repair: RepairCheck | None
 
 
-def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> Outcome:
+def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
     """Fit on a split's training rows, and score its test rows beside the baseline.
 
     Each fold has a fit of its own; what they predict for their test rows is scored together.
@@ -247,7 +247,7 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> Outcome:
     ]
     table = pd.concat([one.table for one in found], ignore_index=True)
     repairs = [one.repair for one in found]
-    return Outcome(found[0].fitted, metrics, yardstick, folds, table, repairs)
+    return SplitOutcome(found[0].fitted, metrics, yardstick, folds, table, repairs)
 
 
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:

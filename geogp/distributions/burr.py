@@ -15,7 +15,7 @@ this is the trapezoidal rule, whose error falls exponentially with the number of
 rows and a scale off by ten, 75 nodes gave E[s²] and the density at 8 standard deviations to 1e-12;
 1,000 midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) missed them by 1e-3 and 5e-3, as many
 draws of it by 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
-(`tests/models/test_burr.py`).
+(`tests/models/test_burr_process.py`).
 """
 
 import math
@@ -24,9 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 from scipy import optimize, special
-from torch import Tensor
 
 from geogp.distributions.heavy_shapes import (
     VALUES_AT_ONCE,
@@ -74,29 +72,6 @@ class Burr:
         """Return the log density of u = log s²: log(c d) + c u - (d + 1) log(1 + e^(c u))."""
         softplus = np.logaddexp(0.0, self.c * u)
         found: Floats = math.log(self.c * self.d) + self.c * u - (self.d + 1) * softplus
-        return found
-
-    def log_evidence(self, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
-        """Return the log density of all rows from e'A^(-1)e and log|A|, a scalar.
-
-        -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The nodes are
-        those of `BurrScale`, held fixed where it is differentiated: by e'A^(-1)e that gives
-        -½ E[1/s² | y], as it should.
-
-        Raises
-        ------
-        RequestError, NumericalError
-            As `BurrScale`.
-        """
-        scale = BurrScale(self, n, float(distance.detach()))
-        u, step = scale.nodes
-        prior, held = (
-            torch.as_tensor(part, dtype=distance.dtype, device=distance.device)
-            for part in (self.log_density(u), u)
-        )
-        terms = prior - n / 2 * held - distance / 2 * torch.exp(-held)
-        integral = math.log(step) + torch.logsumexp(terms, 0)
-        found: Tensor = integral - (log_determinant + n * math.log(2 * math.pi)) / 2
         return found
 
 

@@ -9,6 +9,15 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
+from geogp.distributions import burr
+from geogp.distributions.burr import (
+    BURR_PRIOR,
+    Burr,
+    BurrMixture,
+    BurrScale,
+    effective_size,
+    normalised,
+)
 from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import GAUSSIAN
 from geogp.errors import NumericalError, RequestError
@@ -17,16 +26,7 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.objectives import Weights
-from geogp.models.families import burr
-from geogp.models.families.burr import (
-    BURR_PRIOR,
-    Burr,
-    BurrMixture,
-    BurrScale,
-    effective_size,
-    normalised,
-)
-from geogp.models.families.scale_mixture import BurrProcess, InverseGamma
+from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, burr_log_evidence
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
@@ -268,12 +268,12 @@ class TestEvidence:
         """By differences, and -½ E[1/s²], for which the nodes need not be differentiated."""
         distance = torch.tensor(n * square, dtype=torch.float64, device=device, requires_grad=True)
         determinant = torch.tensor(3.0, dtype=torch.float64, device=device, requires_grad=True)
-        found = BURR_PRIOR.log_evidence(distance, determinant, n)
+        found = burr_log_evidence(BURR_PRIOR, distance, determinant, n)
         found.backward()
         step = 1e-4 * n * square
         with torch.no_grad():
             up, down = (
-                BURR_PRIOR.log_evidence(distance + change, determinant, n).item()
+                burr_log_evidence(BURR_PRIOR, distance + change, determinant, n).item()
                 for change in (step, -step)
             )
         assert distance.grad.item() == pytest.approx((up - down) / (2 * step), rel=1e-5)
