@@ -28,7 +28,7 @@ from geogp.evaluation.metrics import rows_by_group, score_by_stratum
 from geogp.evaluation.splits.split_rows import block_split, cell_indices, random_split
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import CATALOGUE
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare

@@ -20,7 +20,7 @@ from scipy import stats
 from sklearn.model_selection import KFold
 
 from geogp.distributions.prediction import Prediction
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.field.shape_laws import fit_shape
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data

@@ -40,6 +40,7 @@ from geogp.geodata.tiles.tile_files import tile_file
 from geogp.maps.figures.thumbnails import read_picture
 from geogp.maps.page.packing import unpack
 from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.presets import PRESETS
 from geogp.models.catalogue.storage import load_model, write_tensors
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.training_loop import fit
@@ -47,7 +48,6 @@ from geogp.reports.latex import report_latex
 from geogp.reports.run_report import build_report, report_json, report_markdown
 from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.runs.pipeline.job import Job
-from geogp.runs.presets import PRESETS
 from geogp.runs.progress import Watcher
 from geogp.runs.reopen import reopen
 from geogp.runs.run_folder import RunFolder, read_run

@@ -34,7 +34,7 @@ from geogp.models.bases.basis_functions import Backbone
 from geogp.models.catalogue.build_model import build, find_spec
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import effective_rank
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import WholeData

@@ -29,11 +29,11 @@ import torch
 import geogp
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, FitState, fit
 from geogp.runs.machine import tune_process
-from geogp.runs.presets import PRESETS
 
 ROWS = 517_139
 """Georgia's rows in Zhu, Yuchi and Xie, table 2."""

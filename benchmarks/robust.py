@@ -28,7 +28,7 @@ from geogp.evaluation.metrics import score
 from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import CATALOGUE
-from geogp.models.core.noise import NOISES
+from geogp.models.core.options import NOISES
 from geogp.models.families.student_noise import StudentGP
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare

@@ -44,11 +44,11 @@ from geogp.errors import GeogpError
 from geogp.files import write_text
 from geogp.models.bases.kernels import MixedKernel
 from geogp.models.bases.nystrom import INPUT_SCALE, AnchorBasis
-from geogp.models.bases.placement import Placement
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.training.schedule import FitSettings, Optimiser
+from geogp.models.core.options import Optimiser, Placement
+from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
 Floats = NDArray[np.float64]

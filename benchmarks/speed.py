@@ -47,7 +47,7 @@ import geogp
 from geogp.models.catalogue.build_model import build, spec_of
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.optimisers import make_optimiser
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.optimize
 from states_people import KNOWN_QUARTERS, rows_of
 
-from geogp.runs.presets import find_preset
+from geogp.models.catalogue.presets import find_preset
 
 WORLD_ROWS = 10_000_000
 """Rows of a quarter of the whole world, mobile and fixed: an assumption, about 4 and 6 million."""

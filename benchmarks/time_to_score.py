@@ -33,9 +33,9 @@ from field import measure
 import geogp
 from geogp.errors import GeogpError
 from geogp.files import write_text
+from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.machine import tune_process
 from geogp.runs.pipeline.job import prepare
-from geogp.runs.presets import PRESETS
 from geogp.runs.progress import Watcher
 from geogp.runs.settings import MapRequest
 

@@ -27,7 +27,7 @@ from geogp.errors import GeogpError, RequestError
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 from geogp.models.training.tuning import TUNING_EPOCHS, choose_weights

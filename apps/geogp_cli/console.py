@@ -14,7 +14,7 @@ from rich.table import Table
 from geogp.runs.progress import Watcher
 
 if TYPE_CHECKING:
-    from geogp.models.catalogue.build_model import ModelSpec
+    from geogp.models.catalogue.model_names import ModelName
     from geogp.runs.pipeline.make_map import RunResult
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
@@ -118,7 +118,7 @@ def show_simulation(out: Path, described: dict[str, Any], *, as_json: bool) -> N
         console.print(f"log score on the test rows ({split} split): {told}", markup=False)
 
 
-def show_models(catalogue: "dict[str, ModelSpec]") -> None:
+def show_models(catalogue: "dict[str, ModelName]") -> None:
     """Print the models with what they are, as JSON."""
     print(json.dumps({"models": {name: row.summary for name, row in catalogue.items()}}))
 

@@ -244,12 +244,12 @@ def simulate(
 @app.command()
 def models(as_json: Json = False) -> None:
     """List the models, one name a line."""
-    from geogp.models.catalogue.build_model import CATALOGUE
+    from geogp.models.catalogue.model_names import MODELS
 
     if as_json:
-        console.show_models(CATALOGUE)
+        console.show_models(MODELS)
         return
-    for name in CATALOGUE:
+    for name in MODELS:
         print(name)
 
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import geogp
 from geogp.errors import DataError
 from geogp.runs.settings import MapRequest
 
@@ -15,7 +14,7 @@ def demo_folder() -> Path:
     DataError
         It is in neither place.
     """
-    package = Path(geogp.__file__).parent
+    package = Path(__file__).parents[1]
     places = [package.parent / "data" / "demo", package / "demo_data"]
     for place in places:
         if (place / "simulation.json").is_file():

@@ -173,7 +173,7 @@ def _exceedance(request: ExceedanceRequest, watcher: Watcher) -> ExceedanceResul
     areas, weights = area_weights(run, request.by)
     watcher.stage(f"the level of {len(run.tiles):,} tiles together")
     level = run.level(seed=request.seed, columns=request.draws)
-    if not run.job.spec.has_tiles:
+    if not run.job.about.has_tiles:
         own = ", with a variance of its own in each tile" if level.own.any() else ""
         run.job.warn(
             f"{run.job.spec.name} has no process of single tiles: its level is a smooth "

@@ -22,7 +22,7 @@ from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.figures.panels import cell_panels, component_panels, slices_panels
 from geogp.maps.grid import quantity_of
-from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.joint.joint_law import Components, leading_components
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.reference_slices import reference_slices
@@ -125,7 +125,7 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
 
 def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresResult:
     run, predictions = read_run(request.run)
-    counts, split = find_spec(run["model"]).counts, _split_of(run)
+    counts, split = find_model(run["model"]).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
             f"{request.run} maps numbers of tests, of which no interval_widths are drawn; leave "
@@ -279,7 +279,7 @@ def _captions(run: dict[str, Any], place: str, components: Components) -> dict[s
     what, at = f"{_where(run, place)}, model {run['model']}.", run["map"]["at"]
     held = 100 * components.share.sum()
     kernel, inside = "the learned kernel", "inside central intervals against the stated level"
-    if find_spec(run["model"]).counts:
+    if find_model(run["model"]).counts:
         kernel += ", that of the log rate,"
         inside += ", by the randomised distribution function of a count (Czado, Gneiting and Held)"
     return {

@@ -15,7 +15,7 @@ from geogp.evaluation.stored_figures import rows_in
 from geogp.geodata.places.census import AUTO
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
-from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import load_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.field.field_model import FieldGP
@@ -214,7 +214,7 @@ def reopen(
         A file is damaged, contradicts another, or differs from that which the run was made from.
     """
     run, _ = read_run(path)
-    if find_spec(run["model"]).counts and not counts:
+    if find_model(run["model"]).counts and not counts:
         raise RequestError(
             f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
             "another --target."

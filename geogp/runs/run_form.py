@@ -22,9 +22,9 @@ from geogp.geodata.places.census import URBAN_VINTAGES
 from geogp.geodata.tiles.observations import SERVICES, TARGETS
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.thresholds import LEAST, MOST
-from geogp.models.catalogue.build_model import CATALOGUE
-from geogp.models.core.noise import NOISES
-from geogp.runs.presets import PRESETS
+from geogp.models.catalogue.model_names import MODELS
+from geogp.models.catalogue.presets import PRESETS
+from geogp.models.core.options import NOISES
 from geogp.runs.question import COUNT
 from geogp.runs.settings import INPUT_CHOICES, QUESTIONS
 
@@ -42,7 +42,7 @@ def check_form(run: dict[str, Any]) -> None:
         other; the message names the place.
     """
     _run(run, "")
-    if TARGETS[run["target"]].counted != CATALOGUE[run["model"]].counts:
+    if TARGETS[run["target"]].counted != MODELS[run["model"]].counts:
         raise DataError(f"the model {run['model']} does not predict the target {run['target']}.")
     check_figures(run)
 
@@ -145,7 +145,7 @@ _quarter = _matches("a quarter like 2019Q1", "[0-9]{4}Q[1-4]")
 _hash = _matches("a SHA-256 of 64 digits", "[0-9a-f]{64}")
 _model = _kind(
     "a model that `geogp models` lists",
-    lambda value: isinstance(value, str) and value in CATALOGUE,
+    lambda value: isinstance(value, str) and value in MODELS,
 )
 _count, _some, _size, _share = _whole(), _whole(1), _real(0), _real(0, 1)
 

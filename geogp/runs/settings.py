@@ -16,9 +16,9 @@ from geogp.geodata.tiles.observations import SERVICES, TARGETS
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.models.catalogue.build_model import CATALOGUE, find_spec, with_noise
-from geogp.models.core.noise import NOISES
-from geogp.runs.presets import PRESETS
+from geogp.models.catalogue.model_names import MODELS, find_model
+from geogp.models.catalogue.presets import PRESETS
+from geogp.models.core.options import NOISES
 
 SPLIT_CHOICES = {
     **{name: (name,) for name in SPLITS},
@@ -174,7 +174,7 @@ class MapRequest:
         one_of("target", self.target, TARGETS)
         self._settle_model()
         one_of("noise", self.noise, NOISES)
-        with_noise(find_spec(self.model), self.noise)
+        find_model(self.model).check_noise(self.noise)
         self._check_budget()
         one_of("preset", self.preset, PRESETS)
         one_of("inputs", self.inputs, INPUT_CHOICES)
@@ -226,8 +226,8 @@ class MapRequest:
         if self.budget is None:
             return
         above_zero("a budget", self.budget, MOST_BUDGET_S, "seconds")
-        if find_spec(self.model).family != "kernel":
-            able = [name for name, spec in CATALOGUE.items() if spec.family == "kernel"]
+        if find_model(self.model).family != "kernel":
+            able = [name for name, spec in MODELS.items() if spec.family == "kernel"]
             raise RequestError(
                 f"--budget picks the rank of models with anchors ({', '.join(able)}); the time of "
                 f"{self.model} follows from --preset and --epochs."
@@ -238,7 +238,7 @@ class MapRequest:
         counted = TARGETS[self.target].counted
         if self.model == AUTO:
             object.__setattr__(self, "model", COUNT_MODEL if counted else DEFAULT_MODEL)
-        if counted != find_spec(self.model).counts:
+        if counted != find_model(self.model).counts:
             fitting = "numbers of tests" if counted else "averages"
             raise RequestError(
                 f"--target {self.target} needs a model of {fitting}, found --model {self.model}. "

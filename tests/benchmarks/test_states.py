@@ -11,7 +11,7 @@ import geopandas
 import pytest
 from shapely.geometry import box
 
-from geogp.runs.presets import find_preset
+from geogp.models.catalogue.presets import find_preset
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "states.py"

@@ -65,7 +65,7 @@ def test_it_follows_settings_files_and_versions(request_of, folder, tmp_path, mo
     found.add(fingerprint(request_of))
     tiles.unlink()
     found.add(fingerprint(request_of))
-    monkeypatch.setattr("geogp.__version__", "another")
+    monkeypatch.setattr("geogp.commands.batch.fingerprints.__version__", "another")
     found.add(fingerprint(request_of))
     assert len(found) == 9
 

@@ -26,6 +26,7 @@ def test_the_demos_intervals_hold_in_every_stratum(tmp_path):
 
 
 def test_a_missing_demo_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("geogp.__file__", str(tmp_path / "geogp" / "__init__.py"))
+    elsewhere = tmp_path / "geogp" / "commands" / "demo.py"
+    monkeypatch.setattr("geogp.commands.demo.__file__", str(elsewhere))
     with pytest.raises(DataError, match="reinstall"):
         demo_folder()

@@ -16,7 +16,7 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.noise import ConstantNoise, ValidationNoise
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, PointPosterior, VariationalPosterior
 from geogp.models.families.last_layers import LastLayerPosterior
 from geogp.models.training.steps import PerBatch, WholeData
@@ -141,7 +141,7 @@ def test_names_say_what_they_are():
     for name, spec in CATALOGUE.items():
         assert spec.name == name
         assert find_spec(name) is spec
-        assert spec.summary
+        assert spec.about.summary
 
 
 def test_rows_have_the_parts_of_the_papers(name):
@@ -149,7 +149,7 @@ def test_rows_have_the_parts_of_the_papers(name):
     model, step = build(name, SIZES, None), CATALOGUE[name].step
     assert type(model.basis) is basis
     assert type(model.posterior) is posterior
-    assert find_spec(name).has_spread == (posterior is not PointPosterior)
+    assert find_spec(name).about.has_spread == (posterior is not PointPosterior)
     assert type(model.diagonal) is diagonal
     by_errors = objective == "squared_error"
     assert type(model.noise) is (ValidationNoise if by_errors else ConstantNoise)

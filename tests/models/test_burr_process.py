@@ -25,7 +25,7 @@ from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, burr_log_evidence
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings

@@ -10,7 +10,8 @@ import torch
 from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Statistics, Weights, log_marginal_likelihood
+from geogp.models.core.objectives import Statistics, log_marginal_likelihood
+from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import effective_rank
 
 Floats = np.ndarray

@@ -13,7 +13,8 @@ from geogp.models.bases.basis_functions import Basis, Features, squared_norms
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.objectives import BatchTerms, Weights, negative_binomial_elbo, poisson_elbo
+from geogp.models.core.objectives import BatchTerms, negative_binomial_elbo, poisson_elbo
+from geogp.models.core.options import Weights
 from geogp.models.families.cox import OFFSET, CoxGP
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings

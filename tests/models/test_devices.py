@@ -8,7 +8,7 @@ from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.joint.joint_law import effective_rank, joint_posterior
 from geogp.models.training.training_loop import fit
 
-NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.counts)
+NAMES = sorted(name for name, spec in CATALOGUE.items() if not spec.about.counts)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

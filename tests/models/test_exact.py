@@ -20,11 +20,11 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.objectives import (
     Statistics,
-    Weights,
     corrected_log_marginal_likelihood,
     elbo,
     log_marginal_likelihood,
 )
+from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import ClosedFormPosterior, WeightedRows, condition
 from geogp.models.training import steps
 from geogp.models.training.schedule import FitSettings

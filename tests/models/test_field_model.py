@@ -14,7 +14,8 @@ from geogp.models.catalogue.build_model import build, find_spec
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
-from geogp.models.core.objectives import Weights, whitened_elbo
+from geogp.models.core.objectives import whitened_elbo
+from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
 from geogp.models.field.field_model import FieldGP
 from geogp.models.field.field_step import PerPlace

@@ -13,7 +13,7 @@ from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import condition
 from geogp.models.joint.joint_law import (
     JointPosterior,
@@ -72,7 +72,7 @@ class TestTwoVariances:
         assert found["closed_form"] > 0
         assert abs(found["stated"] / found["closed_form"] - 1) > 1e-3
 
-    @pytest.mark.parametrize("name", [row for row in CATALOGUE if not CATALOGUE[row].counts])
+    @pytest.mark.parametrize("name", [row for row in CATALOGUE if not CATALOGUE[row].about.counts])
     def test_they_are_one_where_the_posterior_is_said_to_be_in_closed_form(
         self, name, make_fitted, train, x
     ):

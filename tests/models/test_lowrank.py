@@ -26,7 +26,9 @@ def x() -> np.ndarray:
     return np.random.default_rng(11).uniform(-1.3, 1.3, (23, 2))
 
 
-NAMES = sorted(name for name, spec in CATALOGUE.items() if not (spec.has_tiles or spec.counts))
+NAMES = sorted(
+    name for name, spec in CATALOGUE.items() if not (spec.about.has_tiles or spec.about.counts)
+)
 """Processes with a random scale have a test of their predictions of their own."""
 
 

@@ -17,12 +17,13 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.diagonals import NystromDiagonal
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights, log_marginal_likelihood
+from geogp.models.core.objectives import log_marginal_likelihood
+from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import WholeData
 from geogp.models.training.training_loop import Data, FitState, fit
 
-KERNELS = sorted(name for name, spec in CATALOGUE.items() if spec.family == "kernel")
+KERNELS = sorted(name for name, spec in CATALOGUE.items() if spec.about.family == "kernel")
 SIZES = Architecture(d=2, r=12, dtype="float64")
 LBFGS = FitSettings(epochs=2, batch=10_000, optimiser="lbfgs")
 

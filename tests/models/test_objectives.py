@@ -11,7 +11,8 @@ import torch
 from scipy import stats
 
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.objectives import BatchTerms, Weights, dppgp, elbo, gaussian_nll
+from geogp.models.core.objectives import BatchTerms, dppgp, elbo, gaussian_nll
+from geogp.models.core.options import Weights
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
     warnings.simplefilter("ignore", DeprecationWarning)

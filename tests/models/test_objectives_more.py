@@ -12,13 +12,13 @@ from geogp.errors import RequestError
 from geogp.models.core.objectives import (
     BatchObjective,
     BatchTerms,
-    Weights,
     corrected_elbo,
     dppgp,
     elbo,
     ppgp,
     squared_error,
 )
+from geogp.models.core.options import Weights
 from geogp.models.training.steps import PerBatch
 
 Floats = np.ndarray

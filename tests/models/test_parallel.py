@@ -69,7 +69,7 @@ SETTINGS = {"epochs": 3, "batch": 41, "learning_rate": 1e-2, "average": 0.5, "cl
 def case(model, name=None, **changes):
     sizes = {**SIZES, **changes.pop("sizes", {})}
     settings = {**SETTINGS, **changes.pop("settings", {})}
-    counts = CATALOGUE[model].counts
+    counts = CATALOGUE[model].about.counts
     found = {"name": name or model, "model": model, "sizes": sizes, "settings": settings}
     return {**found, "counts": counts, **changes}
 

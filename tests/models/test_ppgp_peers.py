@@ -11,7 +11,8 @@ from torch import Tensor
 
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR
-from geogp.models.core.objectives import Weights, elbo, ppgp
+from geogp.models.core.objectives import elbo, ppgp
+from geogp.models.core.options import Weights
 from geogp.models.training.steps import PerBatch
 
 with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script

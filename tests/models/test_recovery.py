@@ -10,7 +10,7 @@ from scipy.special import expit
 from geogp.distributions.prediction import Prediction
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 

@@ -9,13 +9,15 @@ import torch
 from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import ByInputs, PerBatch
 from geogp.models.training.training_loop import Data, fit
 
 NAMES = sorted(
-    name for name, spec in CATALOGUE.items() if isinstance(spec.step, PerBatch) and not spec.counts
+    name
+    for name, spec in CATALOGUE.items()
+    if isinstance(spec.step, PerBatch) and not spec.about.counts
 )
 
 

@@ -11,7 +11,7 @@ from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec, spec
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.families.student_noise import (
     LEAST_DF,
     StudentGP,

@@ -17,7 +17,7 @@ from geogp.models.catalogue.storage import read_tensors, save_model, write_tenso
 from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training import steps
 from geogp.models.training import training_loop as training
 from geogp.models.training.schedule import FitSettings
@@ -45,10 +45,14 @@ def _stop_after(*epochs: int, error: type[BaseException] = KeyboardInterrupt) ->
     return stop
 
 
-NAMES = sorted(name for name, spec in CATALOGUE.items() if not (spec.has_tiles or spec.counts))
+NAMES = sorted(
+    name for name, spec in CATALOGUE.items() if not (spec.about.has_tiles or spec.about.counts)
+)
 
 ADAM = sorted(
-    name for name, spec in CATALOGUE.items() if spec.family == "deep" and name != "sv-t-process"
+    name
+    for name, spec in CATALOGUE.items()
+    if spec.about.family == "deep" and name != "sv-t-process"
 )
 """Those without fixed parameters, and without a random scale; they have tests of their own."""
 

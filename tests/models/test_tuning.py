@@ -10,7 +10,7 @@ import pytest
 from geogp.errors import NumericalError, RequestError
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training import tuning
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, FitState, fit

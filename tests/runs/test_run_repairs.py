@@ -13,11 +13,11 @@ import torch
 from batch_worlds import leave_out_pictures
 
 from geogp.errors import DataError
+from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.presets import PRESETS
 from geogp.runs.progress import Watcher
 from geogp.runs.run_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 

@@ -7,7 +7,7 @@ from geogp.commands.batch.cluster import Execution
 from geogp.commands.exceedance import ExceedanceRequest
 from geogp.commands.next_tiles import NextRequest
 from geogp.errors import RequestError
-from geogp.runs.presets import PRESETS
+from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.settings import MapRequest
 
 

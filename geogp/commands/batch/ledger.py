@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-import geogp
+from geogp import __version__
 from geogp.commands.batch.batch_place import Place
 from geogp.commands.batch.batch_plan import (
     VARIED,
@@ -113,7 +113,7 @@ class Ledger:
         """Return it for JSON."""
         return {
             "format": FORMAT,
-            "geogp": geogp.__version__,
+            "geogp": __version__,
             "settings": self.settings,
             "runs": {name: entry.described() for name, entry in self.entries.items()},
             "national": {name: asdict(one) for name, one in self.national.items()},

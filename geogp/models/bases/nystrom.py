@@ -14,7 +14,8 @@ from torch import Tensor
 from geogp.models.bases.basis_functions import Basis, Features, checked_residual
 from geogp.models.bases.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
 from geogp.models.core.linalg import jittered_cholesky
-from geogp.models.core.objectives import Statistics, Weights, WholeObjective
+from geogp.models.core.objectives import Statistics, WholeObjective
+from geogp.models.core.options import Weights
 from geogp.models.core.products import squared_norms
 from geogp.models.training.steps import CHUNK, ByInputs, LogPrior, Part, no_prior, not_split
 

@@ -1,17 +1,12 @@
 """Where inducing points start: over space, never by row order."""
 
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
-
-Placement = Literal["kmeans", "kmeans++", "farthest", "pivoted", "first", "uniform"]
-
-PLACEMENTS: tuple[str, ...] = get_args(Placement)
-
+from geogp.models.core.options import PLACEMENTS, Placement
 
 MOST_CANDIDATES = 20_000
 """Distinct inputs among which pivots are drawn, at most: a random part of more."""

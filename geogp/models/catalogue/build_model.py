@@ -1,6 +1,5 @@
 """The models by name, and how one is built."""
 
-import difflib
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -11,18 +10,15 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.bases.placement import Placement
 from geogp.models.catalogue.catalogue_rows import CATALOGUE
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.model_spec import ModelParts, ModelSpec, plain_gp
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
 from geogp.models.core.memory import check_model
-from geogp.models.core.noise import (
-    NOISE_FLOOR,
-    NOISE_START,
-    NOISES,
-)
+from geogp.models.core.noise import NOISE_FLOOR, NOISE_START
+from geogp.models.core.options import NOISES, Placement
 from geogp.models.families.student_noise import StudentGP, StudentNoise
 
 __all__ = [
@@ -134,12 +130,7 @@ def find_spec(name: str) -> ModelSpec:
     RequestError
         No such name; the nearest ones are given.
     """
-    if name not in CATALOGUE:
-        near = difflib.get_close_matches(name, CATALOGUE, n=3, cutoff=0.3) or list(CATALOGUE)
-        raise RequestError(
-            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
-        )
-    return CATALOGUE[name]
+    return CATALOGUE[find_model(name).name]
 
 
 def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
@@ -152,16 +143,10 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
     RequestError
         No such noise, or the model cannot be trained under it.
     """
-    if noise not in NOISES:
-        raise RequestError(f"unknown noise {noise!r}; choose one of {', '.join(NOISES)}.")
+    spec.about.check_noise(noise)
     if noise == NOISES[0]:
         return spec
-    if spec.student is None:
-        able = [name for name, row in CATALOGUE.items() if row.student is not None]
-        raise RequestError(
-            f"{spec.name} has no {noise} noise: it takes a likelihood that splits into rows and "
-            f"the evidence lower bound. Choose one of {', '.join(able)}, or the noise {NOISES[0]}."
-        )
+    assert spec.student is not None
     assemble = partial(plain_gp, kind=StudentGP)
     return replace(spec, step=spec.student, noise=StudentNoise, assemble=assemble)
 

@@ -79,10 +79,7 @@ _ROWS = (
         VariationalPosterior,
         PerPlace(),
         Diagonal,
-        "a deep basis over space and time, a process of single tiles, noise that knows the tests",
         assemble=field_gp,
-        has_tiles=True,
-        family="field",
     ),
     ModelSpec(
         "dbk-rbf",
@@ -90,7 +87,6 @@ _ROWS = (
         VariationalPosterior,
         _DPPGP,
         Diagonal,
-        "deep basis kernel: inducing points under an RBF on a network, dPPGP",
     ),
     ModelSpec(
         "dbk-silu",
@@ -98,7 +94,6 @@ _ROWS = (
         VariationalPosterior,
         _DPPGP,
         Diagonal,
-        "deep basis kernel: a dense SiLU layer on a network, dPPGP",
     ),
     ModelSpec(
         "pp-dkl",
@@ -106,7 +101,6 @@ _ROWS = (
         VariationalPosterior,
         _PPGP,
         NystromDiagonal,
-        "parametric predictive deep kernel learning: inducing points on a network, PPGP",
     ),
     ModelSpec(
         "sv-dkl",
@@ -114,7 +108,6 @@ _ROWS = (
         VariationalPosterior,
         _ELBO,
         NystromDiagonal,
-        "sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
         student=_STUDENT_ELBO,
     ),
     ModelSpec(
@@ -123,7 +116,6 @@ _ROWS = (
         VariationalPosterior,
         _ELBO,
         NystromDiagonal,
-        "sparse variational GP: inducing points under an RBF on the inputs, ELBO",
         student=_STUDENT_ELBO,
     ),
     ModelSpec(
@@ -132,7 +124,6 @@ _ROWS = (
         VariationalPosterior,
         _CORRECTED_ELBO,
         VarianceCorrection,
-        "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
         student=_CORRECTED_STUDENT_ELBO,
     ),
     ModelSpec(
@@ -141,7 +132,6 @@ _ROWS = (
         VariationalPosterior,
         _ELBO,
         Diagonal,
-        "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
         student=_STUDENT_ELBO,
     ),
     ModelSpec(
@@ -150,7 +140,6 @@ _ROWS = (
         closed_form,
         _CORRECTED_MLL,
         VarianceCorrection,
-        "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
     ),
     ModelSpec(
         "dbk-exact-rbf",
@@ -158,7 +147,6 @@ _ROWS = (
         closed_form,
         _CORRECTED_MLL,
         VarianceCorrection,
-        "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
     ),
     ModelSpec(
         "dbk-mml",
@@ -166,7 +154,6 @@ _ROWS = (
         closed_form,
         _MLL,
         Diagonal,
-        "as dbk-exact without the correction, which collapses; for study",
     ),
     ModelSpec(
         "dnn",
@@ -174,9 +161,7 @@ _ROWS = (
         point,
         _MSE,
         Diagonal,
-        "a plain network, squared error; one noise variance from the validation rows",
         noise=ValidationNoise,
-        has_spread=False,
     ),
     ModelSpec(
         "nystrom-mixed",
@@ -184,9 +169,7 @@ _ROWS = (
         closed_form,
         _MAP,
         Diagonal,
-        "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori",
         assemble=kernel_gp,
-        family="kernel",
     ),
     ModelSpec(
         "nystrom-mixed-fitc",
@@ -194,9 +177,7 @@ _ROWS = (
         closed_form,
         _FITC_MAP,
         NystromDiagonal,
-        "as nystrom-mixed with the prior variance that anchors miss added to every row",
         assemble=kernel_gp,
-        family="kernel",
     ),
     ModelSpec(
         "nngp",
@@ -204,9 +185,7 @@ _ROWS = (
         closed_form,
         _EVIDENCE,
         Diagonal,
-        "kernel of infinitely wide erf networks at anchors, marginal likelihood",
         assemble=kernel_gp,
-        family="kernel",
     ),
     ModelSpec(
         "nngp-relu",
@@ -214,9 +193,7 @@ _ROWS = (
         closed_form,
         _EVIDENCE,
         Diagonal,
-        "kernel of infinitely wide ReLU networks at anchors, marginal likelihood",
         assemble=kernel_gp,
-        family="kernel",
     ),
     ModelSpec(
         "t-process",
@@ -224,9 +201,7 @@ _ROWS = (
         closed_form,
         _STUDENT_EVIDENCE,
         Diagonal,
-        "as nngp with an inverse-gamma scale: a Student-t process",
         assemble=partial(plain_gp, kind=StudentProcess),
-        family="kernel",
     ),
     ModelSpec(
         "sv-t-process",
@@ -234,7 +209,6 @@ _ROWS = (
         VariationalPosterior,
         _SCALED_ELBO,
         NystromDiagonal,
-        "t-process by mini-batches: a variational posterior of weights and scale",
         assemble=partial(plain_gp, kind=VariationalStudentProcess),
     ),
     ModelSpec(
@@ -243,7 +217,6 @@ _ROWS = (
         last_layer,
         _MSE,
         Diagonal,
-        "Bayesian last layer: a plain network, squared error, then a closed form on its features",
         noise=ValidationNoise,
         assemble=last_layer_gp(LastLayerGP),
     ),
@@ -253,7 +226,6 @@ _ROWS = (
         last_layer,
         _MSE,
         Diagonal,
-        "Bayesian last layer enriched by the tangent kernel of the layers before it",
         noise=ValidationNoise,
         assemble=last_layer_gp(RichGP),
     ),
@@ -263,10 +235,7 @@ _ROWS = (
         VariationalPosterior,
         PerCount(poisson_elbo),
         Diagonal,
-        "counts of tests: a Poisson process whose log intensity has a deep basis, ELBO",
         assemble=cox_gp(CountLaw),
-        counts=True,
-        family="count",
     ),
     ModelSpec(
         "cox-nb",
@@ -274,10 +243,7 @@ _ROWS = (
         VariationalPosterior,
         PerCount(negative_binomial_elbo),
         Diagonal,
-        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
         assemble=cox_gp(Dispersion),
-        counts=True,
-        family="count",
     ),
     ModelSpec(
         "burr-process",
@@ -285,9 +251,7 @@ _ROWS = (
         closed_form,
         _BURR_EVIDENCE,
         Diagonal,
-        "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
         assemble=partial(plain_gp, kind=BurrProcess),
-        family="kernel",
     ),
 )
 

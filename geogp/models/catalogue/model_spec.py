@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from geogp.models.bases.basis_functions import Basis
-from geogp.models.bases.placement import Placement
+from geogp.models.catalogue.model_names import MODELS, ModelName
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.lowrank import LowRankGP
@@ -16,6 +15,7 @@ from geogp.models.core.noise import (
     ConstantNoise,
     Noise,
 )
+from geogp.models.core.options import Placement
 from geogp.models.core.posteriors import (
     Posterior,
 )
@@ -24,8 +24,6 @@ from geogp.models.training.steps import Step
 MakeBasis = Callable[[Architecture, Tensor | None, Placement, torch.Generator], Basis]
 MakePosterior = Callable[[int, torch.Generator, torch.dtype], Posterior]
 MakeNoise = Callable[[torch.dtype, float], Noise]
-
-Family = Literal["deep", "field", "kernel", "count"]
 
 
 @dataclass(frozen=True)
@@ -77,23 +75,12 @@ class ModelSpec:
         What training minimises, and how its gradient is taken.
     diagonal
         What is added to the predictive variance at single points.
-    summary
-        One line.
     noise
         Makes the noise law.
     assemble
         Puts the parts together.
-    has_tiles
-        Whether a process of single tiles and a law of tests belong to it.
-    family
-        ``deep``, ``field``, ``kernel`` or ``count``: which presets suit it.
     student
         The step that trains it under Student-t noise; None where there is none.
-    counts
-        Whether it models counts: its targets are whole numbers of 0 or more, its function the
-        logarithm of their rate.
-    has_spread
-        Whether its function has a variance; without one it predicts measurements alone.
     """
 
     name: str
@@ -101,11 +88,11 @@ class ModelSpec:
     posterior: MakePosterior
     step: Step
     diagonal: Callable[[], Diagonal]
-    summary: str
     noise: MakeNoise = ConstantNoise
     assemble: "Assemble" = plain_gp
-    has_tiles: bool = False
-    family: Family = "deep"
     student: Step | None = None
-    counts: bool = False
-    has_spread: bool = True
+
+    @property
+    def about(self) -> ModelName:
+        """What a user knows of it."""
+        return MODELS[self.name]

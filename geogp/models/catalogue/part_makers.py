@@ -11,11 +11,12 @@ from geogp.models.bases.basis_functions import Backbone, DenseBasis, InducingBas
 from geogp.models.bases.kernels import Kernel, MixedKernel
 from geogp.models.bases.network_kernels import NetworkKernel
 from geogp.models.bases.nystrom import AnchorBasis
-from geogp.models.bases.placement import Placement, place_anchors
+from geogp.models.bases.placement import place_anchors
 from geogp.models.bases.tangents import LastLayerBasis, Mlp
 from geogp.models.catalogue.model_spec import Assemble, MakeBasis, ModelParts, plain_gp
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.options import Placement
 from geogp.models.core.posteriors import (
     ClosedFormPosterior,
     PointPosterior,

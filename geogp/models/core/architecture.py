@@ -8,7 +8,7 @@ import torch
 
 from geogp.errors import RequestError
 from geogp.models.core.linalg import LARGEST_JITTER
-from geogp.models.core.noise import NOISES
+from geogp.models.core.options import NOISES
 
 MOST_COLUMNS, MOST_BLOCKS = 100_000, 1_000
 """Far beyond what is of use: what is more comes of a mistake. What r and h may be, memory says."""

@@ -7,9 +7,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-NOISES = ("gaussian", "student-t")
-"""Families of measurement noise; the first is that of every model unless another is asked for."""
-
 NOISE_FLOOR = 1e-6
 """Smallest noise variance (DBK appendix B), in the unit of the standardised target."""
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geogp.errors import RequestError
 from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.core.options import Weights
 from geogp.models.core.products import squared_norms
 from geogp.models.training.teams import current_team
 
@@ -86,27 +86,6 @@ class BatchTerms:
         """Return the mean of (y_j - mean)² over the rows of each input, (b,)."""
         square = (y - self.mean).square()
         return square if self.repeats is None else square + self.repeats.scatter
-
-
-@dataclass(frozen=True)
-class Weights:
-    """Weights of the regularisers.
-
-    `alpha` is that of the trace in dPPGP, `beta` that of the KL term in PPGP and dPPGP.
-
-    Raises
-    ------
-    RequestError
-        A weight is negative or not finite.
-    """
-
-    alpha: float = 0.1
-    beta: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not (math.isfinite(value) and value >= 0):
-                raise RequestError(f"expected a weight {name} of 0 or more, found {value}.")
 
 
 @dataclass(frozen=True)

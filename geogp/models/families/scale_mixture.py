@@ -28,7 +28,8 @@ from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Features
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
-from geogp.models.core.objectives import BatchTerms, Statistics, Weights, quadratic_form
+from geogp.models.core.objectives import BatchTerms, Statistics, quadratic_form
+from geogp.models.core.options import Weights
 
 if TYPE_CHECKING:
     from geogp.models.core.posteriors import ClosedFormPosterior, VariationalPosterior

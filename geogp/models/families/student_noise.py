@@ -16,7 +16,8 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.student_sum import NormalPlusStudent
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, NOISE_START, Noise
-from geogp.models.core.objectives import HERMITE, BatchTerms, Weights
+from geogp.models.core.objectives import HERMITE, BatchTerms
+from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.training.steps import ByRows
 

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geogp.models.core.objectives import Weights, elbo, whitened_elbo
+from geogp.models.core.objectives import elbo, whitened_elbo
+from geogp.models.core.options import Weights
 from geogp.models.field.field_model import FieldGP
 from geogp.models.training.steps import Part
 

@@ -349,7 +349,7 @@ def joint_level(
     NumericalError
         A block of tiles does not factorise.
     """
-    if spec_of(model).counts:
+    if spec_of(model).about.counts:
         raise RequestError(
             f"{model.name} counts tests: its level has no closed form; choose a model of averages."
         )

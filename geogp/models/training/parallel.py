@@ -22,7 +22,7 @@ from torch import Tensor, distributed
 from geogp.errors import GeogpError, RequestError
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part, Step
 from geogp.models.training.teams import Team, current_team

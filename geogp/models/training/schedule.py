@@ -2,17 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from geogp.errors import RequestError
-from geogp.models.core.objectives import Weights
-
-Decay = Literal["cosine", "constant"]
-Optimiser = Literal["adamw", "lbfgs"]
-
-OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
+from geogp.models.core.options import OPTIMISERS, Decay, Optimiser, Weights
 
 
 @dataclass(frozen=True)

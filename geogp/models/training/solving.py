@@ -26,7 +26,7 @@ def check_solvable(model: LowRankGP) -> None:
     """
     spec = spec_of(model)
     variational = isinstance(model.posterior, VariationalPosterior)
-    if not variational or not isinstance(spec.step, ByRows) or spec.counts:
+    if not variational or not isinstance(spec.step, ByRows) or spec.about.counts:
         raise RequestError(f"expected no solve_mean: not for the posterior of {model.name}.")
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from geogp.errors import RequestError
-from geogp.models.core.objectives import BatchObjective, Statistics, Weights, WholeObjective
+from geogp.models.core.objectives import BatchObjective, Statistics, WholeObjective
+from geogp.models.core.options import Weights
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction

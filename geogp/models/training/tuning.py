@@ -8,7 +8,7 @@ from pathlib import Path
 from geogp.errors import NumericalError
 from geogp.models.catalogue.build_model import find_spec
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, Progress, fit
 

@@ -16,7 +16,7 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.memory import check_memory
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.training.budget import rank_for
 from geogp.models.training.few_rows import FOLDS, are_few, check_places, count_places, widen
 from geogp.models.training.schedule import FitSettings
@@ -69,7 +69,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         job.watcher.progress(f"fit ({name})", state.epoch, epochs, note)
 
     known = rows.joined(held)
-    few = are_few(known) and not job.spec.counts
+    few = are_few(known) and not job.about.counts
     if few:
         check_places(known)
     checkpoint = job.folder.unfinished / f"{name}.safetensors"

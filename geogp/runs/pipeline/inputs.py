@@ -11,7 +11,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.families.cox import OFFSET
 from geogp.runs.settings import MapRequest
 
@@ -85,6 +85,6 @@ def input_scale(request: MapRequest, region: Region, observations: Observations)
         )
     timeless = request.inputs == "place" or len(quarters) == 1
     ends = None if timeless else (quarters[0], quarters[-1])
-    if not find_spec(request.model).counts:
+    if not find_model(request.model).counts:
         return InputScale(region, ends)
     return InputScale(region, ends, float(tile_areas_km2(observations.latitude).mean()))

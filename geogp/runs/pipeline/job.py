@@ -24,10 +24,11 @@ from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.ookla import Ingested, InputFile, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_label
 from geogp.models.catalogue.build_model import ModelSpec, find_spec, with_noise
-from geogp.models.core.noise import NOISES
+from geogp.models.catalogue.model_names import ModelName, find_model
+from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.core.options import NOISES
 from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.inputs import InputScale, input_scale
-from geogp.runs.presets import Preset, find_preset
 from geogp.runs.progress import Watcher
 from geogp.runs.question import COUNT, LEVEL, Question
 from geogp.runs.run_folder import RunFolder
@@ -89,6 +90,11 @@ class Job:
         return with_noise(find_spec(self.request.model), self.request.noise)
 
     @property
+    def about(self) -> ModelName:
+        """What is known of the model by its name."""
+        return find_model(self.request.model)
+
+    @property
     def epochs(self) -> int:
         """Passes over the training rows: the request's, or the preset's."""
         return self.request.epochs or self.preset.epochs
@@ -106,21 +112,21 @@ class Job:
 
     def data(self, rows: NDArray[np.bool_]) -> Data:
         """Return inputs, targets and tests of some of the observations."""
-        seen, counted = self.observations, find_spec(self.request.model).counts
+        seen, counted = self.observations, self.about.counts
         tests = None if counted else seen.tests[rows].astype(np.float64)
         return Data(self.inputs(rows), seen.y[rows], tests)  # type: ignore[arg-type]
 
     @property
     def question(self) -> Question:
         """What the map predicts."""
-        request, spec = self.request, find_spec(self.request.model)
+        request, about = self.request, self.about
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
-        if spec.counts:
+        if about.counts:
             return Question(COUNT, quarter, latest, None)
         typical = max(1, round(float(np.median(self.observations.tests))))
         tests = 1 if request.question == "single-test" else request.tests or typical
-        known = (spec.has_tiles or request.conformal == BY_STRATA) and request.question != LEVEL
+        known = (about.has_tiles or request.conformal == BY_STRATA) and request.question != LEVEL
         return Question(request.question, quarter, latest, tests if known else None)
 
     @property
@@ -152,7 +158,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         source = open_source(request.source)
         layers, layer_files = read_layers(request.layers)
         boundaries = request.place.read()
-        if find_spec(request.model).counts:
+        if find_model(request.model).counts:
             watcher.stage(f"numbers of tests are modelled by {request.model}")
         ingested = read_observations(
             source,
@@ -229,14 +235,14 @@ def _check_question(job: Job) -> None:
             f"--at {quarter_label(question.quarter)} lies before the data, which start in "
             f"{quarter_label(first)}."
         )
-    spec = job.spec
-    if question.beyond and not spec.has_tiles:
+    spec, about = job.spec, job.about
+    if question.beyond and not about.has_tiles:
         raise RequestError(
             f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
             f"{quarter_label(question.latest)}; "
             + (
                 "numbers of tests are mapped within the data only."
-                if spec.counts
+                if about.counts
                 else "only the model field says how sure it is there."
             )
         )
@@ -246,7 +252,7 @@ def _check_question(job: Job) -> None:
             f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
             "measurement as the data hold them."
         )
-    if question.name == LEVEL and not spec.has_spread:
+    if question.name == LEVEL and not about.has_spread:
         raise RequestError(
             f"{spec.name} says nothing of how sure its level is, so --for level has no intervals; "
             "map --for tile-mean or single-test, or take another model."

@@ -18,7 +18,7 @@ from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.objectives import Weights
+from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import PointPosterior
 from geogp.models.joint.joint_law import two_variances
 from geogp.reports.latex import report_latex
@@ -369,7 +369,7 @@ def _variance_check(job: Job, model: LowRankGP, plan: Plan) -> dict[str, Any] | 
 
     They are where the posterior is in closed form, and where none is: for counts.
     """
-    if model.posterior.in_closed_form or job.spec.counts:
+    if model.posterior.in_closed_form or job.about.counts:
         return None
     job.watcher.stage("two accounts of the function variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
@@ -385,7 +385,7 @@ def _difference(job: Job, model: LowRankGP) -> str:
         return NOISE_IN_SPREAD
     if isinstance(model.posterior, PointPosterior):
         return POINT
-    return FIELD if job.spec.has_tiles else STEPS
+    return FIELD if job.about.has_tiles else STEPS
 
 
 def _model_context(job: Job, final: Fitted) -> dict[str, Any]:

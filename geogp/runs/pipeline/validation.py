@@ -28,8 +28,8 @@ from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.build_model import find_spec
-from geogp.models.core.objectives import Weights
+from geogp.models.catalogue.model_names import find_model
+from geogp.models.core.options import Weights
 from geogp.runs.pipeline.fitting import Fitted, fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import RepairCheck, check_repair, places_of, repair_of
@@ -146,7 +146,7 @@ def _warn_of(job: Job) -> None:
         )
     if LATEST.name not in request.splits:
         return
-    if not job.spec.has_tiles:
+    if not job.about.has_tiles:
         job.warn(
             f"the split latest asks {job.spec.name} for a quarter after those it is fitted to; "
             "its intervals do not widen there, so they may hold less than they say."
@@ -285,7 +285,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
 
 def _baseline(job: Job, train: Rows, test: Rows) -> Baseline:
     seen = job.observations
-    yardstick_of = count_baseline if find_spec(job.request.model).counts else quarter_baseline
+    yardstick_of = count_baseline if find_model(job.request.model).counts else quarter_baseline
     return yardstick_of(seen.quarter[train], seen.y[train], seen.quarter[test])
 
 

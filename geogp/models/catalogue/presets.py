@@ -4,10 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from geogp.choices import one_of
-from geogp.models.bases.placement import Placement
-from geogp.models.catalogue.build_model import find_spec
-from geogp.models.core.objectives import Weights
-from geogp.models.training.schedule import Optimiser
+from geogp.models.catalogue.model_names import find_model
+from geogp.models.core.options import Optimiser, Placement, Weights
 
 
 @dataclass(frozen=True)
@@ -181,4 +179,4 @@ def find_preset(name: str, model: str) -> Preset:
         No such preset or model.
     """
     one_of("preset", name, PRESETS)
-    return PRESETS_OF[find_spec(model).family][name]
+    return PRESETS_OF[find_model(model).family][name]

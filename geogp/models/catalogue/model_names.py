@@ -1,0 +1,177 @@
+"""The models that can be fitted, by name, and what is asked of them before torch is needed."""
+
+import difflib
+from dataclasses import dataclass
+from typing import Literal
+
+from geogp.errors import RequestError
+from geogp.models.core.options import NOISES
+
+Family = Literal["deep", "field", "kernel", "count"]
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """A model of the catalogue, as a user chooses it.
+
+    Attributes
+    ----------
+    name
+        As on the command line.
+    summary
+        One line.
+    family
+        Which presets suit it.
+    has_tiles
+        Whether a process of single tiles and a law of tests belong to it.
+    has_spread
+        Whether its function has a variance; without one it predicts measurements alone.
+    takes_student
+        Whether it can be trained under Student-t noise.
+    """
+
+    name: str
+    summary: str
+    family: Family = "deep"
+    has_tiles: bool = False
+    has_spread: bool = True
+    takes_student: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether it models counts: whole numbers of 0 or more, by the logarithm of their rate."""
+        return self.family == "count"
+
+    def check_noise(self, noise: str) -> None:
+        """Refuse a family of noise that the model is not trained under.
+
+        Raises
+        ------
+        RequestError
+            It is none of `NOISES`, or not one of this model.
+        """
+        if noise not in NOISES:
+            raise RequestError(f"unknown noise {noise!r}; choose one of {', '.join(NOISES)}.")
+        if noise != NOISES[0] and not self.takes_student:
+            able = [model.name for model in MODELS.values() if model.takes_student]
+            raise RequestError(
+                f"{self.name} has no {noise} noise: it takes a likelihood that splits into rows "
+                f"and the evidence lower bound. Choose one of {', '.join(able)}, or the noise "
+                f"{NOISES[0]}."
+            )
+
+
+_MODELS = (
+    ModelName(
+        "field",
+        "a deep basis over space and time, a process of single tiles, noise that knows the tests",
+        family="field",
+        has_tiles=True,
+    ),
+    ModelName("dbk-rbf", "deep basis kernel: inducing points under an RBF on a network, dPPGP"),
+    ModelName("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
+    ModelName(
+        "pp-dkl", "parametric predictive deep kernel learning: inducing points on a network, PPGP"
+    ),
+    ModelName(
+        "sv-dkl",
+        "sparse deep kernel learning: inducing points under an RBF on a network, ELBO",
+        takes_student=True,
+    ),
+    ModelName(
+        "sv-rbf",
+        "sparse variational GP: inducing points under an RBF on the inputs, ELBO",
+        takes_student=True,
+    ),
+    ModelName(
+        "sv-dbk",
+        "deep basis kernel: a dense SiLU layer, ELBO with the variance correction",
+        takes_student=True,
+    ),
+    ModelName(
+        "vbll",
+        "variational Bayesian last layer: a dense SiLU layer on a network, ELBO",
+        takes_student=True,
+    ),
+    ModelName(
+        "dbk-exact",
+        "deep basis kernel in closed form: a dense SiLU layer, marginal likelihood, corrected",
+    ),
+    ModelName(
+        "dbk-exact-rbf",
+        "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
+    ),
+    ModelName("dbk-mml", "as dbk-exact without the correction, which collapses; for study"),
+    ModelName(
+        "dnn",
+        "a plain network, squared error; one noise variance from the validation rows",
+        has_spread=False,
+    ),
+    ModelName(
+        "nystrom-mixed",
+        "mixed arcsine and leaky-ReLU kernel at anchors, maximum a posteriori",
+        family="kernel",
+    ),
+    ModelName(
+        "nystrom-mixed-fitc",
+        "as nystrom-mixed with the prior variance that anchors miss added to every row",
+        family="kernel",
+    ),
+    ModelName(
+        "nngp",
+        "kernel of infinitely wide erf networks at anchors, marginal likelihood",
+        family="kernel",
+    ),
+    ModelName(
+        "nngp-relu",
+        "kernel of infinitely wide ReLU networks at anchors, marginal likelihood",
+        family="kernel",
+    ),
+    ModelName(
+        "t-process", "as nngp with an inverse-gamma scale: a Student-t process", family="kernel"
+    ),
+    ModelName(
+        "sv-t-process", "t-process by mini-batches: a variational posterior of weights and scale"
+    ),
+    ModelName(
+        "bll",
+        "Bayesian last layer: a plain network, squared error, then a closed form on its features",
+    ),
+    ModelName(
+        "rich-bll", "Bayesian last layer enriched by the tangent kernel of the layers before it"
+    ),
+    ModelName(
+        "cox",
+        "counts of tests: a Poisson process whose log intensity has a deep basis, ELBO",
+        family="count",
+    ),
+    ModelName(
+        "cox-nb",
+        "as cox with a gamma effect of each tile and quarter: negative binomial counts",
+        family="count",
+    ),
+    ModelName(
+        "burr-process",
+        "as t-process with a Burr XII scale, by importance sampling: a mixture of normals",
+        family="kernel",
+    ),
+)
+
+MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
+"""All models that can be fitted, by name."""
+
+
+def find_model(name: str) -> ModelName:
+    """Return a model by its name.
+
+    Raises
+    ------
+    RequestError
+        No such name; the nearest ones are given.
+    """
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, n=3, cutoff=0.3) or list(MODELS)
+        raise RequestError(
+            f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
+        )
+    return MODELS[name]
