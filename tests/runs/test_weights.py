@@ -7,8 +7,8 @@ import pytest
 import xarray as xr
 
 from geogp.errors import DataError
+from geogp.models.training import fit_plan
 from geogp.models.training.tuning import GRID
-from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import Watcher
 
@@ -66,13 +66,13 @@ def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
 
 def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch):
     used = []
-    fit = fitting.fit
+    fit = fit_plan.fit
 
     def watched(model, rows, held, settings, **options):
         used.append(settings.weights)
         return fit(model, rows, held, settings, **options)
 
-    monkeypatch.setattr(fitting, "fit", watched)
+    monkeypatch.setattr(fit_plan, "fit", watched)
     request = small.request(tmp_path / "run", tune_weights=True, epochs=1, model="dbk-silu")
     found = make_map(request).run["weights"]
     assert {(w.alpha, w.beta) for w in used} == {(found["alpha"], found["beta"])}

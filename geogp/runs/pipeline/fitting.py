@@ -1,9 +1,7 @@
 """The fits of one run: from a job's rows to a model, and the choice of its weights."""
 
 import json
-import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,15 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.files import read_json, write_text
-from geogp.models.catalogue.build_model import build
-from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.memory import check_memory
 from geogp.models.core.options import Weights
 from geogp.models.training.budget import rank_for
-from geogp.models.training.few_rows import FOLDS, are_few, check_places, count_places, widen
-from geogp.models.training.schedule import FitSettings
-from geogp.models.training.training_loop import Data, FitState, fit
+from geogp.models.training.few_rows import FOLDS, are_few, count_places
+from geogp.models.training.fit_plan import FitPlan, FitResult
+from geogp.models.training.training_loop import Data, FitState
 from geogp.models.training.tuning import TUNING_EPOCHS, Trial, choose_weights
 from geogp.runs.machine import cores_here
-from geogp.runs.pipeline.job import Job, timed
+from geogp.runs.pipeline.job import Job
 
 Rows = NDArray[np.bool_]
 
@@ -34,15 +29,7 @@ THREADS = "threads"
 """Key of run.json: how many threads the fits were begun with. It tells no run from another."""
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted model and how its fit went."""
-
-    model: LowRankGP
-    state: FitState
-
-
-def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> Fitted:
+def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> FitResult:
     """Fit the requested model, continuing from its checkpoint where there is one.
 
     Parameters
@@ -59,7 +46,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
     Raises
     ------
     DataError, NumericalError
-        As `fit` says.
+        As `FitPlan.fit` says.
     """
     job.watcher.stage(f"fitting {job.request.model} ({name})")
     rows, held = job.data(train), job.data(validation)
@@ -68,24 +55,45 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         note = f"validation log score {state.validation_nll[-1]:.4f}"
         job.watcher.progress(f"fit ({name})", state.epoch, epochs, note)
 
-    known = rows.joined(held)
-    few = are_few(known) and not job.about.counts
-    if few:
-        check_places(known)
-    checkpoint = job.folder.unfinished / f"{name}.safetensors"
-    model = _build(job, rows, job.warn)
-    settings = _settings(job, weights, job.epochs)
-    state = fit(model, rows, held, settings, checkpoint=checkpoint, progress=progress)
-    job.seconds["fit"] += state.seconds
-    if few:
-        job.watcher.stage(f"the width of intervals from folds ({name})")
-        with timed(job.seconds, "fit"):
-            factor = widen(model, lambda part: _build(job, part), known, settings)
+    def warn(text: str) -> None:
+        if text not in job.warnings:
+            job.warn(text)
+
+    found = plan_of(job, weights).fit(
+        rows,
+        held,
+        checkpoint=job.folder.unfinished / f"{name}.safetensors",
+        progress=progress,
+        warn=warn,
+        stage=lambda text: job.watcher.stage(f"{text} ({name})"),
+    )
+    job.seconds["fit"] += found.seconds
+    if found.width_factor is not None:
+        known = rows.joined(held)
         job.warn(
             f"{len(known.y)} rows at {count_places(known)} places are few: the width of the "
-            f"intervals ({name}) comes from folds, and is {factor:.2f} times the model's own."
+            f"intervals ({name}) comes from folds, and is {found.width_factor:.2f} times the "
+            "model's own."
         )
-    return Fitted(model, state)
+    return found
+
+
+def plan_of(job: Job, weights: Weights, epochs: int | None = None) -> FitPlan:
+    """Return what decides the fits of a run but for their rows."""
+    scale = job.scale
+    return FitPlan(
+        job.request.model,
+        job.preset,
+        scale.columns,
+        scale.units,
+        epochs or job.epochs,
+        job.batch,
+        weights,
+        job.device,
+        scale.offsets,
+        job.request.noise,
+        job.request.seed,
+    )
 
 
 def threads_for(job: Job, note: dict[str, Any]) -> int:
@@ -131,12 +139,12 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> dict[str, Any]:
         rows = job.data(train)
         fits = len(job.request.splits) * job.request.folds + job.refits
         fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1
-        settings = _settings(job, job.preset.weights, job.epochs)
+        plan = plan_of(job, job.preset.weights)
 
         def make(r: int) -> LowRankGP:
-            return _build(replace(job, preset=replace(job.preset, r=r)), rows)
+            return replace(plan, preset=replace(plan.preset, r=r)).build(rows)
 
-        choice = rank_for(budget / fits, make, rows, settings)
+        choice = rank_for(budget / fits, make, rows, plan.settings)
         described = {"r": choice.r, "chosen_by": "budget", "expected_seconds": choice.seconds}
         job.watcher.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, json.dumps(described, indent=1))
@@ -196,11 +204,12 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
         note = f"search {len(done) + 1}, validation log score {state.validation_nll[-1]:.4f}"
         job.watcher.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
 
+    plan = plan_of(job, job.preset.weights, min(TUNING_EPOCHS, job.epochs))
     trials = choose_weights(
-        lambda: _build(job, train),
+        lambda: plan.build(train),
         train,
         validation,
-        _settings(job, job.preset.weights, min(TUNING_EPOCHS, job.epochs)),
+        plan.settings,
         folder=job.folder.unfinished / "weights",
         progress=progress,
         tell=done.append,
@@ -216,49 +225,3 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
             if np.isfinite(trial.nll)
         ],
     }
-
-
-def _build(job: Job, rows: Data, warn: Callable[[str], None] | None = None) -> LowRankGP:
-    """Return the untrained model on its device; `warn` hears what there is to say of the rows."""
-    preset, scale = job.preset, job.scale
-    sizes = Architecture(
-        d=len(scale.columns),
-        h=preset.h,
-        r=preset.r,
-        columns=scale.columns,
-        dropped=scale.offsets,
-        units=scale.units,
-        noise=job.request.noise,
-    )
-    check_memory(sizes, len(rows.y), job.batch, job.device)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        model = build(
-            job.request.model,
-            sizes,
-            torch.from_numpy(rows.x),
-            placement=preset.placement,
-            noise_start=preset.noise_start,
-            seed=job.request.seed,
-        )
-    for text in map(str, (warning.message for warning in caught)):
-        if warn is not None and text not in job.warnings:
-            warn(text)
-    return model.to(job.device)
-
-
-def _settings(job: Job, weights: Weights, epochs: int) -> FitSettings:
-    preset = job.preset
-    return FitSettings(
-        epochs=epochs,
-        batch=job.batch,
-        optimiser=preset.optimiser,
-        learning_rate=preset.learning_rate_for(job.batch),
-        decay=preset.decay,
-        head_rate=preset.head_rate,
-        noise_rate=preset.noise_rate,
-        clip=preset.clip,
-        average=preset.average,
-        weights=weights,
-        seed=job.request.seed,
-    )

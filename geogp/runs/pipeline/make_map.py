@@ -21,6 +21,7 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import PointPosterior
 from geogp.models.joint.joint_law import two_variances
+from geogp.models.training.fit_plan import FitResult
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import (
     Report,
@@ -35,7 +36,6 @@ from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.drawing import draw
 from geogp.runs.pipeline.fitting import (
     THREADS,
-    Fitted,
     fit_model,
     take_rank,
     threads_for,
@@ -344,7 +344,9 @@ def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -
     return report
 
 
-def _map_model(job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights) -> Fitted:
+def _map_model(
+    job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights
+) -> FitResult:
     """Return the model that draws the map: that of the random split's first fold, or one more fit.
 
     The one more fit learns from all rows but those that choose its epoch or are kept for
@@ -388,7 +390,7 @@ def _difference(job: Job, model: LowRankGP) -> str:
     return FIELD if job.about.has_tiles else STEPS
 
 
-def _model_context(job: Job, final: Fitted) -> dict[str, Any]:
+def _model_context(job: Job, final: FitResult) -> dict[str, Any]:
     """Return what a saved model needs to be used and understood later."""
     return {
         "region": job.region.code,

@@ -30,7 +30,8 @@ from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import Weights
-from geogp.runs.pipeline.fitting import Fitted, fit_model
+from geogp.models.training.fit_plan import FitResult
+from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import RepairCheck, check_repair, places_of, repair_of
 
@@ -203,7 +204,7 @@ class SplitOutcome:
         What the repair of each fold did; None without one.
     """
 
-    fitted: Fitted
+    fitted: FitResult
     metrics: Figures
     baseline: Figures
     folds: list[dict[str, Any]]
@@ -213,7 +214,7 @@ class SplitOutcome:
 
 @dataclass(frozen=True)
 class _Fold:
-    fitted: Fitted
+    fitted: FitResult
     scores: GroupScores
     baseline: GroupScores
     table: pd.DataFrame
