@@ -12,7 +12,7 @@ laws included, is also fitted to some of the draws. Writes JSON and a Markdown t
 import argparse
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -27,8 +27,9 @@ from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.field_model import FieldGP
-from geogp.models.joint.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.joint.closed_form import closed_form_mean
+from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
@@ -61,7 +62,7 @@ class World:
         Factor of the covariance of the tile process at rows and tiles together.
     """
 
-    model: FieldGP
+    model: FieldNetwork
     tiles: Floats
     weights: Floats
     level_factor: Floats
@@ -94,7 +95,7 @@ def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
     half = side * TILE_KM / 2
     sizes = Architecture(d=3, h=16, r=16, dtype="float64", units=(half, half, (quarters - 1) / 2))
     model = build("field", sizes, x, seed=seed)
-    assert isinstance(model, FieldGP)
+    assert isinstance(model, FieldNetwork)
     tests = random.geometric(0.15, rows).astype(np.float64)
     held = Rows(model.scaled(x), torch.zeros(rows).double(), torch.from_numpy(tests))
     model.hold(held, seed)
@@ -197,7 +198,7 @@ def _check(world: World, level: JointLevel, y: Floats, mean: Floats) -> None:
     model, held = world.model, world.model.rows
     held.y.copy_(torch.from_numpy(y))
     m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
-    own = closed_form_mean(model, replace(level, m=m))
+    own = closed_form_mean(model, level.x, m, level.tiles)
     if not np.allclose(own, mean, atol=1e-8):
         raise NumericalError(
             f"means differ from those of the model by up to {np.abs(own - mean).max():.3g}."

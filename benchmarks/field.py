@@ -51,7 +51,9 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
     start = monotonic()
     peers = {**PEERS, **SCHEDULES}
     if model in peers:
-        rows_of = Case(data["train"], data["validation"], test, np.array(job.scale.units), seed)
+        rows_of = Case(
+            data["train"], data["validation"], test, np.array(job.scale.points.units), seed
+        )
         answer = peers[model](rows_of)
     else:
         answer = own(job, rows, test)

@@ -21,7 +21,7 @@ from geogp.geodata.simulation.oracles import Oracle, predictive_oracle
 from geogp.geodata.simulation.truth import TruthLaw
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
@@ -76,7 +76,7 @@ def recover(source: Path, seed: int, preset: str) -> Recovery:
     parts = random_split(seen.quadkey, seen.quarter, seed)
     fitted = fit_model(job, "recovery", parts == "train", parts == "validation", job.preset.weights)
     job.folder.clear()
-    assert isinstance(fitted.model, FieldGP)
+    assert isinstance(fitted.model, FieldNetwork)
     law = json.loads((source / "simulation.json").read_text())["laws"][request.target]
     truth = _truth(source, job)
     oracle = predictive_oracle(truth, parts == "train", TruthLaw(**law))
@@ -99,7 +99,7 @@ def _truth(source: Path, job: Job) -> pd.DataFrame:
 
 
 def _compare(
-    job: Job, model: FieldGP, truth: pd.DataFrame, oracle: Oracle, parts: np.ndarray
+    job: Job, model: FieldNetwork, truth: pd.DataFrame, oracle: Oracle, parts: np.ndarray
 ) -> Recovery:
     test = parts == "test"
     seen, x, y = job.observations, job.inputs(test), job.observations.y[test]

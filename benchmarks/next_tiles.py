@@ -15,7 +15,7 @@ table.
 import argparse
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -40,9 +40,10 @@ from geogp.geodata.simulation.truth import (
 from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_to_codes
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
+from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
-from geogp.models.joint.joint_level import JointLevel, closed_form_mean, joint_level
+from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.runs.progress import Watcher
 from geogp.runs.reopen import Reopened, reopen
 
@@ -85,7 +86,7 @@ class Truth:
         region, model, scale = opened.job.region, opened.model, opened.job.scale
         if opened.tiles.zoom != ZOOM or scale.quarters is None:
             raise DataError(f"expected a map of zoom {ZOOM} with several quarters.")
-        assert isinstance(model, FieldGP), "only the model field holds its rows"
+        assert isinstance(model, FieldNetwork), "only the model field holds its rows"
         grid = Grid.of(region)
         law = laws_of(grid, seed)["download"]
         places = places_of(region, grid, law.urban_smoothing_km)
@@ -203,13 +204,13 @@ def try_world(
 ) -> dict[str, Any]:
     """Draw a world; return squared error and log score of the level before and after."""
     model = level.model
-    assert isinstance(model, FieldGP), "only the model field holds its rows"
+    assert isinstance(model, FieldNetwork), "only the model field holds its rows"
     values, true = truth.draw(random)
     held, y_mean, y_sd = model.rows, float(model.y_mean), float(model.y_sd)
     held.y.copy_(torch.from_numpy((values - y_mean) / y_sd))
     with torch.no_grad():
         m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
-    before = closed_form_mean(model, replace(level, m=m))
+    before = closed_form_mean(model, level.x, m, level.tiles)
     variance = level.single_variances()
     counts = torch.tensor([float(tests), torch.inf], dtype=torch.float64)
     shift = y_sd * model.law.shift(counts).detach().numpy()

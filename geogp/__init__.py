@@ -1,3 +1,85 @@
-"""Honest maps of network quality with scalable Gaussian processes."""
+"""Honest maps of network quality with scalable Gaussian processes.
 
-__version__ = "0.1.0"
+What is public is here: regions and tiles in, estimators, scores, maps. A module is loaded when one
+of its names is first asked for, so that ``import geogp`` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from geogp.distributions.prediction import Prediction
+    from geogp.errors import (
+        DataError,
+        GeogpError,
+        NetworkError,
+        NumericalError,
+        OutputError,
+        RequestError,
+    )
+    from geogp.estimators.count_gp import CountGP
+    from geogp.estimators.deep_basis_gp import DeepBasisGP
+    from geogp.estimators.field_gp import FieldGP
+    from geogp.estimators.kernel_gp import KernelGP
+    from geogp.estimators.stored_estimators import load_model
+    from geogp.evaluation.evaluate import evaluate
+    from geogp.evaluation.splits.split_table import split
+    from geogp.geodata.places.region import Region
+    from geogp.geodata.readers import read_region, read_tiles
+    from geogp.models.catalogue.model_names import list_models
+
+__version__ = "0.2.0"
+
+_MODULES = {
+    "CountGP": "estimators.count_gp",
+    "DataError": "errors",
+    "DeepBasisGP": "estimators.deep_basis_gp",
+    "FieldGP": "estimators.field_gp",
+    "GeogpError": "errors",
+    "KernelGP": "estimators.kernel_gp",
+    "NetworkError": "errors",
+    "NumericalError": "errors",
+    "OutputError": "errors",
+    "Prediction": "distributions.prediction",
+    "Region": "geodata.places.region",
+    "RequestError": "errors",
+    "evaluate": "evaluation.evaluate",
+    "list_models": "models.catalogue.model_names",
+    "load_model": "estimators.stored_estimators",
+    "read_region": "geodata.readers",
+    "read_tiles": "geodata.readers",
+    "split": "evaluation.splits.split_table",
+}
+"""Where the public names are."""
+
+__all__ = [
+    "CountGP",
+    "DataError",
+    "DeepBasisGP",
+    "FieldGP",
+    "GeogpError",
+    "KernelGP",
+    "NetworkError",
+    "NumericalError",
+    "OutputError",
+    "Prediction",
+    "Region",
+    "RequestError",
+    "__version__",
+    "evaluate",
+    "list_models",
+    "load_model",
+    "read_region",
+    "read_tiles",
+    "split",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

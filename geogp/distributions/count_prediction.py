@@ -119,6 +119,18 @@ class CountPrediction(Prediction):
             self.dispersion / pieces,
         )
 
+    def _drawn(self, size: int, random: np.random.Generator) -> Floats:
+        """Draw a log rate, a gamma effect of the tile, and a Poisson count of both, (size, n)."""
+        shape = (size, len(self))
+        rate = np.exp(
+            self.log_rate_mean + np.sqrt(self.log_rate_variance) * random.standard_normal(shape)
+        )
+        with np.errstate(divide="ignore"):
+            degree = 1 / self.dispersion
+        known = np.isfinite(degree)  # without dispersion there is no effect
+        effect = random.gamma(np.where(known, degree, 1.0), size=shape) / np.where(known, degree, 1)
+        return random.poisson(rate * np.where(known, effect, 1.0)).astype(np.float64)
+
     def quantile(self, probability: float) -> Floats:
         """Return the least counts with P(y <= count) >= probability, shape (n,).
 

@@ -6,6 +6,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from geogp.choices import MOST_DRAWS, whole_number
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.errors import NumericalError, RequestError
 
@@ -134,6 +135,31 @@ class Prediction:
     def sd(self) -> Floats:
         """Predictive standard deviation, shape (n,)."""
         return np.sqrt(self.variance)
+
+    @property
+    def median(self) -> Floats:
+        """The predictive median, shape (n,)."""
+        return self.quantile(0.5)
+
+    def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
+        """Draw measurements, independent between points, shape (size, n).
+
+        Joint draws, which know what points share, are those of `joint(points).paths`.
+
+        Raises
+        ------
+        RequestError
+            The size is no whole number of 1 or more.
+        """
+        whole_number("a size", size, 1, MOST_DRAWS)
+        return self._drawn(size, np.random.default_rng(random_state))
+
+    def _drawn(self, size: int, random: np.random.Generator) -> Floats:
+        """Draw measurements by the inverse of their distribution functions, (size, n)."""
+        # Strictly inside (0, 1): multiples of 2^-53, shifted by half of that.
+        uniform = random.random((size, len(self))) + 2.0**-54
+        found: Floats = np.stack([self.mean + self.sd * self.shape.quantile(p) for p in uniform])
+        return found
 
     def quantile(self, probability: float) -> Floats:
         """Return the quantiles at one probability, shape (n,).

@@ -18,7 +18,7 @@ from geogp.geodata.places.region import Tiles
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import load_model
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.job import Job, prepare
@@ -107,7 +107,7 @@ class Reopened:
     def _rows(self) -> Data | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""
         job, run, model = self.job, self.run, self.model
-        if isinstance(model, FieldGP):
+        if isinstance(model, FieldNetwork):
             return None
         seen, settings = job.observations, run["settings"]
         calibrated = job.request.calibrated

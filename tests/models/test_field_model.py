@@ -17,7 +17,7 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_step import PerPlace
 from geogp.models.field.shape_laws import ShapeLaw
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
@@ -42,11 +42,11 @@ def _rows(n_places: int, quarters: int, seed: int) -> tuple[np.ndarray, np.ndarr
 
 
 @pytest.fixture
-def world() -> tuple[FieldGP, Rows]:
+def world() -> tuple[FieldNetwork, Rows]:
     """A model with random parameters that holds rows, all of them neighbours of each other."""
     x, y, tests = _rows(9, 4, 0)
     model = build("field", SIZES, x, seed=2)
-    assert isinstance(model, FieldGP)
+    assert isinstance(model, FieldNetwork)
     random = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -63,7 +63,7 @@ def exact(monkeypatch) -> None:
         monkeypatch.setattr(vecchia, name, 64)
 
 
-def _dense(model: FieldGP, rows: Rows, other: Rows | None = None) -> np.ndarray:
+def _dense(model: FieldNetwork, rows: Rows, other: Rows | None = None) -> np.ndarray:
     """Covariance of u between rows, written out from the docstring with SciPy's distances."""
     other = rows if other is None else other
     s, ranges, m = (
@@ -85,27 +85,27 @@ def _dense(model: FieldGP, rows: Rows, other: Rows | None = None) -> np.ndarray:
     return first[:, None] * k * second[None, :]
 
 
-def _noise(model: FieldGP, rows: Rows) -> np.ndarray:
+def _noise(model: FieldNetwork, rows: Rows) -> np.ndarray:
     law = model.law
     a, b, p = (float(v.detach()) for v in (law.log_floor, law.log_single, law.log_decay))
     lift = (model.basis(rows.x).phi @ law.heads).detach().numpy()
     return 1e-6 + np.exp(a + lift[:, 0]) + np.exp(b + lift[:, 1]) * rows.tests.numpy() ** -np.exp(p)
 
 
-def _shift(model: FieldGP, rows: Rows) -> np.ndarray:
+def _shift(model: FieldNetwork, rows: Rows) -> np.ndarray:
     law = model.law
     return float(law.gain.detach()) * (
         1 - rows.tests.numpy() ** -np.exp(float(law.log_gain_decay.detach()))
     )
 
 
-def _mean(model: FieldGP, rows: Rows) -> np.ndarray:
+def _mean(model: FieldNetwork, rows: Rows) -> np.ndarray:
     phi = model.basis(rows.x).phi.detach().numpy()
     m = model.posterior.m.detach().numpy()
     return float(model.mean_constant.detach()) + phi @ m + _shift(model, rows)
 
 
-def _everything(model: FieldGP) -> torch.Tensor:
+def _everything(model: FieldNetwork) -> torch.Tensor:
     return torch.arange(len(model.sites[0]))
 
 
@@ -396,7 +396,7 @@ SETTINGS = FitSettings(
 
 
 @pytest.fixture(scope="module")
-def recovered() -> tuple[FieldGP, dict[str, np.ndarray], np.ndarray]:
+def recovered() -> tuple[FieldNetwork, dict[str, np.ndarray], np.ndarray]:
     truth = _simulated(0)
     part = np.random.default_rng(1).permutation(len(truth["y"])) % 10
     rows = [Data(truth["x"][k], truth["y"][k], truth["tests"][k]) for k in (part > 1, part == 1)]
@@ -526,7 +526,7 @@ def test_every_parameter_has_a_finite_gradient(world):
 
 class TestRefusals:
     @pytest.fixture
-    def model(self) -> FieldGP:
+    def model(self) -> FieldNetwork:
         return build("field", SIZES, _rows(9, 4, 0)[0])
 
     @pytest.mark.parametrize(

@@ -38,14 +38,14 @@ def test_packed_blocks_hold_the_same_rows_in_the_same_order(blocks, width, parts
 
 
 @pytest.fixture
-def model() -> field.FieldGP:
+def model() -> field.FieldNetwork:
     """A model that holds rows of sixty places, conditioned on few of those near."""
     random = np.random.default_rng(0)
     place = random.uniform(-1, 1, (60, 2)).repeat(random.integers(1, 6, 60), axis=0)
     x = np.column_stack([place, random.uniform(-1, 1, len(place))])
     sizes = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
     made = build("field", sizes, x, seed=2)
-    assert isinstance(made, field.FieldGP)
+    assert isinstance(made, field.FieldNetwork)
     y, tests = np.sin(3 * x[:, 0]), random.integers(1, 9, len(x)).astype(float)
     made.hold(Rows(made.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
     generator = torch.Generator().manual_seed(1)
@@ -61,7 +61,7 @@ def _loss(residual, spread, log_scale) -> torch.Tensor:
     return residual.square().sum() + 0.7 * spread.square().sum() + log_scale
 
 
-def _place_by_place(model: field.FieldGP) -> torch.Tensor:
+def _place_by_place(model: field.FieldNetwork) -> torch.Tensor:
     """What `_loss` is of all blocks, each by itself and unpadded, in plain PyTorch."""
     sites, _ = model.sites
     s, ranges, memories = (

@@ -12,7 +12,7 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.shape_laws import ShapeLaw
 from geogp.models.field.tile_sequence import earlier_tiles
 from geogp.models.field.vecchia import NO_ROW
@@ -31,14 +31,14 @@ def grid(side: int, time: float = 1.0) -> np.ndarray:
     return np.column_stack([east.ravel(), north.ravel(), np.full(side**2, time)])
 
 
-def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldGP:
+def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldNetwork:
     """A model with random parameters that holds n rows on the tiles of a square."""
     random = np.random.default_rng(seed)
     places = grid(side)
     x = places[random.integers(0, len(places), n)]
     x[:, 2] = random.choice(np.linspace(-1, 1, 5), n)
     model = build("field", SIZES, x, seed=2)
-    assert isinstance(model, FieldGP)
+    assert isinstance(model, FieldNetwork)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -58,7 +58,7 @@ def exact(monkeypatch) -> None:
         monkeypatch.setattr(vecchia, name, 200)
 
 
-def dense(model: FieldGP, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def dense(model: FieldNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the level at tiles by one dense conditioning on all rows."""
     held, sd = model.rows, model.y_sd.item()
     rows = held.x.cpu().numpy()
@@ -116,7 +116,7 @@ class TestApproximation:
 
     @pytest.fixture(scope="class")
     @staticmethod
-    def model() -> FieldGP:
+    def model() -> FieldNetwork:
         return make_field(15, 500, seed=3)
 
     @pytest.fixture(scope="class")
@@ -172,9 +172,9 @@ class TestApproximation:
 
     def test_many_sums_and_paths_take_one_pass_over_the_features(self, level, monkeypatch):
         passes = []
-        chunks = FieldGP.feature_chunks
+        chunks = FieldNetwork.feature_chunks
         monkeypatch.setattr(
-            FieldGP, "feature_chunks", lambda *given: passes.append(0) or chunks(*given)
+            FieldNetwork, "feature_chunks", lambda *given: passes.append(0) or chunks(*given)
         )
         weights = np.random.default_rng(0).uniform(size=(len(level), 100))
         whole = level.sum_variances(weights)
@@ -203,7 +203,7 @@ class TestApproximation:
 
 class TestCalibration:
     @pytest.fixture
-    def model(self) -> FieldGP:
+    def model(self) -> FieldNetwork:
         model = make_field(8, 120, seed=4)
         coefficients = np.array([[0.1, 0.02, 0.0], [0.3, -0.02, 0.0], [0.0] * 3, [0.0] * 3])
         law = ShapeLaw(coefficients, np.array([[0.0, 3.0], [0.0, 0.0]]))

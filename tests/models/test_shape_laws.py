@@ -13,7 +13,7 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.shape_laws import DISTANCES, NO_LAW, ShapeLaw, fit_shape
 from geogp.models.field.vecchia import Sites, distance_to_others
 
@@ -192,17 +192,17 @@ class TestDistanceToOthers:
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(20.0, 10.0, 4.0))
 
 
-def _model(places: np.ndarray, seed: int = 0) -> tuple[FieldGP, np.ndarray]:
+def _model(places: np.ndarray, seed: int = 0) -> tuple[FieldNetwork, np.ndarray]:
     """A model that holds three quarters of rows at places (s, 2), and their inputs."""
     x = np.column_stack([np.repeat(places, 3, 0), np.tile([-1.0, 0.0, 1.0], len(places))])
     model = build("field", SIZES, np.random.default_rng(seed).uniform(-1, 1, (50, 3)), seed=seed)
-    assert isinstance(model, FieldGP)
+    assert isinstance(model, FieldNetwork)
     random = np.random.default_rng(seed)
     model.hold(_rows(model, x, random.standard_normal(len(x))), 0)
     return model, x
 
 
-def _rows(model: FieldGP, x: np.ndarray, y: np.ndarray) -> Rows:
+def _rows(model: FieldNetwork, x: np.ndarray, y: np.ndarray) -> Rows:
     return Rows(model.scaled(x), torch.from_numpy(y), torch.full((len(x),), 3.0).double())
 
 
@@ -211,7 +211,7 @@ class TestFieldModel:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def finished(cls) -> tuple[FieldGP, np.ndarray, np.ndarray]:
+    def finished(cls) -> tuple[FieldNetwork, np.ndarray, np.ndarray]:
         """A finished model, other inputs, and the standard deviations it had before."""
         random = np.random.default_rng(3)
         near, far = ((-0.52, -0.48), (0.0, 1.0))

@@ -9,7 +9,7 @@ import xarray as xr
 from geogp.distributions.shapes import Shape
 from geogp.errors import RequestError
 from geogp.models.catalogue.storage import load_model
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.shape_laws import DISTANCES
 from geogp.runs.pipeline.make_map import RunResult, make_map
 from geogp.runs.progress import Watcher
@@ -20,7 +20,7 @@ def _grid(result: RunResult) -> xr.Dataset:
         return grid.load()
 
 
-def _shapes(model: FieldGP) -> tuple[np.ndarray, Shape]:
+def _shapes(model: FieldNetwork) -> tuple[np.ndarray, Shape]:
     """Scale and shape at 3 tests and each distance to other places that the law tells apart."""
     law = model.shape_law
     distances = np.exp(np.linspace(*law.ranges[1], DISTANCES))

@@ -212,14 +212,37 @@ def block_split(
     DataError
         Shapes differ, a coordinate is not finite, or a part came out empty.
     """
-    cells, cell_of_row, rows = np.unique(
-        cell_indices(longitude, latitude), axis=0, return_inverse=True, return_counts=True
-    )
-    order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
+    cells = cell_indices(longitude, latitude)
+    what = f"{len(cells)} rows in cells of 0.1 by 0.1 degrees"
+    return deal_cells(cells, seed, what, fold=fold, calibrated=calibrated)
+
+
+def deal_cells(
+    cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
+) -> Parts:
+    """Split rows by whole cells; see `block_split`.
+
+    Parameters
+    ----------
+    cells
+        Column and row of each row's cell, (n, 2).
+    seed, fold, calibrated
+        As in `block_split`.
+    what
+        What the rows are, for messages.
+
+    Raises
+    ------
+    RequestError
+        There is no such fold.
+    DataError
+        A part came out empty.
+    """
+    distinct, cell_of_row, rows = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(hashed(seed, distinct[:, 0], distinct[:, 1]), kind="stable")
     names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
     part_of_row = names[deal(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
-    what = f"{len(part_of_row)} rows in {len(cells)} cells of 0.1 by 0.1 degrees"
-    return without_empty(part_of_row, what, calibrated=calibrated)
+    return without_empty(part_of_row, f"{what} ({len(distinct)} cells)", calibrated=calibrated)
 
 
 def buffer_split(

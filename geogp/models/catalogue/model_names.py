@@ -2,8 +2,9 @@
 
 import difflib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.models.core.options import NOISES
 
@@ -175,3 +176,27 @@ def find_model(name: str) -> ModelName:
             f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
         )
     return MODELS[name]
+
+
+def list_models(family: str | None = None) -> list[str]:
+    """Return the names of the models, of all families or of one.
+
+    Parameters
+    ----------
+    family
+        ``field``, ``deep``, ``kernel`` or ``count``, which `FieldGP`, `DeepBasisGP`, `KernelGP`
+        and `CountGP` fit.
+
+    Raises
+    ------
+    RequestError
+        There is no such family.
+
+    Examples
+    --------
+    >>> list_models("field")
+    ['field']
+    """
+    if family is not None:
+        one_of("family", family, get_args(Family))
+    return [name for name, model in MODELS.items() if family in {None, model.family}]

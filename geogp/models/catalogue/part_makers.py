@@ -23,7 +23,7 @@ from geogp.models.core.posteriors import (
 )
 from geogp.models.families.cox import CountLaw, CoxGP
 from geogp.models.families.last_layers import LastLayerGP, LastLayerPosterior
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.tile_process import TileProcess
 
@@ -116,7 +116,7 @@ def point(r: int, _generator: torch.Generator, dtype: torch.dtype) -> PointPoste
     return PointPosterior(r, dtype)
 
 
-def field_gp(parts: ModelParts, span: Tensor) -> FieldGP:
+def field_gp(parts: ModelParts, span: Tensor) -> FieldNetwork:
     """Return the field model; its units are those of the architecture."""
     sizes, r = parts.architecture, parts.basis.rank
     if not sizes.units:
@@ -125,7 +125,7 @@ def field_gp(parts: ModelParts, span: Tensor) -> FieldGP:
             "quarters that one unit of each input stands for."
         )
     per_input = torch.tensor(sizes.units, dtype=torch.float64)
-    return FieldGP(
+    return FieldNetwork(
         parts.name,
         sizes,
         basis=parts.basis,

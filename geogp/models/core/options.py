@@ -17,6 +17,9 @@ PLACEMENTS: tuple[str, ...] = get_args(Placement)
 Decay = Literal["cosine", "constant"]
 Optimiser = Literal["adamw", "lbfgs"]
 
+OFFSET = "log_exposure"
+"""Name of the input that models of counts add to the logarithm of the rate; no basis sees it."""
+
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 
 

@@ -14,10 +14,8 @@ from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 from geogp.models.core.objectives import BatchTerms
+from geogp.models.core.options import OFFSET
 from geogp.models.training.steps import CHUNK, PerBatch
-
-OFFSET = "log_exposure"
-"""Name of the column of the inputs that is added to the log rate; the basis does not see it."""
 
 DISPERSION_START = 1.0
 """Where the dispersion starts."""

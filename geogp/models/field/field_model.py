@@ -40,7 +40,7 @@ PARTS = 4
 """Parts of a step's blocks, each padded for itself."""
 
 
-class FieldGP(FieldProcess):
+class FieldNetwork(FieldProcess):
     """A low-rank process, a process of single tiles and a law of measurements.
 
     Its parameters are those of `FieldProcess`.

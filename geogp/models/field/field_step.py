@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geogp.models.core.objectives import elbo, whitened_elbo
 from geogp.models.core.options import Weights
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.training.steps import Part
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PerPlace:
         if not self.complete(share):
             order = torch.from_numpy(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
-        sites, _ = cast("FieldGP", model).sites
+        sites, _ = cast("FieldNetwork", model).sites
         groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
         shuffled = rng.permutation(len(groups))
         steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
@@ -72,13 +72,13 @@ class PerPlace:
         own = part.numbers.tensor_split(count)
         if not part.whole_places:
             return [Part(numbers, rows.at(numbers).n) for numbers in own]
-        places, _ = cast("FieldGP", model).sites
+        places, _ = cast("FieldNetwork", model).sites
         counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
         return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
 
     def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        field, n = cast("FieldGP", model), rows.n
+        field, n = cast("FieldNetwork", model), rows.n
         if part.whole_places:
             block = field.block(part.numbers, factor=field.factor)
             loss = whitened_elbo(
@@ -92,5 +92,5 @@ class PerPlace:
 
     def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
         """Predict from near places once the epochs take them; before, by the field alone."""
-        field = cast("FieldGP", model)
+        field = cast("FieldNetwork", model)
         return field.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))

@@ -1,9 +1,9 @@
 """The tile process at many tiles given the rows, as a sequence: Vecchia, response first.
 
-The effect u_t of a tile is conditioned on the training rows that `FieldGP.predict` conditions on,
-and on the effects of near tiles that come earlier in a random order (Katzfuss, Guinness, Gong and
-Zilber 2020, section 4: "response first"). With w the weights of the field and b the mean of the
-rows at w = 0,
+The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict`
+conditions on, and on the effects of near tiles that come earlier in a random order (Katzfuss,
+Guinness, Gong and Zilber 2020, section 4: "response first"). With w the weights of the field and
+b the mean of the rows at w = 0,
 
 u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I),
 
@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError, NumericalError
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.training.steps import CHUNK
 
@@ -143,7 +143,7 @@ class _Stages:
 
 
 def tile_sequence(
-    model: FieldGP, x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
+    model: FieldNetwork, x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
 ) -> TileSequence:
     """Work out the sequence for tiles at one time, in chunks on the model's device, in float64.
 
@@ -152,7 +152,7 @@ def tile_sequence(
     model
         A fitted model, which holds its rows.
     x
-        Inputs of the tiles as `FieldGP.scaled` returns them, (n, d).
+        Inputs of the tiles as `FieldNetwork.scaled` returns them, (n, d).
     L
         Factor (r, r) of the posterior of the weights, for `alone`.
     earlier
@@ -249,7 +249,7 @@ class _Known(NamedTuple):
     earlier: Tensor
 
     @classmethod
-    def of(cls, model: FieldGP, x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
+    def of(cls, model: FieldNetwork, x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
         """Work out the laws of all held rows and of tiles."""
         laws = [
             (found.amplitude, found.noise)
@@ -265,14 +265,14 @@ class _Known(NamedTuple):
         return cls(both, amplitude, noise, len(model.rows.y), x, neighbours)
 
 
-def _terms(model: FieldGP, x: Tensor, tests: Tensor) -> Iterator[Any]:
+def _terms(model: FieldNetwork, x: Tensor, tests: Tensor) -> Iterator[Any]:
     for part, counts in zip(x.split(CHUNK), tests.split(CHUNK), strict=True):
         with torch.no_grad():
             yield model.row_terms(part, counts)
 
 
 def _conditionals(
-    model: FieldGP, known: _Known, tiles: Tensor, L: Tensor
+    model: FieldNetwork, known: _Known, tiles: Tensor, L: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
     """Return the weights of rows and of earlier tiles with their numbers, s, and `alone`."""
     own = tiles + known.rows
@@ -309,7 +309,9 @@ def _conditionals(
     )
 
 
-def _field_variance(model: FieldGP, x: Tensor, near: Tensor, weights: Tensor, L: Tensor) -> Tensor:
+def _field_variance(
+    model: FieldNetwork, x: Tensor, near: Tensor, weights: Tensor, L: Tensor
+) -> Tensor:
     """Return ||L'(phi_t - Phi_near' weights)||² and what the drift adds, (b,)."""
     rows, back = torch.unique(near.clamp(min=0), return_inverse=True)
     inputs = torch.cat([model.rows.x[rows], x])

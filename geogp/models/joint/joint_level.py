@@ -22,7 +22,7 @@ from geogp.models.catalogue.build_model import spec_of
 from geogp.models.core.feature_sums import Weights, gathered, rows_times, spread
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.memory import HELD_BYTES, WORD, check_level
-from geogp.models.field.field_model import FieldGP
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.tile_sequence import (
     EARLIER_TILES,
     TILES_AT_ONCE,
@@ -30,7 +30,9 @@ from geogp.models.field.tile_sequence import (
     tile_sequence,
 )
 from geogp.models.field.vecchia import PREDICTION_ROWS
+from geogp.models.joint.closed_form import closed_form_mean, row_features
 from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.joint.weighted_sums import WeightedSums
 from geogp.models.training.steps import CHUNK
 from geogp.models.training.training_loop import Data
 
@@ -131,6 +133,17 @@ class JointLevel:
             parts += [self._fresh(g), np.sqrt(self.shared) * a.sum(0, keepdims=True)]
         return total + sum(part.T @ part for part in parts)
 
+    def weighted_sums(self, weights: Weights) -> WeightedSums:
+        """Return the joint law of sums over points with weights (n, k) or (n,).
+
+        Raises
+        ------
+        DataError
+            Weights of another number of points.
+        """
+        given = np.asarray(weights)[:, None] if len(weights.shape) == 1 else weights
+        return WeightedSums(self.sum_means(given), self.sum_covariance(given))
+
     def low_rank(self) -> Floats:
         """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + diag(own) + K.
 
@@ -177,7 +190,7 @@ class JointLevel:
         model = self.model
         asked = model.predict(self.x, tests)
         noise = asked.noise_variance
-        if not isinstance(model, FieldGP) or self.tiles is None:
+        if not isinstance(model, FieldNetwork) or self.tiles is None:
             if spec_of(model).step.spread_is_noise:
                 noise = noise + (asked.function_variance - self.own_variance).clip(min=0)
             return replace(self, noise_variance=noise)
@@ -197,7 +210,7 @@ class JointLevel:
     def noise_of(self, tests: float) -> Floats:
         """Return the noise variance of `measured`, (n,), without what else that works out."""
         model = self.model
-        if not isinstance(model, FieldGP) or not self.calibrated:
+        if not isinstance(model, FieldNetwork) or not self.calibrated:
             return self.measured(tests).noise_variance
         # Noise does not depend on what near rows tell of a tile.
         counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
@@ -300,8 +313,8 @@ class JointLevel:
         return self.model.feature_chunks(self.x)
 
     def _row_features(self) -> Iterator[Tensor]:
-        assert isinstance(self.model, FieldGP)
-        return _row_features(self.model)
+        assert isinstance(self.model, FieldNetwork)
+        return row_features(self.model)
 
 
 def joint_level(
@@ -354,7 +367,7 @@ def joint_level(
             f"{model.name} counts tests: its level has no closed form; choose a model of averages."
         )
     sizes = model.architecture
-    if isinstance(model, FieldGP):
+    if isinstance(model, FieldNetwork):
         width = PREDICTION_ROWS + earlier
         block = min(TILES_AT_ONCE, len(x)) * width**2
         check_level(sizes, len(x), len(model.rows.y), columns, block)
@@ -370,7 +383,7 @@ def joint_level(
 
 
 def _with_tiles(
-    model: FieldGP, x: Floats, *, calibrated: bool, earlier: int, seed: int
+    model: FieldNetwork, x: Floats, *, calibrated: bool, earlier: int, seed: int
 ) -> JointLevel:
     scaled = model.scaled(x)
     if not len(model.rows.y):
@@ -384,33 +397,10 @@ def _with_tiles(
     zeros = np.zeros(n)
     raw = JointLevel(model, x, m, L, tiles, zeros, np.ones(n), zeros, zeros, shared)
     if not calibrated:
-        return replace(raw, mean=closed_form_mean(model, raw))
+        return replace(raw, mean=closed_form_mean(model, x, m, tiles))
     stated = model.predict(x, level=True)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
     return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
-
-
-def closed_form_mean(model: FieldGP, raw: JointLevel) -> Floats:
-    """Return the mean of the level under the closed form, by tile, (n,)."""
-    assert raw.tiles is not None
-    weights = raw.m.detach()[:, None]
-    sd = float(model.y_sd)
-    with torch.no_grad():
-        base = model.mean_constant.double()
-        rows = model.rows.y - base - model.law.shift(model.rows.tests)
-        endless = torch.full((1,), torch.inf, dtype=torch.float64, device=model.device)
-        centre = float(model.y_mean + model.y_sd * (base + model.law.shift(endless)))
-    residual = sd * rows.cpu().numpy()[:, None] - spread(_row_features(model), weights)
-    found = spread(raw.model.feature_chunks(raw.x), weights)
-    found += raw.tiles.forward(raw.tiles.A @ residual)
-    return centre + found[:, 0]
-
-
-def _row_features(model: FieldGP) -> Iterator[Tensor]:
-    held = model.rows
-    for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
-        with torch.no_grad():
-            yield model.row_terms(x, tests).phi.double() * model.y_sd
 
 
 def _group(held: int) -> int:

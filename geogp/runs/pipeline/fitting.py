@@ -80,7 +80,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
 
 def plan_of(job: Job, weights: Weights, epochs: int | None = None) -> FitPlan:
     """Return what decides the fits of a run but for their rows."""
-    scale = job.scale
+    scale = job.scale.points
     return FitPlan(
         job.request.model,
         job.preset,

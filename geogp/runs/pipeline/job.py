@@ -26,6 +26,7 @@ from geogp.geodata.tiles.quarters import parse_quarters, quarter_index, quarter_
 from geogp.models.catalogue.build_model import ModelSpec, find_spec, with_noise
 from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES
 from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.inputs import InputScale, input_scale
@@ -333,20 +334,6 @@ def flat_settings(identity: dict[str, Any]) -> dict[str, str | int | float]:
     drawing = {f"map_{k}": v for k, v in identity["drawing"].items()}
     flat = {**merged, **identity["settings"], **drawing}
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of a name; ``auto`` takes the GPU where there is one.
-
-    Raises
-    ------
-    RequestError
-        ``cuda`` was asked for and there is none.
-    """
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
-        raise RequestError("no CUDA device is available; use --device cpu or auto.")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
 @contextmanager

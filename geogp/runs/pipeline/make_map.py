@@ -396,7 +396,7 @@ def _model_context(job: Job, final: FitResult) -> dict[str, Any]:
         "region": job.region.code,
         "target": job.request.target,
         "service": job.request.service,
-        "inputs": job.scale.described(),
+        "inputs": job.scale.points.described(),
         "best_epoch": final.state.best_epoch,
         "validation_nll": final.state.best_nll,
     }

@@ -1,0 +1,63 @@
+"""The models of counts as an estimator."""
+
+from typing import Any, ClassVar
+
+from geogp.estimators.point_scale import Bounds
+from geogp.estimators.spatial_gp import SpatialGP
+
+
+class CountGP(SpatialGP):
+    """Counts whose logarithm of the rate is a Gaussian process: a Cox process.
+
+    y ~ Poisson(exposure * rate), or negative binomial; y holds whole numbers of 0 or more.
+
+    Parameters
+    ----------
+    model
+        One of `geogp.list_models("count")`.
+    x, y, crs, time, time_unit, validation, bounds, device, random_state
+        As `FieldGP` has them.
+    preset, epochs, rank, batch
+        As `FieldGP` has them.
+    exposure
+        Column of what was counted over, such as an area or a time; None, or a table without the
+        column: the same for all.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("count",)
+    counts = True
+
+    def __init__(
+        self,
+        model: str = "cox-nb",
+        *,
+        x: str = "longitude",
+        y: str = "latitude",
+        crs: Any = "EPSG:4326",
+        time: str | None = None,
+        time_unit: str | None = None,
+        exposure: str | None = None,
+        validation: Any = "blocks",
+        preset: str = "quick",
+        epochs: int | None = None,
+        rank: int | None = None,
+        batch: int | None = None,
+        bounds: Bounds | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        self.model = model
+        self.x = x
+        self.y = y
+        self.crs = crs
+        self.time = time
+        self.time_unit = time_unit
+        self.exposure = exposure
+        self.validation = validation
+        self.preset = preset
+        self.epochs = epochs
+        self.rank = rank
+        self.batch = batch
+        self.bounds = bounds
+        self.device = device
+        self.random_state = random_state

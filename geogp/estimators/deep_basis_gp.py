@@ -1,0 +1,67 @@
+"""The models with deep bases, inducing points and last layers as an estimator."""
+
+from typing import Any, ClassVar
+
+from geogp.estimators.point_scale import Bounds
+from geogp.estimators.spatial_gp import SpatialGP
+
+
+class DeepBasisGP(SpatialGP):
+    """A Gaussian process whose basis a network learns: the papers' models but kernels at anchors.
+
+    dPPGP, PPGP, variational bounds and Bayesian last layers; the noise is the same everywhere.
+
+    Parameters
+    ----------
+    model
+        One of `geogp.list_models("deep")`.
+    x, y, crs, time, time_unit, validation, bounds, device, random_state
+        As `FieldGP` has them.
+    preset, epochs, rank, batch
+        As `FieldGP` has them.
+    alpha, beta
+        Weights of the objective of dPPGP and PPGP; None takes the preset's.
+    noise
+        ``gaussian``, or ``student-t`` for models that take it: bad rows pull less.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("deep",)
+
+    def __init__(
+        self,
+        model: str = "dbk-rbf",
+        *,
+        x: str = "longitude",
+        y: str = "latitude",
+        crs: Any = "EPSG:4326",
+        time: str | None = None,
+        time_unit: str | None = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+        noise: str = "gaussian",
+        validation: Any = "blocks",
+        preset: str = "quick",
+        epochs: int | None = None,
+        rank: int | None = None,
+        batch: int | None = None,
+        bounds: Bounds | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        self.model = model
+        self.x = x
+        self.y = y
+        self.crs = crs
+        self.time = time
+        self.time_unit = time_unit
+        self.alpha = alpha
+        self.beta = beta
+        self.noise = noise
+        self.validation = validation
+        self.preset = preset
+        self.epochs = epochs
+        self.rank = rank
+        self.batch = batch
+        self.bounds = bounds
+        self.device = device
+        self.random_state = random_state

@@ -1,0 +1,99 @@
+"""The rows of a fit: targets as given, inputs as models take them, and which rows validate."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.estimators.point_columns import Points
+from geogp.estimators.point_scale import PointScale
+from geogp.evaluation.splits.point_splits import CELL_KM, validation_part
+from geogp.models.core.arrays import as_floats
+from geogp.models.training.few_rows import count_places
+from geogp.models.training.training_loop import Data
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+VALIDATIONS = ("blocks", "random")
+"""Ways to choose the rows that validate, beside a mask of them."""
+
+
+def data_of(scale: PointScale, points: Points, y: Floats) -> Data:
+    """Return points and targets as models take them; without counts of tests, of one each."""
+    tests = np.ones(len(points)) if points.tests is None else points.tests
+    return Data(scale.inputs(points), y, tests)
+
+
+def target_of(y: ArrayLike, n: int) -> Floats:
+    """Return n targets, (n,), float64.
+
+    Raises
+    ------
+    DataError
+        They are no finite numbers, or as many as rows.
+    """
+    if y is None:
+        raise DataError("fit requires y to be passed, but the target y is None.")
+    found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
+    if found.ndim == 2 and found.shape[1] == 1:
+        warn("y is a column of shape (n, 1) where (n,) was expected; it is taken as one.")
+        found = found[:, 0]
+    if found.dtype.kind == "O":
+        try:
+            found = found.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError("expected measurements as numbers, found other objects.") from None
+    values = as_floats(found, "measurements y")
+    if values.shape != (n,):
+        raise DataError(f"expected {n} measurements, one a row of X, found shape {values.shape}.")
+    return values
+
+
+def told_of_few(inputs: Floats, factor: float) -> str:
+    """Say that rows are few, and by how much intervals were widened for that."""
+    places = count_places(Data(inputs, np.zeros(len(inputs))))
+    return (
+        f"{len(inputs)} rows at {places} places are few: the width of the intervals comes from "
+        f"folds, and is {factor:.2f} times the model's own."
+    )
+
+
+def warn(text: str) -> None:
+    """Warn the caller of `fit`."""
+    warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mask:
+    """Return which rows validate, (n,): a mask as given, or about a tenth of the rows.
+
+    Raises
+    ------
+    RequestError
+        `validation` is neither a mask of the rows nor one of `VALIDATIONS`.
+    DataError
+        It is a mask of all rows or none, or there are too few places.
+    """
+    if not isinstance(validation, str):
+        mask = np.asarray(validation)
+        if mask.dtype != np.bool_ or mask.shape != (len(points),):
+            raise RequestError(
+                f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of "
+                f"{len(points)} rows, found {mask.dtype} of shape {mask.shape}."
+            )
+        if not 0 < mask.sum() < len(mask):
+            raise DataError("expected a mask of some rows, found all rows or none.")
+        return mask
+    if validation not in VALIDATIONS:
+        raise RequestError(
+            f"expected validation as {' or '.join(VALIDATIONS)}, or a mask of the rows, found "
+            f"{validation!r}."
+        )
+    km = PointScale.of_points(points, crs).km
+    side = 0.1 if km is None else CELL_KM / km  # degrees, or what is as long
+    return validation_part(
+        points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
+    )

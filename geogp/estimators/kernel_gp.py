@@ -1,0 +1,57 @@
+"""The models whose kernel has a few parameters as an estimator."""
+
+from typing import Any, ClassVar
+
+from geogp.estimators.point_scale import Bounds
+from geogp.estimators.spatial_gp import SpatialGP
+
+
+class KernelGP(SpatialGP):
+    """A Gaussian process whose kernel has a few parameters, by Nyström features at anchors.
+
+    The evidence of all rows, or the posterior of the parameters, is maximised by L-BFGS.
+
+    Parameters
+    ----------
+    model
+        One of `geogp.list_models("kernel")`.
+    x, y, crs, time, time_unit, validation, bounds, device, random_state
+        As `FieldGP` has them.
+    preset, epochs, rank, batch
+        As `FieldGP` has them.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("kernel",)
+
+    def __init__(
+        self,
+        model: str = "nystrom-mixed",
+        *,
+        x: str = "longitude",
+        y: str = "latitude",
+        crs: Any = "EPSG:4326",
+        time: str | None = None,
+        time_unit: str | None = None,
+        validation: Any = "blocks",
+        preset: str = "quick",
+        epochs: int | None = None,
+        rank: int | None = None,
+        batch: int | None = None,
+        bounds: Bounds | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        self.model = model
+        self.x = x
+        self.y = y
+        self.crs = crs
+        self.time = time
+        self.time_unit = time_unit
+        self.validation = validation
+        self.preset = preset
+        self.epochs = epochs
+        self.rank = rank
+        self.batch = batch
+        self.bounds = bounds
+        self.device = device
+        self.random_state = random_state

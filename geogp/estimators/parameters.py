@@ -1,0 +1,71 @@
+"""Parameters of estimators, kept as given: the manners of scikit-learn without needing it."""
+
+import inspect
+from typing import Any, Self
+
+from geogp.errors import RequestError
+
+
+class Parameters:
+    """Keyword arguments that `get_params`, `set_params` and scikit-learn's `clone` know."""
+
+    counts = False
+    """Whether targets are numbers of 0 or more."""
+
+    @classmethod
+    def parameter_names(cls) -> tuple[str, ...]:
+        """Return the names of the keyword arguments, in order."""
+        return tuple(inspect.signature(cls.__init__).parameters)[1:]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
+        """Return the parameters by name, as they were given."""
+        return {name: getattr(self, name) for name in self.parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and return the estimator.
+
+        Raises
+        ------
+        RequestError
+            No such parameter.
+        """
+        for name, value in params.items():
+            if name not in self.parameter_names():
+                raise RequestError(
+                    f"expected a parameter {', '.join(self.parameter_names())}, found {name!r}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        usual = {
+            name: one.default for name, one in inspect.signature(type(self)).parameters.items()
+        }
+        told = ", ".join(
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not usual[name] and not _equal(value, usual[name])
+        )
+        return f"{type(self).__name__}({told})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Tell scikit-learn whether `fit` was called."""
+        return hasattr(self, "network_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks of an estimator; it alone calls this."""
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, positive_only=self.counts),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(),
+        )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except ValueError:  # arrays
+        return False

@@ -1,0 +1,251 @@
+"""What an estimator takes of a table or an array: places, times and counts of measurements."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+from geogp.estimators.point_times import check_unit, quarters_of
+
+Floats = NDArray[np.float64]
+
+NORTHMOST = 90.0
+WIDEST = 360.0
+"""Farthest latitudes and longitudes, in degrees."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where, when and by how many tests something is measured, each (n,).
+
+    Attributes
+    ----------
+    x, y
+        Coordinates, as given.
+    time
+        In quarters; None where there are no times.
+    tests, devices, exposure
+        Counts behind each measurement, and what a count was counted over; None: 1 everywhere.
+    """
+
+    x: Floats
+    y: Floats
+    time: Floats | None = None
+    tests: Floats | None = None
+    devices: Floats | None = None
+    exposure: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def at(self, rows: NDArray[np.bool_]) -> "Points":
+        """Return some of the points."""
+        held = {name: part for name, part in vars(self).items() if part is not None}
+        return replace(self, **{name: part[rows] for name, part in held.items()})
+
+
+@dataclass(frozen=True)
+class PointColumns:
+    """Names of the columns of a table, and the order of those of an array.
+
+    Attributes
+    ----------
+    x, y, time, tests, devices, exposure
+        Names of columns; None where there is none.
+    crs
+        Coordinate reference system of x and y; None for plain units.
+    time_unit
+        Unit of times that are numbers.
+    """
+
+    x: str
+    y: str
+    crs: Any = None
+    time: str | None = None
+    time_unit: str | None = None
+    tests: str | None = None
+    devices: str | None = None
+    exposure: str | None = None
+
+    def read(self, X: Any, *, counts: bool = True) -> Points:
+        """Return the points of a table or an array.
+
+        A table needs its columns x, y and time. One without the columns of counts, or without
+        `counts`, has 1 everywhere. A GeoDataFrame of points may leave x and y out. An array has
+        the columns x, y and, where there are more, time, tests, devices.
+
+        Raises
+        ------
+        RequestError
+            A column is missing, or has no unit.
+        DataError
+            A value is missing or out of range.
+        """
+        check_unit(self.time_unit)
+        if isinstance(X, pd.DataFrame):
+            return self._checked(self._of_table(X, counts=counts))
+        return self._checked(self._of_array(X))
+
+    def _of_table(self, table: pd.DataFrame, *, counts: bool) -> Points:
+        if not len(table):
+            raise DataError("expected rows, found an empty table.")
+        place = [self.x, self.y]
+        if not set(place) <= set(table.columns) and hasattr(table, "geometry"):
+            x, y = self._of_geometry(table)
+        else:
+            x, y = (self._numbers(table, name) for name in place)
+        time = None
+        if self.time is not None:
+            self._need(table, self.time)
+            time = quarters_of(table[self.time], self.time_unit, f"the column {self.time}")
+        optional = {"tests": self.tests, "devices": self.devices, "exposure": self.exposure}
+        return Points(
+            x,
+            y,
+            time,
+            **{
+                key: self._numbers(table, name)
+                for key, name in optional.items()
+                if counts and name is not None and name in table.columns
+            },
+        )
+
+    def _of_geometry(self, table: Any) -> tuple[Floats, Floats]:
+        if not (table.geom_type == "Point").all():
+            raise DataError("expected points in the geometry, found other shapes.")
+        if (table.crs is None) != (self.crs is None):
+            raise RequestError(
+                f"expected points in {self.crs or 'plain units'}, found the table in "
+                f"{table.crs or 'no coordinate reference system'}. Set crs of one of them."
+            )
+        points = table.geometry if self.crs is None else table.geometry.to_crs(self.crs)
+        return points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
+
+    def _of_array(self, X: Any) -> Points:
+        if type(X).__module__.startswith("scipy.sparse"):
+            raise DataError("expected a dense array: sparse input is not supported.")
+        try:
+            array = np.asarray(X)
+        except ValueError as error:
+            raise DataError(f"expected a table or an array of numbers, found {error}.") from None
+        if array.dtype.kind == "O":
+            try:
+                array = array.astype(np.float64)
+            except (TypeError, ValueError):
+                raise DataError(
+                    "expected an array of numbers, found other objects; give a table "
+                    "(pandas.DataFrame) whose columns have names."
+                ) from None
+        if array.dtype.kind not in "iuf":
+            told = " Complex data not supported." if array.dtype.kind == "c" else ""
+            raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{told}")
+        if array.ndim != 2:
+            raise DataError(
+                f"expected an array of shape (n, 2) or more columns, found {array.shape}. Reshape "
+                "your data: one row a point."
+            )
+        if not len(array):
+            raise DataError(f"expected rows, found 0 sample(s) (shape={array.shape}).")
+        names = ("x", "y", "time", "tests", "devices")
+        if not 2 <= array.shape[1] <= len(names):
+            raise DataError(
+                f"expected the columns {', '.join(names)}, the last three of which may be left "
+                f"out, found {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
+                "2 is required."
+            )
+        parts = dict(zip(names, array.T.astype(np.float64), strict=False))
+        for name, values in parts.items():
+            _check_finite(values, f"the column {name}")
+        if "time" in parts:
+            parts["time"] = quarters_of(parts["time"], self.time_unit, "the column time")
+        return Points(**{name: np.ascontiguousarray(values) for name, values in parts.items()})
+
+    def _numbers(self, table: pd.DataFrame, name: str) -> Floats:
+        self._need(table, name)
+        column = table[name]
+        if column.dtype.kind not in "iuf":
+            raise DataError(f"expected numbers in the column {name}, found {column.dtype}.")
+        values = column.to_numpy(np.float64, na_value=np.nan)
+        _check_finite(values, f"the column {name}")
+        return values
+
+    def _need(self, table: pd.DataFrame, name: str) -> None:
+        if name not in table.columns:
+            raise RequestError(
+                f"expected a column {name!r}, found {', '.join(map(str, table.columns))}. Name "
+                "the columns with x=, y=, time=, tests=."
+            )
+
+    def _checked(self, points: Points) -> Points:
+        if is_geographic(self.crs) and (
+            np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
+        ):
+            raise DataError(
+                f"expected longitudes and latitudes in degrees for crs={self.crs!r}, found x from "
+                f"{points.x.min():g} to {points.x.max():g} and y from {points.y.min():g} to "
+                f"{points.y.max():g}. Are x and y exchanged, or in metres? crs=None takes plain "
+                "units."
+            )
+        for name in ("tests", "devices"):
+            values = getattr(points, name)
+            if values is not None and values.min() < 1:
+                raise DataError(f"expected {name} of 1 or more, found {values.min():g}.")
+        if points.exposure is not None and not points.exposure.min() > 0:
+            raise DataError(f"expected exposures above 0, found {points.exposure.min():g}.")
+        return points
+
+
+def is_geographic(crs: Any) -> bool:
+    """Tell whether coordinates are longitude and latitude in degrees.
+
+    Raises
+    ------
+    RequestError
+        There is no such coordinate reference system.
+    """
+    return crs is not None and bool(_known(crs).is_geographic)
+
+
+def km_per_unit(crs: Any) -> float:
+    """Return the kilometres of one unit of a projected coordinate reference system."""
+    return float(_known(crs).axis_info[0].unit_conversion_factor) / 1000
+
+
+def from_degrees(crs: Any, longitude: Floats, latitude: Floats) -> tuple[Floats, Floats]:
+    """Return the coordinates of places in a coordinate reference system, each (n,)."""
+    if is_geographic(crs):
+        return longitude, latitude
+    from pyproj import Transformer  # noqa: PLC0415 - only where coordinates are projected
+
+    to = Transformer.from_crs("EPSG:4326", crs, always_xy=True)
+    x, y = to.transform(longitude, latitude)
+    return np.asarray(x, np.float64), np.asarray(y, np.float64)
+
+
+def crs_text(crs: Any) -> str | None:
+    """Return a coordinate reference system as text; None for plain units."""
+    return crs if crs is None or isinstance(crs, str) else str(_known(crs).to_string())
+
+
+def _known(crs: Any) -> Any:
+    from pyproj import CRS  # noqa: PLC0415 - only where one is given
+    from pyproj.exceptions import CRSError  # noqa: PLC0415
+
+    try:
+        return CRS.from_user_input(crs)
+    except CRSError as error:
+        raise RequestError(
+            f"expected a coordinate reference system such as EPSG:4326, or None, found {crs!r}."
+        ) from error
+
+
+def _check_finite(values: Floats, what: str) -> None:
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        raise DataError(
+            f"expected finite numbers in {what}, found NaN or infinity in {int(wrong.sum())} of "
+            f"{len(values)} rows, the first of them row {int(wrong.argmax())}; drop those rows."
+        )

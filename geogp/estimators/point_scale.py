@@ -1,0 +1,180 @@
+"""How points become the inputs of models, in [-1, 1], and how far apart they then are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geogp.errors import RequestError
+from geogp.estimators.point_columns import Points, is_geographic, km_per_unit
+from geogp.models.core.options import OFFSET
+
+Floats = NDArray[np.float64]
+Bounds = tuple[float, float, float, float]
+
+EARTH_RADIUS_KM = 6371.0088
+"""Mean radius of the Earth."""
+
+SPACING_KM = 0.6
+"""What the mean spacing of places in plain units is taken for: that of tiles of zoom 16.
+
+The field model's ranges start at five times this.
+"""
+
+
+@dataclass(frozen=True)
+class PointScale:
+    """From points to inputs in [-1, 1]^d.
+
+    Each axis of the box is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
+
+    Attributes
+    ----------
+    bounds
+        West, south, east, north of the box that is mapped to [-1, 1]².
+    km
+        Kilometres of one unit of the coordinates; None for degrees, whose length follows from the
+        middle latitude of the box.
+    times
+        First and last time in quarters, which become -1 and 1; None for inputs of place alone.
+    exposure
+        The exposure whose logarithm is 0; None where nothing is counted.
+    names
+        Of the first three inputs.
+    """
+
+    bounds: Bounds
+    km: float | None = None
+    times: tuple[float, float] | None = None
+    exposure: float | None = None
+    names: tuple[str, str, str] = ("longitude", "latitude", "quarter")
+
+    @classmethod
+    def of_points(
+        cls,
+        points: Points,
+        crs: Any,
+        *,
+        counts: bool = False,
+        names: tuple[str, str, str] = ("x", "y", "time"),
+        bounds: Bounds | None = None,
+    ) -> "PointScale":
+        """Return the scale of training points.
+
+        Longitudes are taken around the widest gap between them, so that points may lie on both
+        sides of 180 degrees.
+
+        Raises
+        ------
+        RequestError
+            `bounds` are no box.
+        """
+        if bounds is not None and not (bounds[0] < bounds[2] and bounds[1] < bounds[3]):
+            raise RequestError(f"expected bounds west, south, east, north, found {bounds}.")
+        degrees = is_geographic(crs)
+        x = _around_gap(points.x) if degrees else points.x
+        box = bounds or _box(x, points.y)
+        km = None
+        if not degrees:
+            km = km_per_unit(crs) if crs is not None else SPACING_KM / _spacing(points)
+        times = None
+        if points.time is not None and points.time.min() < points.time.max():
+            times = float(points.time.min()), float(points.time.max())
+        exposure = None
+        if counts:
+            exposure = 1.0 if points.exposure is None else float(points.exposure.mean())
+        return cls(box, km, times, exposure, names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return (*self.names[: 2 if self.times is None else 3], *self.offsets)
+
+    @property
+    def offsets(self) -> tuple[str, ...]:
+        """Names of the inputs that the basis does not see."""
+        return () if self.exposure is None else (OFFSET,)
+
+    @property
+    def half_size_km(self) -> tuple[float, float]:
+        """Kilometres that one unit of the first two inputs stands for.
+
+        Of degrees on the sphere, at the middle latitude of the box.
+        """
+        west, south, east, north = self.bounds
+        if self.km is not None:
+            return (east - west) / 2 * self.km, (north - south) / 2 * self.km
+        degree = np.pi / 180 * EARTH_RADIUS_KM
+        across = (east - west) / 2 * degree * np.cos(np.deg2rad((south + north) / 2))
+        return float(across), float((north - south) / 2 * degree)
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """Kilometres, and quarters, that one unit of each input stands for."""
+        time = () if self.times is None else ((self.times[1] - self.times[0]) / 2,)
+        return (*self.half_size_km, *time, *(1.0 for _ in self.offsets))
+
+    def unwrap(self, longitude: ArrayLike) -> Floats:
+        """Shift longitudes by whole turns to within 180 degrees of the middle of the box."""
+        middle = (self.bounds[0] + self.bounds[2]) / 2
+        return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
+
+    def inputs(self, points: Points) -> Floats:
+        """Return inputs of shape (n, d), float64.
+
+        Raises
+        ------
+        RequestError
+            The points have no time, and the inputs have one.
+        """
+        west, south, east, north = self.bounds
+        x = points.x if self.km is not None else self.unwrap(points.x)
+        across = (2 * x - west - east) / (east - west)
+        up = (2 * points.y - south - north) / (north - south)
+        parts = [across, up]
+        if self.times is not None:
+            if points.time is None:
+                raise RequestError(
+                    f"expected times in the column {self.names[2]}: the model was fitted to rows "
+                    "of several times."
+                )
+            first, last = self.times
+            parts.append((2.0 * points.time - first - last) / (last - first))
+        if self.exposure is not None:
+            given = np.ones(len(points)) if points.exposure is None else points.exposure
+            parts.append(np.log(given / self.exposure))
+        return np.column_stack(parts)
+
+    def described(self) -> dict[str, Any]:
+        """Return what a saved model needs to be used again."""
+        area = {} if self.exposure is None else {"area_km2": self.exposure}
+        km = {} if self.km is None else {"km": self.km}
+        return {"bounds": self.bounds, "quarters": self.times, **area, **km}
+
+
+def _box(x: Floats, y: Floats) -> Bounds:
+    """Return the box of points, one unit wide where all have one coordinate."""
+    west, east, south, north = (float(f(v)) for v in (x, y) for f in (np.min, np.max))
+    if west == east:
+        west, east = west - 0.5, east + 0.5
+    if south == north:
+        south, north = south - 0.5, north + 0.5
+    return west, south, east, north
+
+
+def _spacing(points: Points) -> float:
+    """Return the mean spacing of distinct places: the root of the area of each."""
+    places = len(np.unique(np.column_stack([points.x, points.y]), axis=0))
+    west, south, east, north = _box(points.x, points.y)
+    return float(np.sqrt((east - west) * (north - south) / places))
+
+
+def _around_gap(longitude: Floats) -> Floats:
+    """Return longitudes that are continuous across the widest gap between them."""
+    turned = np.sort(np.unique(longitude % 360))
+    gaps = np.diff(np.append(turned, turned[0] + 360))
+    cut = turned[int(gaps.argmax())] + gaps.max() / 2
+    found: Floats = (longitude - cut) % 360 + cut
+    middle = (found.min() + found.max()) / 2
+    return found - 360 * float(np.round(middle / 360))

@@ -1,0 +1,123 @@
+"""Times of points, brought to quarters since the year 0: numbers with a unit, dates, periods."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from geogp.errors import DataError, RequestError
+
+Floats = NDArray[np.float64]
+
+_DAYS = 365.2425 / 4
+"""Days of a mean quarter."""
+
+QUARTERS_PER = {
+    "year": 4.0,
+    "quarter": 1.0,
+    "month": 1 / 3,
+    "week": 7 / _DAYS,
+    "day": 1 / _DAYS,
+    "hour": 1 / 24 / _DAYS,
+    "minute": 1 / 1440 / _DAYS,
+    "second": 1 / 86400 / _DAYS,
+}
+"""Quarters that one unit of time stands for."""
+
+
+def check_unit(unit: str | None) -> None:
+    """Refuse a unit of time that is not known.
+
+    Raises
+    ------
+    RequestError
+        It is none of `QUARTERS_PER`.
+    """
+    if unit is not None and unit not in QUARTERS_PER:
+        raise RequestError(
+            f"expected time_unit as one of {', '.join(QUARTERS_PER)}, found {unit!r}."
+        )
+
+
+def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
+    """Return times in quarters, (n,).
+
+    Dates become year * 4 and the share of the year's quarters that has passed, in UTC; a calendar
+    quarter is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers
+    keep their zero.
+
+    Parameters
+    ----------
+    values
+        Dates (``datetime64``, with a time zone or in UTC), periods, or numbers, (n,).
+    unit
+        Unit of numbers; None refuses them.
+    what
+        What the values are, for messages.
+
+    Raises
+    ------
+    RequestError
+        Numbers without a unit.
+    DataError
+        Text, or a missing time.
+    """
+    series = pd.Series(values).reset_index(drop=True)
+    if series.isna().any():
+        raise DataError(
+            f"expected a time in every row of {what}, found none in {int(series.isna().sum())}; "
+            "drop those rows."
+        )
+    if isinstance(series.dtype, pd.PeriodDtype):
+        return _of_periods(pd.PeriodIndex(series))
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        return _of_dates(pd.DatetimeIndex(series).tz_convert("UTC").tz_localize(None))
+    if pd.api.types.is_datetime64_dtype(series.dtype):
+        return _of_dates(pd.DatetimeIndex(series))
+    if series.dtype.kind not in "iuf":
+        raise DataError(
+            f"expected dates, periods or numbers in {what}, found {series.dtype} such as "
+            f"{series.iloc[0]!r}. Convert it with pandas.to_datetime, or "
+            "pandas.PeriodIndex(..., freq='Q') for quarters."
+        )
+    if unit is None:
+        raise RequestError(
+            f"expected time_unit for the numbers in {what}: one of {', '.join(QUARTERS_PER)}."
+        )
+    found = series.to_numpy(np.float64)
+    if not np.isfinite(found).all():
+        raise DataError(f"expected finite times in {what}, found infinite ones.")
+    return found * QUARTERS_PER[unit]
+
+
+def quarter_at(time: Any, unit: str | None) -> float:
+    """Return one time in quarters: a date, a period, text such as ``2023Q4``, or a number.
+
+    Raises
+    ------
+    RequestError
+        It cannot be read.
+    """
+    if isinstance(time, str):
+        try:
+            time = pd.Period(time, freq="Q") if "Q" in time.upper() else pd.Timestamp(time)
+        except ValueError as error:
+            raise RequestError(
+                f"expected a time such as 2023Q4 or 2023-11-05, found {time!r}."
+            ) from error
+    return float(quarters_of([time], unit, "time")[0])
+
+
+def _of_periods(periods: pd.PeriodIndex) -> Floats:
+    if str(periods.dtype).startswith("period[Q"):
+        return np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
+    middle = periods.start_time + (periods.end_time - periods.start_time) / 2
+    return _of_dates(pd.DatetimeIndex(middle))
+
+
+def _of_dates(dates: pd.DatetimeIndex) -> Floats:
+    quarter = dates.to_period("Q")
+    start, end = quarter.start_time, (quarter + 1).start_time
+    share = np.asarray((dates - start) / (end - start), np.float64)
+    return np.asarray(quarter.year * 4 + quarter.quarter - 1, np.float64) + share

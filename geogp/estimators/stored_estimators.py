@@ -1,0 +1,90 @@
+"""Fitted estimators in files."""
+
+from pathlib import Path
+from typing import Any
+
+from geogp.errors import DataError
+from geogp.estimators.count_gp import CountGP
+from geogp.estimators.deep_basis_gp import DeepBasisGP
+from geogp.estimators.field_gp import FieldGP
+from geogp.estimators.kernel_gp import KernelGP
+from geogp.estimators.point_scale import PointScale
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.models.catalogue import storage
+from geogp.models.catalogue.model_names import find_model
+from geogp.models.core.devices import pick_device
+from geogp.models.training.training_loop import FitState
+
+ESTIMATORS: dict[str, type[SpatialGP]] = {
+    kind.__name__: kind for kind in (FieldGP, DeepBasisGP, KernelGP, CountGP)
+}
+
+
+def estimator_of(model: str) -> type[SpatialGP]:
+    """Return the estimator that fits a model of the catalogue.
+
+    Raises
+    ------
+    RequestError
+        There is no such model.
+    """
+    family = find_model(model).family
+    return next(kind for kind in ESTIMATORS.values() if family in kind.families)
+
+
+def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
+    """Return the fitted estimator of a file: of `save`, or ``model.safetensors`` of a run.
+
+    Parameters
+    ----------
+    path
+        The file. It is checked by its hash; nothing in it is ever executed.
+    device
+        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, was changed, or is of another version.
+    RequestError
+        There is no such device.
+    """
+    network, context = storage.load_model(path)
+    try:
+        estimator = _estimator(network.name, context)
+        estimator.scale_ = _scale(estimator, context["inputs"])
+        estimator.history_ = FitState(
+            best_epoch=int(context["best_epoch"]), best_nll=float(context["validation_nll"])
+        )
+        estimator.n_features_in_ = int(context.get("n_features_in", 2))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} does not say how its inputs are made ({error!r}).") from error
+    estimator.device = device
+    estimator.network_ = network.to(pick_device(device))
+    return estimator
+
+
+def _estimator(model: str, context: dict[str, Any]) -> SpatialGP:
+    if "params" in context:
+        return ESTIMATORS[context["estimator"]](**context["params"])
+    kind = estimator_of(model)
+    wanted = {
+        "model": model,
+        "time": None if context["inputs"]["quarters"] is None else "quarter",
+        "tests": "tests",
+        "devices": "devices",
+    }
+    names = kind.parameter_names()
+    return kind(**{name: value for name, value in wanted.items() if name in names})
+
+
+def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:
+    west, south, east, north = inputs["bounds"]
+    times = inputs["quarters"]
+    return PointScale(
+        (west, south, east, north),
+        inputs.get("km"),
+        None if times is None else (times[0], times[1]),
+        inputs.get("area_km2"),
+        (estimator.x, estimator.y, estimator.time or "time"),
+    )

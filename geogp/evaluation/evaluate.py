@@ -1,0 +1,53 @@
+"""Scores of predictions as a table, overall and by group."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from geogp.distributions.prediction import Prediction
+from geogp.errors import DataError
+from geogp.evaluation.metrics import Scores, row_scores
+from geogp.geodata.places.stratum_column import ALL
+
+
+def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.DataFrame:
+    """Score a prediction at what was measured.
+
+    Parameters
+    ----------
+    prediction
+        What `predict_distribution` returned, of n rows.
+    y
+        Measurements, (n,).
+    groups
+        A group for each row, such as a stratum or a county, (n,); None for all rows together.
+
+    Returns
+    -------
+    DataFrame
+        A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` and ``rmse``, of
+        the predictive mean; ``nll``, the mean negative log density, and ``crps``, for which lower
+        is better; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares inside central
+        intervals; ``width_95``. All in the unit of y. See `Scores`.
+
+    Raises
+    ------
+    DataError
+        Lengths differ, a measurement is not finite, or a group is called ``all``.
+    """
+    scores = row_scores(prediction, y)
+    rows = {ALL: np.ones(len(scores), np.bool_)}
+    if groups is not None:
+        names = pd.Series(groups).reset_index(drop=True)
+        if len(names) != len(scores):
+            raise DataError(f"expected a group for each of {len(scores)} rows, found {len(names)}.")
+        found = sorted(names.dropna().unique(), key=str)
+        if ALL in found:
+            raise DataError(f"expected groups of other names than {ALL!r}, which is all rows.")
+        rows |= {name: (names == name).to_numpy(np.bool_) for name in found}
+    table = {name: asdict(scores[chosen].mean()) for name, chosen in rows.items()}
+    columns = list(asdict(Scores(0)))
+    return pd.DataFrame.from_dict(table, orient="index", columns=columns)

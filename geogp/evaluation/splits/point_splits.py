@@ -1,0 +1,118 @@
+"""Splits of points anywhere: by hashes of their rounded coordinates, and by cells that suit them.
+
+Rows at one place and time stay together. The part of a row depends on the seed and on where and
+when it is, never on the order of rows or on the target.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.errors import DataError
+from geogp.evaluation.splits.row_parts import TENTHS, Codes, Numbers, deal, hashed, tenths
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+CELL_KM = 11.0
+"""Side of cells at first: a tenth of a degree of latitude."""
+
+LEAST_CELLS, LEAST_PLACES = 20, 4
+"""Cells are halved while fewer have rows, and doubled while they hold fewer places, on average."""
+
+_DIGITS = 7
+"""Decimals that coordinates are rounded to: a centimetre, in degrees."""
+
+
+def place_codes(x: Floats, y: Floats) -> Codes:
+    """Return a code of each place, (n,): a hash of its rounded coordinates."""
+    return hashed(0, _bits(x), _bits(y))
+
+
+def time_codes(time: Floats | None, n: int) -> Numbers:
+    """Return a code of each time, (n,); 0 where there are none."""
+    return np.zeros(n, np.int64) if time is None else _bits(time).view(np.int64)
+
+
+def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.int64]:
+    """Return column and row of each point's cell, (n, 2).
+
+    Parameters
+    ----------
+    x, y
+        Coordinates, (n,).
+    side
+        Width and height of a cell at first, in the unit of the coordinates. Cells are halved until
+        `LEAST_CELLS` have rows, or doubled until they hold `LEAST_PLACES` places on average.
+
+    Raises
+    ------
+    DataError
+        All points lie at one place.
+    """
+    places = np.unique(np.column_stack([x, y]), axis=0)
+    if len(places) < 2:
+        raise DataError("expected points at several places, found all at one; split at random.")
+    scale = 1.0
+    wanted = min(LEAST_CELLS, len(places))
+    while _occupied(places, side, scale) < wanted and scale > 2.0**-40:
+        scale /= 2
+    while (
+        len(places) < LEAST_PLACES * _occupied(places, side, scale)
+        and _occupied(places, side, 2 * scale) >= LEAST_CELLS
+    ):
+        scale *= 2
+    return _cells(np.column_stack([x, y]), side, scale)
+
+
+def validation_part(
+    x: Floats, y: Floats, time: Floats | None, *, how: str, seed: int, side: tuple[float, float]
+) -> Mask:
+    """Return which rows validate, (n,): about a tenth of them.
+
+    Parameters
+    ----------
+    x, y, time
+        Coordinates, and times or None, (n,).
+    how
+        ``random``, or ``blocks``: whole cells.
+    seed
+        Any integer.
+    side
+        See `point_cells`.
+
+    Raises
+    ------
+    DataError
+        There are too few places.
+    """
+    if how == "blocks":
+        cells, cell = np.unique(point_cells(x, y, side), axis=0, return_inverse=True)
+        rows = np.bincount(cell.reshape(-1))
+        order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
+        parts = deal(order, rows, min(TENTHS, len(cells)))
+        found: Mask = (parts == 0)[cell.reshape(-1)]
+    else:
+        codes, times = place_codes(x, y), time_codes(time, len(x))
+        found = tenths(seed, codes, times) == 0
+        if not found.any():  # of a few rows: those of the smallest hash
+            words = hashed(seed, codes, times)
+            found = words == words.min()
+    if not 0 < found.sum() < len(found):
+        raise DataError(
+            f"expected rows that validate and rows that train, found {int(found.sum())} of "
+            f"{len(found)} that validate. Give more rows, or a mask of those that validate."
+        )
+    return found
+
+
+def _bits(values: Floats) -> Codes:
+    # Adding 0 turns -0.0, which equals it, into 0.0.
+    return np.ascontiguousarray(np.round(values, _DIGITS) + 0.0).view(np.uint64)
+
+
+def _cells(places: Floats, side: tuple[float, float], scale: float) -> NDArray[np.int64]:
+    return np.floor(places / (scale * np.asarray(side))).astype(np.int64)
+
+
+def _occupied(places: Floats, side: tuple[float, float], scale: float) -> int:
+    return len(np.unique(_cells(places, side, scale), axis=0))

@@ -1,0 +1,157 @@
+"""Regions and tiles as a program reads them: one call each, tables out."""
+
+import warnings
+from pathlib import Path
+
+import geopandas as gpd
+import pandas as pd
+
+from geogp.geodata.places.region import Region
+from geogp.geodata.places.region_choice import RegionChoice
+from geogp.geodata.places.stratum_column import stratum_column
+from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.observations import find_target
+from geogp.geodata.tiles.ookla import PUBLIC_SOURCE, read_observations
+from geogp.geodata.tiles.quadkeys import format_quadkeys
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
+
+
+def read_region(
+    name: str | Path,
+    *,
+    boundaries: str | Path | None = None,
+    urban_vintage: str = "auto",
+    strata: str | Path | None = None,
+) -> Region:
+    """Read a region: a state of the U.S. Census, or polygons of your own.
+
+    Parameters
+    ----------
+    name
+        ``PR``, ``Puerto Rico`` or ``72``; or a file of polygons, ``FILE`` or
+        ``FILE:COLUMN=VALUE``.
+    boundaries
+        Folder or address of Census boundaries. None takes the Bureau's own site for a state, and
+        none for a file.
+    urban_vintage
+        Census of the urban areas: ``auto``, ``2000``, ``2010`` or ``2020``.
+    strata
+        Polygons that take the place of urban and rural, as ``FILE`` or ``FILE:COLUMN``.
+
+    Returns
+    -------
+    Region
+        Its code, name, boundary, bounds, strata and tiles.
+
+    Raises
+    ------
+    RequestError
+        No such state; the nearest names are given.
+    DataError
+        A file is missing or damaged.
+    NetworkError
+        The boundaries could not be fetched.
+
+    Warns
+    -----
+    UserWarning
+        What should be known of the boundaries.
+    """
+    text = str(name)
+    own = isinstance(name, Path) or Path(text.rpartition(":")[0] or text).exists()
+    found = RegionChoice(
+        region=None if own else text,
+        file=text if own else None,
+        boundaries=None if boundaries is None else str(boundaries),
+        urban_vintage=urban_vintage,
+        strata=None if strata is None else str(strata),
+    ).read()
+    _warn(found.warnings)
+    return found.region
+
+
+def read_tiles(
+    region: Region | str,
+    *,
+    target: str = "download",
+    service: str = "mobile",
+    quarters: str | None = None,
+    source: str | Path = PUBLIC_SOURCE,
+) -> gpd.GeoDataFrame:
+    """Read Ookla's tiles of a region as a table of measurements.
+
+    Parameters
+    ----------
+    region
+        A region of `read_region`, or what that takes.
+    target
+        ``download`` or ``upload``, log10 of Mbps; ``latency``, log10 of ms; ``tests``, their
+        number in every tile of the region, 0 where Ookla's files have no row.
+    service
+        ``mobile`` or ``fixed``.
+    quarters
+        ``2022Q1..2023Q4``, ``2021Q3``, or several with commas; None takes all there are.
+    source
+        Ookla's bucket, or a folder or address with its layout. What is read of an address is kept
+        in the cache.
+
+    Returns
+    -------
+    GeoDataFrame
+        In EPSG:4326, a row for each tile and quarter: ``longitude`` and ``latitude`` of the
+        centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``, ``devices``,
+        ``stratum``, ``quadkey``. `attrs` holds target, service, attribution and rows left out.
+
+    Raises
+    ------
+    RequestError
+        An unknown target, service or quarter.
+    DataError
+        There are no tiles, or a file is damaged.
+    NetworkError
+        The source could not be read.
+
+    Warns
+    -----
+    UserWarning
+        Quarters that are missing or sparse, and rows that were left out.
+    """
+    find_target(target)
+    place = read_region(region) if isinstance(region, str) else region
+    found = read_observations(
+        open_source(str(source)),
+        place,
+        service=service,
+        target=target,
+        quarters=parse_quarters(quarters) if quarters else None,
+    )
+    _warn(found.warnings)
+    seen = found.observations
+    table = gpd.GeoDataFrame(
+        {
+            "longitude": seen.longitude,
+            "latitude": seen.latitude,
+            "quarter": pd.PeriodIndex(
+                [quarter_label(index) for index in seen.quarter.tolist()], freq="Q"
+            ),
+            "y": seen.y,
+            "tests": seen.tests,
+            "devices": seen.devices,
+            "stratum": stratum_column(seen.stratum, seen.strata),
+            "quadkey": format_quadkeys(seen.quadkey),
+        },
+        geometry=gpd.points_from_xy(seen.longitude, seen.latitude),
+        crs="EPSG:4326",
+    )
+    table.attrs = {
+        "target": target,
+        "service": service,
+        "attribution": found.attribution,
+        "rows_left_out": [one.described() for one in found.left_out],
+    }
+    return table
+
+
+def _warn(texts: tuple[str, ...]) -> None:
+    for text in texts:
+        warnings.warn(text, UserWarning, stacklevel=3)

@@ -1,0 +1,151 @@
+"""Predictions of any quantity as a georeferenced raster, in the unit they are made in."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import rioxarray  # noqa: F401  (registers the .rio accessor)
+import xarray as xr
+from affine import Affine
+from numpy.typing import NDArray
+
+from geogp.distributions.prediction import Prediction
+from geogp.errors import RequestError
+from geogp.geodata.places.region import Tiles
+from geogp.maps.frame import Frame
+
+Floats = NDArray[np.float64]
+Bounds = tuple[float, float, float, float]
+
+LEVEL = 0.95
+"""Level of the interval between the bounds."""
+
+CELLS = 100
+"""Cells along the longer side of a box, unless a resolution is asked for."""
+
+MOST_CELLS = 20_000_000
+"""A raster of more is refused."""
+
+LABELS = {
+    "median": "median of the prediction",
+    "mean": "mean of the prediction",
+    "lower_95": "lower end of the 95 % interval",
+    "upper_95": "upper end of the 95 % interval",
+    "sd": "standard deviation of the prediction",
+    "function_sd": "standard deviation without the noise of measurements",
+}
+"""Variables of a raster, and what they are."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of coordinates, cut into equal cells.
+
+    Attributes
+    ----------
+    bounds
+        West, south, east, north.
+    columns, rows
+        Numbers of cells.
+    """
+
+    bounds: Bounds
+    columns: int
+    rows: int
+
+    @classmethod
+    def of(cls, bounds: Bounds, resolution: float | None = None) -> "Box":
+        """Return a box with cells of about a side; None takes a hundredth of its longer side.
+
+        Raises
+        ------
+        RequestError
+            It is no box, or has too many cells.
+        """
+        west, south, east, north = bounds
+        if not (np.isfinite(bounds).all() and west < east and south < north):
+            raise RequestError(f"expected a box of west, south, east, north, found {bounds}.")
+        side = max(east - west, north - south) / CELLS if resolution is None else resolution
+        if not 0 < side < np.inf:
+            raise RequestError(f"expected a resolution above 0, found {resolution}.")
+        columns, rows = (max(1, round(length / side)) for length in (east - west, north - south))
+        if columns * rows > MOST_CELLS:
+            raise RequestError(
+                f"a raster of {columns:,} by {rows:,} cells is too large; ask for a coarser "
+                "resolution."
+            )
+        return cls(bounds, columns, rows)
+
+    @property
+    def transform(self) -> Affine:
+        """From column and row to coordinates."""
+        west, south, east, north = self.bounds
+        return Affine((east - west) / self.columns, 0, west, 0, -(north - south) / self.rows, north)
+
+    @property
+    def x(self) -> Floats:
+        """Middles of the columns, rising."""
+        west, _, east, _ = self.bounds
+        return west + (np.arange(self.columns) + 0.5) * (east - west) / self.columns
+
+    @property
+    def y(self) -> Floats:
+        """Middles of the rows, falling."""
+        _, south, _, north = self.bounds
+        return north - (np.arange(self.rows) + 0.5) * (north - south) / self.rows
+
+
+def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
+    """Lay predictions for tiles, each once, out as a raster in EPSG:3857, where tiles are square.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions (y, x), float32, NaN where there is no tile, with the variables of `LABELS`.
+    """
+    frame = Frame.of_tiles(tiles)
+    data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
+    return _georeferenced(_dataset(data, frame.x, frame.y), "EPSG:3857", frame.transform)
+
+
+def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
+    """Lay predictions for the cells of a box, row by row, out as a raster.
+
+    Parameters
+    ----------
+    box
+        The box.
+    prediction
+        One distribution a cell.
+    crs
+        Coordinate reference system; None for plain units.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions (y, x), float32, with the variables of `LABELS`.
+    """
+    shape = box.rows, box.columns
+    data = {name: values.reshape(shape) for name, values in _variables(prediction).items()}
+    found = _dataset(data, box.x, box.y)
+    return found if crs is None else _georeferenced(found, crs, box.transform)
+
+
+def _variables(prediction: Prediction) -> dict[str, NDArray[np.float32]]:
+    lower, upper = prediction.interval(LEVEL)
+    function_sd = np.sqrt(prediction.function_variance)
+    values = (prediction.median, prediction.mean, lower, upper, prediction.sd, function_sd)
+    return {name: one.astype(np.float32) for name, one in zip(LABELS, values, strict=True)}
+
+
+def _dataset(data: dict[str, NDArray[Any]], x: Floats, y: Floats) -> xr.Dataset:
+    return xr.Dataset(
+        {name: (("y", "x"), values, {"long_name": LABELS[name]}) for name, values in data.items()},
+        coords={"y": y, "x": x},
+        attrs={"Conventions": "CF-1.10", "history": "made by geogp"},
+    )
+
+
+def _georeferenced(grid: xr.Dataset, crs: Any, transform: Affine) -> xr.Dataset:
+    found: xr.Dataset = grid.rio.set_spatial_dims("x", "y").rio.write_crs(crs)
+    return found.rio.write_transform(transform).rio.write_coordinate_system()  # type: ignore[no-any-return]

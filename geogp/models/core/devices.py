@@ -1,0 +1,21 @@
+"""Where to compute."""
+
+import torch
+
+from geogp.errors import RequestError
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of a name; ``auto`` takes the GPU where there is one.
+
+    Raises
+    ------
+    RequestError
+        ``cuda`` was asked for and there is none, or there is no such name.
+    """
+    if name not in {"auto", "cpu", "cuda"}:
+        raise RequestError(f"expected the device auto, cpu or cuda, found {name!r}.")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise RequestError("no CUDA device is available; use --device cpu or auto.")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")

@@ -1,0 +1,60 @@
+"""Sums of the level over points, with what they share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geogp.choices import MOST_DRAWS, whole_number
+from geogp.errors import RequestError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WeightedSums:
+    """The joint Gaussian law of k sums.
+
+    Attributes
+    ----------
+    mean
+        Means, (k,), in the unit of the target.
+    covariance
+        Covariances, (k, k).
+    """
+
+    mean: Floats
+    covariance: Floats
+
+    @property
+    def sd(self) -> Floats:
+        """Standard deviations, (k,)."""
+        found: Floats = np.sqrt(np.diagonal(self.covariance))
+        return found
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the central interval of each sum by itself, lower and upper bounds (k,).
+
+        Raises
+        ------
+        RequestError
+            The level does not lie between 0 and 1.
+        """
+        from scipy.special import ndtri  # noqa: PLC0415 - only where it is asked for
+
+        if not 0 < level < 1:
+            raise RequestError(f"expected a level between 0 and 1, found {level}.")
+        half = float(ndtri((1 + level) / 2)) * self.sd
+        return self.mean - half, self.mean + half
+
+    def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
+        """Draw the sums together, (size, k).
+
+        Raises
+        ------
+        RequestError
+            The size is no whole number of 1 or more.
+        """
+        whole_number("a size", size, 1, MOST_DRAWS)
+        random = np.random.default_rng(random_state)
+        return random.multivariate_normal(self.mean, self.covariance, size, method="eigh")

@@ -1,0 +1,177 @@
+"""One fit: what is built for rows of given inputs, how it is trained, and what comes of it."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import torch
+
+from geogp.models.catalogue.build_model import build
+from geogp.models.catalogue.model_names import find_model
+from geogp.models.catalogue.presets import Preset
+from geogp.models.core.architecture import Architecture
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.memory import check_memory
+from geogp.models.core.options import Weights
+from geogp.models.training.few_rows import are_few, check_places, widen
+from geogp.models.training.schedule import FitSettings
+from geogp.models.training.training_loop import Data, FitState, Progress, fit
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A fitted model and how its fit went.
+
+    Attributes
+    ----------
+    model
+        The model.
+    state
+        Losses, scores and the best epoch.
+    seconds
+        Time that the fit took, interrupted parts included.
+    width_factor
+        What intervals were multiplied by, as few rows ask for it; None where rows are many.
+    """
+
+    model: LowRankGP
+    state: FitState
+    seconds: float
+    width_factor: float | None = None
+
+
+@dataclass(frozen=True)
+class FitPlan:
+    """All that decides a fit but for its rows.
+
+    Attributes
+    ----------
+    model, noise
+        A name of the catalogue, and a family of its noise.
+    preset
+        Sizes and schedule.
+    columns, dropped, units
+        Names of the inputs, those the basis does not see, and what one unit of each stands for;
+        see `Architecture`.
+    epochs, batch
+        In the place of the preset's.
+    weights
+        alpha and beta of the objective.
+    seed
+        Fixes initial values and the order of rows.
+    device
+        Where to compute.
+    """
+
+    model: str
+    preset: Preset
+    columns: tuple[str, ...]
+    units: tuple[float, ...]
+    epochs: int
+    batch: int
+    weights: Weights
+    device: torch.device
+    dropped: tuple[str, ...] = ()
+    noise: str = "gaussian"
+    seed: int = 0
+
+    @property
+    def settings(self) -> FitSettings:
+        """How the model is trained."""
+        preset = self.preset
+        return FitSettings(
+            epochs=self.epochs,
+            batch=self.batch,
+            optimiser=preset.optimiser,
+            learning_rate=preset.learning_rate_for(self.batch),
+            decay=preset.decay,
+            head_rate=preset.head_rate,
+            noise_rate=preset.noise_rate,
+            clip=preset.clip,
+            average=preset.average,
+            weights=self.weights,
+            seed=self.seed,
+        )
+
+    def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
+        """Return the untrained model on its device; `warn` hears what there is to say of the rows.
+
+        Raises
+        ------
+        RequestError, DataError
+            As `geogp.models.catalogue.build_model.build` says, or there is not enough memory.
+        """
+        preset = self.preset
+        sizes = Architecture(
+            d=len(self.columns),
+            h=preset.h,
+            r=preset.r,
+            columns=self.columns,
+            dropped=self.dropped,
+            units=self.units,
+            noise=self.noise,
+        )
+        check_memory(sizes, len(rows.y), self.batch, self.device)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            model = build(
+                self.model,
+                sizes,
+                torch.from_numpy(rows.x),
+                placement=preset.placement,
+                noise_start=preset.noise_start,
+                seed=self.seed,
+            )
+        if warn is not None:
+            for warning in caught:
+                warn(str(warning.message))
+        return model.to(self.device)
+
+    def fit(
+        self,
+        train: Data,
+        validation: Data,
+        *,
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,
+        warn: Tell | None = None,
+        stage: Tell | None = None,
+    ) -> FitResult:
+        """Build and train a model; of few rows, take the width of intervals from folds.
+
+        Parameters
+        ----------
+        train, validation
+            Rows to learn from, and rows that choose the epoch.
+        checkpoint, progress
+            See `geogp.models.training.training_loop.fit`.
+        warn
+            Hears what there is to say of the rows.
+        stage
+            Hears when the folds begin.
+
+        Raises
+        ------
+        RequestError, DataError, NumericalError
+            As `build` and `geogp.models.training.training_loop.fit` say; or the rows lie at too
+            few places.
+        """
+        known = train.joined(validation)
+        few = are_few(known) and not find_model(self.model).counts
+        if few:
+            check_places(known)
+        model = self.build(train, warn)
+        state = fit(
+            model, train, validation, self.settings, checkpoint=checkpoint, progress=progress
+        )
+        if not few:
+            return FitResult(model, state, state.seconds)
+        if stage is not None:
+            stage("the width of intervals from folds")
+        start = monotonic()
+        factor = widen(model, self.build, known, self.settings)
+        return FitResult(model, state, state.seconds + monotonic() - start, factor)

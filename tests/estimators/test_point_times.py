@@ -1,0 +1,68 @@
+"""Times in quarters: every kind of column, one answer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from geogp.errors import DataError, RequestError
+from geogp.estimators.point_times import QUARTERS_PER, quarter_at, quarters_of
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pd.period_range("2022Q1", periods=3, freq="Q"), [8088, 8089, 8090]),
+        (pd.to_datetime(["2022-01-01", "2022-04-01", "2022-02-15"]), [8088, 8089, 8088.5]),
+        (pd.to_datetime(["2022-01-01T02:00+02:00"], utc=False), [8088]),
+        (pd.to_datetime(["2022-01-01"]).tz_localize("America/Puerto_Rico"), [8088 + 4 / 24 / 90]),
+    ],
+)
+def test_dates_and_periods_are_quarters_in_utc(values, expected):
+    assert quarters_of(values, None, "time") == pytest.approx(expected)
+
+
+def test_a_year_of_every_unit_is_four_quarters():
+    per_year = {"year": 1, "quarter": 4, "month": 12, "week": 365.2425 / 7, "day": 365.2425}
+    per_year |= {"hour": 365.2425 * 24, "minute": 365.2425 * 1440, "second": 365.2425 * 86400}
+    assert per_year.keys() == QUARTERS_PER.keys()
+    for unit, count in per_year.items():
+        assert quarters_of([count], unit, "time") == pytest.approx([4.0])
+
+
+def test_longer_periods_stand_for_their_middle():
+    assert quarters_of(pd.PeriodIndex(["2022"], freq="Y"), None, "t") == pytest.approx(
+        8090, abs=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "error", "match"),
+    [
+        ([1.0, 2.0], None, RequestError, "time_unit"),
+        (["2022Q1"], None, DataError, "pandas.to_datetime"),
+        ([np.nan], "day", DataError, "1; drop those rows"),
+        ([np.inf], "day", DataError, "finite"),
+        (pd.to_datetime(["2022-01-01", None]), None, DataError, "found none in 1"),
+    ],
+)
+def test_what_is_no_time_is_refused(values, unit, error, match):
+    with pytest.raises(error, match=match):
+        quarters_of(values, unit, "the column when")
+
+
+@pytest.mark.parametrize(
+    ("time", "unit", "expected"),
+    [
+        ("2023Q4", None, 8095),
+        ("2023-10-01", None, 8095),
+        (pd.Period("2023Q4", freq="Q"), None, 8095),
+        (2.0, "year", 8.0),
+    ],
+)
+def test_one_time(time, unit, expected):
+    assert quarter_at(time, unit) == pytest.approx(expected)
+
+
+def test_text_that_is_no_time_is_refused():
+    with pytest.raises(RequestError, match="such as 2023Q4"):
+        quarter_at("soon", None)

@@ -1,0 +1,127 @@
+"""Splits of tables: as `geogp map` splits tiles, and by hashes and cells of points anywhere."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from geogp.errors import DataError, RequestError
+from geogp.evaluation.splits.point_splits import LEAST_CELLS, point_cells, validation_part
+from geogp.evaluation.splits.row_parts import TEST
+from geogp.evaluation.splits.split_rows import SplitRows, split_parts
+from geogp.evaluation.splits.split_table import split
+from geogp.geodata.tiles.quadkeys import (
+    codes_to_tiles,
+    format_quadkeys,
+    tile_centres,
+    tiles_to_codes,
+)
+
+
+@pytest.fixture(scope="module")
+def tiles():
+    random = np.random.default_rng(0)
+    column, row = 20_000 + random.integers(0, 400, 3000), 30_000 + random.integers(0, 400, 3000)
+    codes = np.unique(tiles_to_codes(column, row))
+    longitude, latitude = tile_centres(*codes_to_tiles(codes))
+    return pd.DataFrame(
+        {
+            "quadkey": format_quadkeys(codes),
+            "longitude": longitude,
+            "latitude": latitude,
+            "quarter": pd.PeriodIndex(random.choice(["2022Q1", "2022Q2"], len(codes)), freq="Q"),
+            "county": np.where(longitude < longitude.mean(), "west", "east"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def points():
+    random = np.random.default_rng(1)
+    return pd.DataFrame({"a": random.uniform(0, 3, 800), "b": random.uniform(0, 9, 800)})
+
+
+@pytest.mark.parametrize("how", ["random", "blocks", "latest"])
+def test_tiles_are_split_as_a_map_splits_them(tiles, how):
+    quarter = (tiles.quarter.dt.year * 4 + tiles.quarter.dt.quarter - 1).to_numpy(np.int64)
+    column = tiles.quadkey.map(lambda text: int(text, 4)).to_numpy(np.uint64)
+    place = tiles.longitude.to_numpy(), tiles.latitude.to_numpy()
+    parts = split_parts(how, SplitRows(column, quarter, *place), 3)
+    train, test = split(tiles, how, random_state=3)
+    assert test.index.tolist() == tiles.index[parts == TEST].tolist()
+    assert set(train.index) == set(tiles.index) - set(test.index)
+
+
+def test_a_buffer_keeps_its_distance(tiles):
+    train, test = split(tiles, "buffer", buffer_km=20.0)
+    degrees = np.hypot(
+        train.longitude.to_numpy()[:, None] - test.longitude.to_numpy(),
+        train.latitude.to_numpy()[:, None] - test.latitude.to_numpy(),
+    )
+    assert degrees.min() > 20 / 111.3
+    assert len(train) + len(test) < len(tiles)
+
+
+@pytest.mark.parametrize("how", ["random", "blocks"])
+def test_the_part_of_a_row_does_not_depend_on_order(points, how):
+    shuffled = points.sample(frac=1, random_state=2)
+    one, other = (split(part, how, x="a", y="b")[1] for part in (points, shuffled))
+    assert set(one.index) == set(other.index)
+    assert 0 < len(one) < len(points) / 2
+
+
+def test_seeds_and_folds_test_other_rows(points):
+    found = [split(points, x="a", y="b", fold=fold)[1].index for fold in range(5)]
+    assert sorted(np.concatenate(found)) == points.index.tolist()
+    again = split(points, x="a", y="b", random_state=1)[1].index
+    assert set(again) != set(found[0])
+
+
+def test_rows_of_one_place_stay_together(points):
+    twice = pd.concat([points, points], ignore_index=True)
+    _, test = split(twice, "random", x="a", y="b")
+    counts = test.groupby(["a", "b"]).size()
+    assert (counts == 2).all()
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e5])
+def test_cells_suit_the_points(points, scale):
+    """In any unit: enough cells, and several places in each."""
+    place = scale * points.a.to_numpy(), scale * points.b.to_numpy()
+    cells = len(np.unique(point_cells(*place, (0.1, 0.1)), axis=0))
+    assert LEAST_CELLS <= cells <= 800 / 4
+
+
+def test_a_cell_of_ones_own(points):
+    train, test = split(points, x="a", y="b", cell=1.0)
+    cells = [set(map(tuple, np.floor(part.to_numpy()))) for part in (train, test)]
+    assert not cells[0] & cells[1]
+
+
+@pytest.mark.parametrize("how", ["random", "blocks"])
+@pytest.mark.parametrize("n", [3, 20, 300])
+def test_some_rows_validate_however_few(how, n):
+    x, y = np.random.default_rng(n).uniform(0, 1, (2, n))
+    found = validation_part(x, y, None, how=how, seed=0, side=(0.1, 0.1))
+    assert 0 < found.sum() <= max(1, n // 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"how": "half"}, RequestError, "unknown split 'half'"),
+        ({"x": "c"}, RequestError, "column 'c' of coordinates"),
+        ({"fold": 7}, RequestError, "5 folds"),
+        ({"how": "county"}, RequestError, "boundaries of counties"),
+        ({"how": "latest"}, RequestError, "2 quarters"),
+    ],
+)
+def test_what_is_refused(points, arguments, error, match):
+    with pytest.raises(error, match=match):
+        split(points, **{"x": "a", "y": "b", **arguments})
+
+
+def test_points_at_one_place_are_refused():
+    with pytest.raises(DataError, match="several places"):
+        split(pd.DataFrame({"longitude": [1.0, 1.0], "latitude": [2.0, 2.0]}))
+    with pytest.raises(DataError, match="finite"):
+        split(pd.DataFrame({"longitude": [1.0, np.nan], "latitude": [2.0, 2.0]}))
