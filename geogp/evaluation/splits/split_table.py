@@ -111,8 +111,8 @@ def split(
     test = parts == TEST
     train = ~test & (parts != LEFT_OUT)
     if how == BUFFER.name:  # rows that validate for `geogp map` train here, so they keep it too
-        here, there = ((part[rows] for part in place) for rows in (train, test))
-        train[train] = nearest_km(*here, *there) >= buffer_km
+        apart = nearest_km(*(part[train] for part in place), *(part[test] for part in place))
+        train[train] = apart >= buffer_km
     return table[train], table[test]
 
 
