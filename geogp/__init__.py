@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from geogp.geodata.places.region import Region
     from geogp.geodata.readers import read_region, read_tiles
     from geogp.models.catalogue.model_names import list_models
+    from geogp.models.joint.joint_level import JointLevel
+    from geogp.models.joint.weighted_sums import WeightedSums
 
 __version__ = "0.2.0"
 
@@ -36,6 +38,7 @@ _MODULES = {
     "DeepBasisGP": "estimators.deep_basis_gp",
     "FieldGP": "estimators.field_gp",
     "GeogpError": "errors",
+    "JointLevel": "models.joint.joint_level",
     "KernelGP": "estimators.kernel_gp",
     "NetworkError": "errors",
     "NumericalError": "errors",
@@ -43,6 +46,7 @@ _MODULES = {
     "Prediction": "distributions.prediction",
     "Region": "geodata.places.region",
     "RequestError": "errors",
+    "WeightedSums": "models.joint.weighted_sums",
     "evaluate": "evaluation.evaluate",
     "list_models": "models.catalogue.model_names",
     "load_model": "estimators.stored_estimators",
@@ -58,6 +62,7 @@ __all__ = [
     "DeepBasisGP",
     "FieldGP",
     "GeogpError",
+    "JointLevel",
     "KernelGP",
     "NetworkError",
     "NumericalError",
@@ -65,6 +70,7 @@ __all__ = [
     "Prediction",
     "Region",
     "RequestError",
+    "WeightedSums",
     "__version__",
     "evaluate",
     "list_models",
