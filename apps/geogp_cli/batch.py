@@ -106,8 +106,7 @@ def batch_command(map_command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _batch(context: typer.Context, options: dict[str, Any]) -> None:
-    from geogp.commands.batch.cluster import Execution
-    from geogp.commands.batch.make_batch import make_batch, resume_batch
+    from geogp.commands.batch.execution import Execution
 
     own = {
         name: options.pop(name) for name in inspect.signature(_own).parameters if name in options
@@ -120,12 +119,19 @@ def _batch(context: typer.Context, options: dict[str, Any]) -> None:
         None if own["scratch"] is None else own["scratch"].expanduser().resolve(),
         own["fresh"],
     )
+    request = None
+    if own["resume"] is not None:
+        _check_resume(context)
+    else:
+        request = _request(own, options)
+
+    from geogp.commands.batch.make_batch import make_batch, resume_batch
+
     with _watching(own["resume"] or own["out"]) as watcher:
-        if own["resume"] is not None:
-            _check_resume(context)
+        if request is None:
             result = resume_batch(own["resume"], execution, watcher=watcher)
         else:
-            result = make_batch(_request(own, options), own["out"], execution, watcher=watcher)
+            result = make_batch(request, own["out"], execution, watcher=watcher)
     if own["as_json"]:
         print(json.dumps(result.described()))
     else:
@@ -137,8 +143,7 @@ def _batch(context: typer.Context, options: dict[str, Any]) -> None:
 def _request(own: dict[str, Any], options: dict[str, Any]) -> Any:
     """Return the request of the options; those of `geogp map` have its names or a plural."""
     from geogp.commands.batch.batch_plan import BatchRequest, each_quarter
-    from geogp.geodata.places.census import PUBLIC_BOUNDARIES
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+    from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
 
     if own["states"] is None or own["out"] is None:
         raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")

@@ -21,8 +21,7 @@ def doctor(
 ) -> None:
     """Tell versions, devices, the cache and whether sources answer: paste it into a bug report."""
     from geogp.commands.doctor import examine
-    from geogp.geodata.places.census import PUBLIC_BOUNDARIES
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+    from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
 
     found = examine(source or PUBLIC_SOURCE, boundaries or PUBLIC_BOUNDARIES, ask=not offline)
     print(json.dumps(found.described()) if as_json else found.text())

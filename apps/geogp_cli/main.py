@@ -126,7 +126,7 @@ def map_command(
     as_json: Json = False,
 ) -> None:
     """Fit, predict, draw, report: one map in one run folder."""
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+    from geogp.geodata.store.addresses import PUBLIC_SOURCE
     from geogp.runs.settings import MapRequest
 
     request = MapRequest(
@@ -221,7 +221,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Make tiles in Ookla's schema with a known truth."""
-    from geogp.commands.simulate import SimulationRequest, make_simulation
+    from geogp.commands.data_requests import SimulationRequest
     from geogp.geodata.places.region_choice import RegionChoice
 
     demo = like is None and region_file is None and region_name is None
@@ -236,6 +236,8 @@ def simulate(
         made_up_towns=made_up_towns,
         oracles=not no_oracles,
     )
+    from geogp.commands.simulate import make_simulation
+
     with console.working() as watcher:
         described = make_simulation(request, watcher)
     console.show_simulation(out, described, as_json=as_json)

@@ -5,16 +5,14 @@ from pathlib import Path
 
 from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, above_zero, one_of, whole_number
 from geogp.errors import RequestError
-from geogp.evaluation.conformal.conformal_repair import METHODS
-from geogp.evaluation.splits.split_names import BUFFER, SPLITS
-from geogp.evaluation.splits.split_rows import BUFFER_KM, MOST_FOLDS
-from geogp.geodata.places.census import VINTAGE_CHOICES
-from geogp.geodata.places.layers import absolute_layer
-from geogp.geodata.places.region_choice import RegionChoice
-from geogp.geodata.store.sources import absolute_place
-from geogp.geodata.tiles.observations import SERVICES, TARGETS
+from geogp.evaluation.conformal.repair_methods import METHODS
+from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
+from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice
+from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue.model_names import MODELS, find_model
 from geogp.models.catalogue.presets import PRESETS
@@ -183,6 +181,8 @@ class MapRequest:
             one_of("split", name.strip(), SPLIT_CHOICES)
         self._check_validation()
         one_of("question", self.question, QUESTIONS)
+        if self.quarters:
+            parse_quarters(self.quarters)
         if self.at is not None:
             quarter_index(self.at)
         thresholds_of(self.target, self.threshold)

@@ -16,7 +16,8 @@ from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import each_quarter, run_of, runs_of, safe_name
 from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, scratch_folder
-from geogp.commands.batch.cluster import Execution, FixedCrew
+from geogp.commands.batch.cluster import FixedCrew
+from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError

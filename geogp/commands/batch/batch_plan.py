@@ -9,8 +9,6 @@ from itertools import product
 from typing import Any
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.census import state_codes
-from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.settings import AUTO, MapRequest
 
@@ -61,6 +59,7 @@ class BatchRequest:
         odd = sorted(set(self.settings) - known)
         if odd:
             raise RequestError(f"a batch cannot set {', '.join(odd)} for all its runs.")
+        _runs(self, self.states[:1])  # what is wrong is told before boundaries are read
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,7 @@ def runs_of(batch: BatchRequest) -> tuple[Run, ...]:
     DataError, NetworkError
         The boundaries cannot be read.
     """
-    runs = [
-        run_of({**batch.settings, **dict(zip(VARIED, varied, strict=True))})
-        for varied in product(
-            _regions(batch),
-            *(dict.fromkeys(each) for each in (batch.services, batch.targets, batch.quarters)),
-        )
-    ]
+    runs = _runs(batch, _regions(batch))
     check_apart(runs)
     return tuple(runs)
 
@@ -208,8 +201,21 @@ def fields_of(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
 
 
+def _runs(batch: BatchRequest, regions: Sequence[str]) -> list[Run]:
+    return [
+        run_of({**batch.settings, **dict(zip(VARIED, varied, strict=True))})
+        for varied in product(
+            regions,
+            *(dict.fromkeys(each) for each in (batch.services, batch.targets, batch.quarters)),
+        )
+    ]
+
+
 def _regions(batch: BatchRequest) -> list[str]:
     """Return the codes of the regions asked for, each once."""
+    from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
+    from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
+
     where = batch.settings.get("boundaries")
     if not isinstance(where, str):
         raise RequestError("expected a place of the boundaries, found none.")
