@@ -3,9 +3,8 @@
 import inspect
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from geogp.choices import settings_of
+from geogp.commands.batch.batch_plan import PLACED, VARIED, BatchRequest, each_quarter
+from geogp.commands.batch.execution import Execution
 from geogp.errors import RequestError
+from geogp.runs.settings import MapRequest
 from geogp_cli import console
+from geogp_cli.setting_options import Command, given, parameters_of, with_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +30,8 @@ if TYPE_CHECKING:
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 
-_NOT_FOR_MANY = {
-    *("region", "service", "target", "quarters", "out", "fresh", "as_json"),
-    *("region_file", "region_name"),
-}
-"""Options of `geogp map` that a batch has in its own way, or not at all."""
+_NOT_FOR_MANY = {*VARIED, *PLACED, "region_file", "region_name"}
+"""Settings of a map that a batch has in its own way, or not at all."""
 
 _SHOWN = 20
 """Rows of the table on a terminal, at most."""
@@ -58,24 +59,6 @@ def _own(  # what `geogp map` has not
     resume: Annotated[
         str | None, typer.Option(help="Go on with the batch of this place; nothing else to say.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes on this machine. Default: one, or one a GPU.")
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler whose workers are taken: tcp://HOST:8786.")
-    ] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="GB that a worker may use. Default: an equal share.")
-    ] = None,
-    retries: Annotated[
-        int, typer.Option(help="Tries after a failed network or a killed worker.")
-    ] = 1,
-    scratch: Annotated[
-        Path | None, typer.Option(help="Workers' folder of unfinished runs. Default: the cache.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over, whatever the place holds.")
-    ] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
@@ -84,46 +67,32 @@ def _own(  # what `geogp map` has not
     """Carry the options that are the batch's own."""
 
 
-_KEPT_BY_RESUME = {"resume", "workers", "scheduler", "memory", "retries", "scratch", "as_json"}
+_KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
 
 
-def batch_command(map_command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command, which has all options of `geogp map` beside its own."""
+def batch_command() -> Command:
+    """Return the command: options of its own, of who works, and of the maps."""
+    *own, as_json = inspect.signature(_own).parameters.values()
+    works, maps = parameters_of(Execution), parameters_of(MapRequest, leave=_NOT_FOR_MANY)
 
     def batch(context: typer.Context, **options: Any) -> None:
         """Map many states, services and targets at once; the same command goes on."""
-        _batch(context, options)
+        parts = ([*own, as_json], works, maps)
+        each = ({one.name: options.get(one.name) for one in part} for part in parts)
+        _batch(context, *each)
 
-    own = inspect.signature(_own).parameters
-    shared = inspect.signature(map_command).parameters
-    chosen = {
-        **own,
-        **{name: one for name, one in shared.items() if name not in {*own, *_NOT_FOR_MANY}},
-    }
-    batch.__signature__ = inspect.Signature(list(chosen.values()))  # type: ignore[attr-defined]
-    batch.__annotations__ = {name: one.annotation for name, one in chosen.items()}
-    return batch
+    return with_parameters(batch, [*own, *works, as_json, *maps])
 
 
-def _batch(context: typer.Context, options: dict[str, Any]) -> None:
-    from geogp.commands.batch.execution import Execution
-
-    own = {
-        name: options.pop(name) for name in inspect.signature(_own).parameters if name in options
-    }
-    execution = Execution(
-        own["workers"],
-        own["scheduler"],
-        own["memory"],
-        own["retries"],
-        None if own["scratch"] is None else own["scratch"].expanduser().resolve(),
-        own["fresh"],
-    )
+def _batch(
+    context: typer.Context, own: dict[str, Any], works: dict[str, Any], maps: dict[str, Any]
+) -> None:
+    execution = Execution(**given(works))
     request = None
     if own["resume"] is not None:
         _check_resume(context)
     else:
-        request = _request(own, options)
+        request = _request(own, maps)
 
     from geogp.commands.batch.make_batch import make_batch, resume_batch
 
@@ -140,21 +109,13 @@ def _batch(context: typer.Context, options: dict[str, Any]) -> None:
         raise typer.Exit(result.exit_code)
 
 
-def _request(own: dict[str, Any], options: dict[str, Any]) -> Any:
-    """Return the request of the options; those of `geogp map` have its names or a plural."""
-    from geogp.commands.batch.batch_plan import BatchRequest, each_quarter
-    from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
-
+def _request(own: dict[str, Any], maps: dict[str, Any]) -> BatchRequest:
+    """Return the request of the options; those of its own are a plural of those of a map."""
     if own["states"] is None or own["out"] is None:
         raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")
     many = each_quarter(own["quarters"]) if own["each_quarter"] else (own["quarters"],)
-    settings = dict(options)
-    settings["source"] = settings["source"] or PUBLIC_SOURCE
-    settings["boundaries"] = settings["boundaries"] or PUBLIC_BOUNDARIES
-    settings["layers"] = tuple(settings.pop("layer") or ())
-    settings["threshold"] = tuple(settings["threshold"]) if settings["threshold"] else None
     lists = (_listed(own[name]) for name in ("states", "services", "targets"))
-    return BatchRequest(*lists, many, settings)
+    return BatchRequest(*lists, many, given(maps))
 
 
 def _listed(text: str) -> tuple[str, ...]:
