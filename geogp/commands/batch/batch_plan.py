@@ -182,7 +182,7 @@ def check_name(name: str) -> str:
 
 def plain_fields(request: MapRequest) -> dict[str, Any]:
     """Return a request for JSON, without what the batch decides."""
-    plain: dict[str, Any] = msgspec.to_builtins(request, enc_hook=str)
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(request, enc_hook=str))
     return {name: value for name, value in plain.items() if name not in PLACED}
 
 
