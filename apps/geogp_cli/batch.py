@@ -19,7 +19,7 @@ from geogp.commands.batch.batch_plan import PLACED, VARIED, BatchRequest, each_q
 from geogp.commands.batch.execution import Execution
 from geogp.errors import RequestError
 from geogp.runs.settings import MapRequest
-from geogp_cli import console
+from geogp_cli import console, place
 from geogp_cli.setting_options import Command, given, parameters_of, with_parameters
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def _own(  # what `geogp map` has not
     targets: Annotated[
         str, typer.Option(help="download, upload, latency, tests; several with commas.")
     ] = "download",
-    quarters: Annotated[
-        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
-    ] = None,
+    quarters: place.Quarters = None,
     each_quarter: Annotated[
         bool, typer.Option("--each-quarter", help="A run of each of --quarters, not one of all.")
     ] = False,

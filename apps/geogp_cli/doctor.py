@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from geogp_cli import place
+
 
 def doctor(
-    source: Annotated[
-        str | None, typer.Option(help="Ookla's files: a folder or address. Default: the bucket.")
-    ] = None,
-    boundaries: Annotated[
-        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
-    ] = None,
+    source: place.Source = None,
+    boundaries: place.Boundaries = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no source.")] = False,
     as_json: Annotated[
         bool,

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 def fetch(
     region: place.Region = None,
-    quarters: Annotated[
-        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
-    ] = None,
-    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    quarters: place.Quarters = None,
+    service: place.Service = "mobile",
     source: Annotated[
         str | None, typer.Option(help="Ookla's files: an address. Default: the bucket.")
     ] = None,

@@ -30,9 +30,7 @@ app = typer.Typer(
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
 ]
-Out, Device, Seed, Fresh = (
-    option_of(MapRequest, name) for name in ("out", "device", "seed", "fresh")
-)
+Out, Seed, Fresh = (option_of(MapRequest, name) for name in ("out", "seed", "fresh"))
 
 
 @app.command(name="map")
@@ -45,7 +43,7 @@ def map_command(request: MapRequest, as_json: Json = False) -> None:
 @app.command()
 def demo(
     out: Out = Path("runs/demo"),
-    device: Device = "auto",
+    device: place.Device = "auto",
     seed: Seed = 0,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -84,7 +82,7 @@ def simulate(
     region_name: place.RegionName = None,
     rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 36_000,
     quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
-    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    service: place.Service = "mobile",
     made_up_towns: Annotated[
         bool,
         typer.Option("--made-up-towns", help="Draw urban areas where the region has none at hand."),

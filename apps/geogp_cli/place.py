@@ -1,4 +1,4 @@
-"""The options that name a region, or where a run's files are, shared by several commands."""
+"""Options that several commands share: those of a map, and where a run's files are."""
 
 from typing import Annotated
 
@@ -7,9 +7,13 @@ import typer
 from geogp.runs.settings import MapRequest
 from geogp_cli.setting_options import option_of
 
-Region, Boundaries, RegionFile, RegionName, UrbanVintage = (
+Region, RegionFile, RegionName, UrbanVintage = (
     option_of(MapRequest, name)
-    for name in ("region", "boundaries", "region_file", "region_name", "urban_vintage")
+    for name in ("region", "region_file", "region_name", "urban_vintage")
+)
+Source, Boundaries, Service, Quarters, Device = (
+    option_of(MapRequest, name)
+    for name in ("source", "boundaries", "service", "quarters", "device")
 )
 RunSource = Annotated[
     str | None,
