@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from geogp.choices import settings_of
-from geogp.commands.batch.batch_plan import PLACED, VARIED, BatchRequest, each_quarter
+from geogp.commands.batch.batch_plan import PLACED, VARIED, BatchRequest
+from geogp.commands.batch.batch_plan import each_quarter as singly
 from geogp.commands.batch.execution import Execution
 from geogp.errors import RequestError
 from geogp.runs.settings import MapRequest
@@ -36,9 +37,14 @@ _NOT_FOR_MANY = {*VARIED, *PLACED, "region_file", "region_name"}
 _SHOWN = 20
 """Rows of the table on a terminal, at most."""
 
+_KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
+"""Options that may stand beside `--resume`."""
 
-def _own(  # what `geogp map` has not
+
+def _batch(
     context: typer.Context,
+    execution: Execution,
+    maps: dict[str, Any],
     states: Annotated[
         str | None, typer.Option(help="GA,NM: postal codes, names or FIPS numbers; or all.")
     ] = None,
@@ -62,44 +68,26 @@ def _own(  # what `geogp map` has not
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Carry the options that are the batch's own."""
-
-
-_KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
-
-
-def batch_command() -> Command:
-    """Return the command: options of its own, of who works, and of the maps."""
-    *own, as_json = inspect.signature(_own).parameters.values()
-    works, maps = parameters_of(Execution), parameters_of(MapRequest, leave=_NOT_FOR_MANY)
-
-    def batch(context: typer.Context, **options: Any) -> None:
-        """Map many states, services and targets at once; the same command goes on."""
-        parts = ([*own, as_json], works, maps)
-        each = ({one.name: options.get(one.name) for one in part} for part in parts)
-        _batch(context, *each)
-
-    return with_parameters(batch, [*own, *works, as_json, *maps])
-
-
-def _batch(
-    context: typer.Context, own: dict[str, Any], works: dict[str, Any], maps: dict[str, Any]
-) -> None:
-    execution = Execution(**given(works))
-    request = None
-    if own["resume"] is not None:
-        _check_resume(context)
+    """Map many states, services and targets at once; the same command goes on."""
+    if resume is None:
+        if states is None or out is None:
+            raise RequestError(
+                "a batch needs --states and --out; or --resume PLACE to go on with one."
+            )
+        many = singly(quarters) if each_quarter else (quarters,)
+        lists = (_listed(text) for text in (states, services, targets))
+        request = BatchRequest(*lists, many, maps)
     else:
-        request = _request(own, maps)
+        _check_resume(context)
 
     from geogp.commands.batch.make_batch import make_batch, resume_batch
 
-    with _watching(own["resume"] or own["out"]) as watcher:
-        if request is None:
-            result = resume_batch(own["resume"], execution, watcher=watcher)
+    with _watching(resume or out) as watcher:
+        if resume is None:
+            result = make_batch(request, out, execution, watcher=watcher)
         else:
-            result = make_batch(request, own["out"], execution, watcher=watcher)
-    if own["as_json"]:
+            result = resume_batch(resume, execution, watcher=watcher)
+    if as_json:
         print(json.dumps(result.described()))
     else:
         _show(result)
@@ -107,13 +95,19 @@ def _batch(
         raise typer.Exit(result.exit_code)
 
 
-def _request(own: dict[str, Any], maps: dict[str, Any]) -> BatchRequest:
-    """Return the request of the options; those of its own are a plural of those of a map."""
-    if own["states"] is None or own["out"] is None:
-        raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")
-    many = each_quarter(own["quarters"]) if own["each_quarter"] else (own["quarters"],)
-    lists = (_listed(own[name]) for name in ("states", "services", "targets"))
-    return BatchRequest(*lists, many, given(maps))
+def batch_command() -> Command:
+    """Return the command: options of its own, of who works, and of the maps."""
+    context, _, _, *own, as_json = inspect.signature(_batch).parameters.values()
+    works, maps = parameters_of(Execution), parameters_of(MapRequest, leave=_NOT_FOR_MANY)
+
+    def batch(context: typer.Context, **options: Any) -> None:
+        of_works, of_maps = (
+            {one.name: options.pop(one.name) for one in of} for of in (works, maps)
+        )
+        _batch(context, Execution(**given(of_works)), given(of_maps), **options)
+
+    batch.__doc__ = _batch.__doc__
+    return with_parameters(batch, [context, *own, *works, as_json, *maps])
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -122,15 +116,15 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _check_resume(context: typer.Context) -> None:
     """Refuse what would be ignored: a batch that goes on is as it was asked for."""
-    given = sorted(
+    named = sorted(
         name
         for name in context.params
         if name not in _KEPT_BY_RESUME
         and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     )
-    if given:
+    if named:
         raise RequestError(
-            f"--resume goes on with the batch as it was asked for; leave out {', '.join(given)}, "
+            f"--resume goes on with the batch as it was asked for; leave out {', '.join(named)}, "
             "or give the whole command again with --out."
         )
 
