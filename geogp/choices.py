@@ -85,8 +85,10 @@ class Setting:
         What messages call it; None takes the name of the field.
     choices
         The texts that are allowed.
-    least, above, most
-        The range of a number: `least` and `most` are in it, `above` is not.
+    least, most
+        The ends of the range of a number, both in it.
+    positive
+        Whether the range is from 0, which is not in it, to `most`.
     unit
         Of a number.
     option
@@ -98,8 +100,8 @@ class Setting:
     noun: str | None = None
     choices: Collection[str] = ()
     least: int | None = None
-    above: int | None = None
     most: int | None = None
+    positive: bool = False
     unit: str = ""
     option: str | None = None
 
@@ -114,10 +116,10 @@ class Setting:
         noun = self.noun or name
         if self.choices:
             one_of(noun, value, self.choices)
-        elif self.least is not None and self.most is not None:
-            whole_number(noun, value, self.least, self.most)
-        elif self.above is not None and self.most is not None:
+        elif self.most is not None and self.positive:
             above_zero(noun, value, self.most, self.unit)
+        elif self.most is not None and self.least is not None:
+            whole_number(noun, value, self.least, self.most)
 
 
 def setting(told: str, *, default: Any = None, **more: Any) -> Any:

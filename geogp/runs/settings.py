@@ -106,7 +106,7 @@ class MapRequest:
         "The split buffer leaves out training rows this near to tests.",
         default=BUFFER_KM,
         noun="a buffer",
-        above=0,
+        positive=True,
         most=MOST_KM,
         unit="km",
     )
@@ -126,7 +126,7 @@ class MapRequest:
     budget: float | None = setting(
         "Seconds for the fits; picks the rank of models with anchors.",
         noun="a budget",
-        above=0,
+        positive=True,
         most=MOST_BUDGET_S,
         unit="seconds",
     )
@@ -145,7 +145,7 @@ class MapRequest:
         "Mark tiles farther than this from any measured tile.",
         default=10.0,
         noun="a distance",
-        above=0,
+        positive=True,
         most=MOST_KM,
         unit="km",
     )

@@ -88,8 +88,8 @@ def test_ranges_and_choices_are_those_that_are_said():
         wrong = ["none of these"] if one.choices else []
         if one.least is not None:
             wrong += [one.least - 1, one.most + 1]
-        elif one.above is not None:
-            wrong += [one.above, one.most * 1.01]
+        elif one.positive:
+            wrong += [0.0, one.most * 1.01]
         for value in wrong:
             with pytest.raises(RequestError, match=r"unknown .*; choose|expected .*, found"):
                 MapRequest(**{"region": "PR", name: value})

@@ -28,7 +28,7 @@ class Execution:
     memory_gb: float | None = setting(
         "GB that a worker may use. Default: an equal share.",
         noun="a memory limit",
-        above=0,
+        positive=True,
         most=MOST_MEMORY_GB,
         unit="GB",
         option="--memory",
