@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from batch_world import BOUNDARIES, states_side_by_side, write_states
 
 from geogp.commands.batch.batch_plan import BatchRequest
-from geogp.commands.batch.cluster import Execution
+from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import LedgerEntry
 from geogp.commands.batch.make_batch import BatchResult, BatchWatcher, make_batch
 from geogp.files import write_text

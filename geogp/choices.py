@@ -1,8 +1,17 @@
-"""Names that a user chooses from, and ranges of numbers."""
+"""Settings of a request: names that a user chooses from, ranges of numbers, and what each is.
+
+A request is a frozen dataclass whose fields say what they are, once::
+
+    folds: int = setting("How often each split is run.", default=1, least=1, most=5)
+
+`check_settings` checks its values by that, and the command makes its options of `settings_of`.
+"""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, fields
 from numbers import Integral
+from typing import Any
 
 from geogp.errors import RequestError
 
@@ -60,6 +69,81 @@ def above_zero(what: str, found: float, most: float, unit: str) -> None:
         raise RequestError(
             f"expected {what} above 0 {unit}, at most {most:,}, found {_shown(found)}."
         )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a setting is; `setting` makes it of a field of a request.
+
+    Attributes
+    ----------
+    told
+        What it is, for a user: the help of its option.
+    default
+        The value where none is given.
+    noun
+        What messages call it; None takes the name of the field.
+    choices
+        The texts that are allowed.
+    least, most
+        The ends of the range of a number, both in it.
+    positive
+        Whether the range is from 0, which is not in it, to `most`.
+    unit
+        Of a number.
+    option
+        Name of its option; None takes the name of the field, and "" stands for an argument.
+    """
+
+    told: str
+    default: Any = None
+    noun: str | None = None
+    choices: Collection[str] = ()
+    least: int | None = None
+    most: int | None = None
+    positive: bool = False
+    unit: str = ""
+    option: str | None = None
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a value of the field of that name: not among the choices, or out of range.
+
+        Raises
+        ------
+        RequestError
+            It is such a value.
+        """
+        noun = self.noun or name
+        if self.choices:
+            one_of(noun, value, self.choices)
+        elif self.most is not None and self.positive:
+            above_zero(noun, value, self.most, self.unit)
+        elif self.most is not None and self.least is not None:
+            whole_number(noun, value, self.least, self.most)
+
+
+def setting(told: str, *, default: Any = None, **more: Any) -> Any:
+    """Return a field of a request that says what it is; see `Setting`."""
+    return field(default=default, metadata={"setting": Setting(told, default, **more)})
+
+
+def settings_of(request: type) -> dict[str, Setting]:
+    """Return what the fields of a kind of request say, by name."""
+    return {one.name: one.metadata["setting"] for one in fields(request)}
+
+
+def check_settings(request: Any) -> None:
+    """Refuse a request with a value that is not among the choices, or out of range.
+
+    Raises
+    ------
+    RequestError
+        There is such a value.
+    """
+    for name, one in settings_of(type(request)).items():
+        value = getattr(request, name)
+        if value is not None:
+            one.check(name, value)
 
 
 def _shown(found: object) -> str:

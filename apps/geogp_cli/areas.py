@@ -33,7 +33,7 @@ def areas(
     draws: Annotated[
         int, typer.Option(help="Posterior draws, for medians and arithmetic means.")
     ] = 400,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: place.Device = "auto",
     seed: Annotated[int, typer.Option(help="Fixes the draws.")] = 0,
     source: place.RunSource = None,
     boundaries: place.RunBoundaries = None,

@@ -3,9 +3,8 @@
 import inspect
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from geogp.choices import settings_of
+from geogp.commands.batch.batch_plan import PLACED, VARIED, BatchRequest
+from geogp.commands.batch.batch_plan import each_quarter as singly
+from geogp.commands.batch.execution import Execution
 from geogp.errors import RequestError
-from geogp_cli import console
+from geogp.runs.settings import MapRequest
+from geogp_cli import console, place
+from geogp_cli.setting_options import Command, given, parameters_of, with_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,18 +31,20 @@ if TYPE_CHECKING:
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 
-_NOT_FOR_MANY = {
-    *("region", "service", "target", "quarters", "out", "fresh", "as_json"),
-    *("region_file", "region_name"),
-}
-"""Options of `geogp map` that a batch has in its own way, or not at all."""
+_NOT_FOR_MANY = {*VARIED, *PLACED, "region_file", "region_name"}
+"""Settings of a map that a batch has in its own way, or not at all."""
 
 _SHOWN = 20
 """Rows of the table on a terminal, at most."""
 
+_KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
+"""Options that may stand beside `--resume`."""
 
-def _own(  # what `geogp map` has not
+
+def _batch(
     context: typer.Context,
+    execution: Execution,
+    maps: dict[str, Any],
     states: Annotated[
         str | None, typer.Option(help="GA,NM: postal codes, names or FIPS numbers; or all.")
     ] = None,
@@ -45,9 +52,7 @@ def _own(  # what `geogp map` has not
     targets: Annotated[
         str, typer.Option(help="download, upload, latency, tests; several with commas.")
     ] = "download",
-    quarters: Annotated[
-        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
-    ] = None,
+    quarters: place.Quarters = None,
     each_quarter: Annotated[
         bool, typer.Option("--each-quarter", help="A run of each of --quarters, not one of all.")
     ] = False,
@@ -58,75 +63,31 @@ def _own(  # what `geogp map` has not
     resume: Annotated[
         str | None, typer.Option(help="Go on with the batch of this place; nothing else to say.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Processes on this machine. Default: one, or one a GPU.")
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler whose workers are taken: tcp://HOST:8786.")
-    ] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="GB that a worker may use. Default: an equal share.")
-    ] = None,
-    retries: Annotated[
-        int, typer.Option(help="Tries after a failed network or a killed worker.")
-    ] = 1,
-    scratch: Annotated[
-        Path | None, typer.Option(help="Workers' folder of unfinished runs. Default: the cache.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over, whatever the place holds.")
-    ] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Carry the options that are the batch's own."""
+    """Map many states, services and targets at once; the same command goes on."""
+    if resume is None:
+        if states is None or out is None:
+            raise RequestError(
+                "a batch needs --states and --out; or --resume PLACE to go on with one."
+            )
+        many = singly(quarters) if each_quarter else (quarters,)
+        lists = (_listed(text) for text in (states, services, targets))
+        request = BatchRequest(*lists, many, maps)
+    else:
+        _check_resume(context)
 
-
-_KEPT_BY_RESUME = {"resume", "workers", "scheduler", "memory", "retries", "scratch", "as_json"}
-
-
-def batch_command(map_command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command, which has all options of `geogp map` beside its own."""
-
-    def batch(context: typer.Context, **options: Any) -> None:
-        """Map many states, services and targets at once; the same command goes on."""
-        _batch(context, options)
-
-    own = inspect.signature(_own).parameters
-    shared = inspect.signature(map_command).parameters
-    chosen = {
-        **own,
-        **{name: one for name, one in shared.items() if name not in {*own, *_NOT_FOR_MANY}},
-    }
-    batch.__signature__ = inspect.Signature(list(chosen.values()))  # type: ignore[attr-defined]
-    batch.__annotations__ = {name: one.annotation for name, one in chosen.items()}
-    return batch
-
-
-def _batch(context: typer.Context, options: dict[str, Any]) -> None:
-    from geogp.commands.batch.cluster import Execution
     from geogp.commands.batch.make_batch import make_batch, resume_batch
 
-    own = {
-        name: options.pop(name) for name in inspect.signature(_own).parameters if name in options
-    }
-    execution = Execution(
-        own["workers"],
-        own["scheduler"],
-        own["memory"],
-        own["retries"],
-        None if own["scratch"] is None else own["scratch"].expanduser().resolve(),
-        own["fresh"],
-    )
-    with _watching(own["resume"] or own["out"]) as watcher:
-        if own["resume"] is not None:
-            _check_resume(context)
-            result = resume_batch(own["resume"], execution, watcher=watcher)
+    with _watching(resume or out) as watcher:
+        if resume is None:
+            result = make_batch(request, out, execution, watcher=watcher)
         else:
-            result = make_batch(_request(own, options), own["out"], execution, watcher=watcher)
-    if own["as_json"]:
+            result = resume_batch(resume, execution, watcher=watcher)
+    if as_json:
         print(json.dumps(result.described()))
     else:
         _show(result)
@@ -134,22 +95,19 @@ def _batch(context: typer.Context, options: dict[str, Any]) -> None:
         raise typer.Exit(result.exit_code)
 
 
-def _request(own: dict[str, Any], options: dict[str, Any]) -> Any:
-    """Return the request of the options; those of `geogp map` have its names or a plural."""
-    from geogp.commands.batch.batch_plan import BatchRequest, each_quarter
-    from geogp.geodata.places.census import PUBLIC_BOUNDARIES
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+def batch_command() -> Command:
+    """Return the command: options of its own, of who works, and of the maps."""
+    context, _, _, *own, as_json = inspect.signature(_batch).parameters.values()
+    works, maps = parameters_of(Execution), parameters_of(MapRequest, leave=_NOT_FOR_MANY)
 
-    if own["states"] is None or own["out"] is None:
-        raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")
-    many = each_quarter(own["quarters"]) if own["each_quarter"] else (own["quarters"],)
-    settings = dict(options)
-    settings["source"] = settings["source"] or PUBLIC_SOURCE
-    settings["boundaries"] = settings["boundaries"] or PUBLIC_BOUNDARIES
-    settings["layers"] = tuple(settings.pop("layer") or ())
-    settings["threshold"] = tuple(settings["threshold"]) if settings["threshold"] else None
-    lists = (_listed(own[name]) for name in ("states", "services", "targets"))
-    return BatchRequest(*lists, many, settings)
+    def batch(context: typer.Context, **options: Any) -> None:
+        of_works, of_maps = (
+            {one.name: options.pop(one.name) for one in of} for of in (works, maps)
+        )
+        _batch(context, Execution(**given(of_works)), given(of_maps), **options)
+
+    batch.__doc__ = _batch.__doc__
+    return with_parameters(batch, [context, *own, *works, as_json, *maps])
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -158,15 +116,15 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _check_resume(context: typer.Context) -> None:
     """Refuse what would be ignored: a batch that goes on is as it was asked for."""
-    given = sorted(
+    named = sorted(
         name
         for name in context.params
         if name not in _KEPT_BY_RESUME
         and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     )
-    if given:
+    if named:
         raise RequestError(
-            f"--resume goes on with the batch as it was asked for; leave out {', '.join(given)}, "
+            f"--resume goes on with the batch as it was asked for; leave out {', '.join(named)}, "
             "or give the whole command again with --out."
         )
 

@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
+from geogp_cli import place
+
 
 def doctor(
-    source: Annotated[
-        str | None, typer.Option(help="Ookla's files: a folder or address. Default: the bucket.")
-    ] = None,
-    boundaries: Annotated[
-        str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
-    ] = None,
+    source: place.Source = None,
+    boundaries: place.Boundaries = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no source.")] = False,
     as_json: Annotated[
         bool,
@@ -21,8 +19,7 @@ def doctor(
 ) -> None:
     """Tell versions, devices, the cache and whether sources answer: paste it into a bug report."""
     from geogp.commands.doctor import examine
-    from geogp.geodata.places.census import PUBLIC_BOUNDARIES
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+    from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE
 
     found = examine(source or PUBLIC_SOURCE, boundaries or PUBLIC_BOUNDARIES, ask=not offline)
     print(json.dumps(found.described()) if as_json else found.text())

@@ -30,7 +30,7 @@ def exceedance(
     ] = "level",
     at: Annotated[str | None, typer.Option(help="Quarter. Default: that of the run's map.")] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws, 200 or more.")] = 500,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: place.Device = "auto",
     seed: Annotated[int, typer.Option(help="Fixes the draws.")] = 0,
     source: place.RunSource = None,
     boundaries: place.RunBoundaries = None,

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 def fetch(
     region: place.Region = None,
-    quarters: Annotated[
-        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
-    ] = None,
-    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    quarters: place.Quarters = None,
+    service: place.Service = "mobile",
     source: Annotated[
         str | None, typer.Option(help="Ookla's files: an address. Default: the bucket.")
     ] = None,
@@ -38,11 +36,10 @@ def fetch(
 
     Exit code 4 where a quarter could not be asked for.
     """
-    from geogp.commands.fetch import FetchRequest
-    from geogp.commands.fetch import fetch as bring
+    from geogp.commands.data_requests import FetchRequest
     from geogp.errors import NetworkError
     from geogp.geodata.places.region_choice import RegionChoice
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+    from geogp.geodata.store.addresses import PUBLIC_SOURCE
 
     request = FetchRequest(
         place=RegionChoice(region, region_file, region_name, boundaries, urban_vintage),
@@ -51,6 +48,8 @@ def fetch(
         quarters=quarters,
         refresh=refresh,
     )
+    from geogp.commands.fetch import fetch as bring
+
     with console.working() as watcher:
         result = bring(request, watcher)
     if as_json:

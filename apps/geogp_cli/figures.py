@@ -22,7 +22,7 @@ def figures(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the figures. Default: figures in the run folder.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: place.Device = "auto",
     source: place.RunSource = None,
     boundaries: place.RunBoundaries = None,
     as_json: Annotated[

@@ -1,11 +1,12 @@
 """Parse, call, print: the `geogp` command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from geogp import __version__
+from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, place
 from geogp_cli.areas import areas
 from geogp_cli.batch import batch_command
@@ -17,9 +18,7 @@ from geogp_cli.fetch import fetch
 from geogp_cli.figures import figures
 from geogp_cli.gallery import gallery
 from geogp_cli.next import next_command
-
-if TYPE_CHECKING:
-    from geogp.runs.settings import MapRequest
+from geogp_cli.setting_options import option_of, takes
 
 app = typer.Typer(
     help="Honest maps of network quality from Ookla's tiles.",
@@ -31,146 +30,20 @@ app = typer.Typer(
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
 ]
-Seed = Annotated[int, typer.Option(help="Fixes splits and fits.")]
-Out = Annotated[Path | None, typer.Option(help="The run folder. Default: runs/<what is mapped>.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Model = Annotated[
-    str,
-    typer.Option(
-        help="A model's name; `geogp models` lists them. auto: field, or cox-nb for tests."
-    ),
-]
+Out, Seed, Fresh = (option_of(MapRequest, name) for name in ("out", "seed", "fresh"))
 
 
 @app.command(name="map")
-def map_command(
-    region: place.Region = None,
-    source: Annotated[
-        str | None, typer.Option(help="Ookla's files: a folder or address. Default: the bucket.")
-    ] = None,
-    boundaries: place.Boundaries = None,
-    region_file: place.RegionFile = None,
-    region_name: place.RegionName = None,
-    urban_vintage: place.UrbanVintage = "auto",
-    strata: place.Strata = None,
-    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
-    target: Annotated[str, typer.Option(help="download, upload, latency or tests.")] = "download",
-    quarters: Annotated[
-        str | None, typer.Option(help="2019Q1..2023Q4, 2021Q3, or several. Default: all.")
-    ] = None,
-    model: Model = "auto",
-    preset: Annotated[str, typer.Option(help="quick, standard or paper.")] = "standard",
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="random, blocks, buffer, county, latest (several with commas), both (the first "
-            "two) or all. Default: the preset's."
-        ),
-    ] = None,
-    folds: Annotated[
-        int, typer.Option(help="Run each split so often, with other rows held out (1 to 5).")
-    ] = 1,
-    buffer_km: Annotated[
-        float, typer.Option(help="The split buffer leaves out training rows this near to tests.")
-    ] = 5.0,
-    layer: Annotated[
-        list[str] | None,
-        typer.Option(help="Polygons to tell test rows by, FILE or FILE:COLUMN; repeatable."),
-    ] = None,
-    conformal: Annotated[
-        str, typer.Option(help="Repair of intervals: none, marginal, strata or local.")
-    ] = "none",
-    inputs: Annotated[str, typer.Option(help="auto, place or place-quarter.")] = "auto",
-    epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="Seconds for the fits; picks the rank of models with anchors."),
-    ] = None,
-    noise: Annotated[
-        str, typer.Option(help="gaussian, or student-t: bad rows pull less (some models).")
-    ] = "gaussian",
-    tune_weights: Annotated[
-        bool,
-        typer.Option("--tune-weights", help="Choose alpha and beta by validation (16 short fits)."),
-    ] = False,
-    device: Device = "auto",
-    seed: Seed = 0,
-    zoom: Annotated[int, typer.Option(help="Zoom of the map's tiles.")] = 16,
-    far_km: Annotated[
-        float, typer.Option(help="Mark tiles farther than this from any measured tile.")
-    ] = 10.0,
-    question: Annotated[
-        str,
-        typer.Option("--for", help="What the map predicts: tile-mean, single-test or level."),
-    ] = "tile-mean",
-    tests: Annotated[
-        int | None, typer.Option(help="Tests of a tile mean. Default: the region's median.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(help="Quarter of the map. Default: the latest with data.")
-    ] = None,
-    threshold: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="Map the probability of at least so many Mbps (latency: at most so many ms); "
-            "repeatable. Default: 5, 7, 35; upload 1, 3; latency 50, 100."
-        ),
-    ] = None,
-    self_contained: Annotated[
-        bool,
-        typer.Option("--self-contained", help="A map.html that asks no network: no base map."),
-    ] = False,
-    out: Out = None,
-    fresh: Fresh = False,
-    as_json: Json = False,
-) -> None:
+@takes(MapRequest)
+def map_command(request: MapRequest, as_json: Json = False) -> None:
     """Fit, predict, draw, report: one map in one run folder."""
-    from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
-    from geogp.runs.settings import MapRequest
-
-    request = MapRequest(
-        region=region,
-        source=source or PUBLIC_SOURCE,
-        boundaries=boundaries,
-        region_file=region_file,
-        region_name=region_name,
-        urban_vintage=urban_vintage,
-        strata=strata,
-        service=service,
-        target=target,
-        quarters=quarters,
-        model=model,
-        preset=preset,
-        split=split,
-        folds=folds,
-        buffer_km=buffer_km,
-        layers=tuple(layer or ()),
-        conformal=conformal,
-        inputs=inputs,
-        epochs=epochs,
-        noise=noise,
-        budget=budget,
-        tune_weights=tune_weights,
-        device=device,
-        seed=seed,
-        zoom=zoom,
-        far_km=far_km,
-        out=out,
-        fresh=fresh,
-        question=question,
-        tests=tests,
-        at=at,
-        threshold=tuple(threshold) if threshold else None,
-        self_contained=self_contained,
-    )
     _map(request, as_json=as_json)
 
 
 @app.command()
 def demo(
     out: Out = Path("runs/demo"),
-    device: Device = "auto",
+    device: place.Device = "auto",
     seed: Seed = 0,
     fresh: Fresh = False,
     as_json: Json = False,
@@ -209,7 +82,7 @@ def simulate(
     region_name: place.RegionName = None,
     rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 36_000,
     quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
-    service: Annotated[str, typer.Option(help="mobile or fixed.")] = "mobile",
+    service: place.Service = "mobile",
     made_up_towns: Annotated[
         bool,
         typer.Option("--made-up-towns", help="Draw urban areas where the region has none at hand."),
@@ -221,7 +94,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Make tiles in Ookla's schema with a known truth."""
-    from geogp.commands.simulate import SimulationRequest, make_simulation
+    from geogp.commands.data_requests import SimulationRequest
     from geogp.geodata.places.region_choice import RegionChoice
 
     demo = like is None and region_file is None and region_name is None
@@ -236,6 +109,8 @@ def simulate(
         made_up_towns=made_up_towns,
         oracles=not no_oracles,
     )
+    from geogp.commands.simulate import make_simulation
+
     with console.working() as watcher:
         described = make_simulation(request, watcher)
     console.show_simulation(out, described, as_json=as_json)
@@ -254,7 +129,7 @@ def models(as_json: Json = False) -> None:
 
 
 app.command()(areas)
-app.command(name="batch")(batch_command(map_command))
+app.command(name="batch")(batch_command())
 app.command(name="next")(next_command)
 app.command()(exceedance)
 app.command()(figures)
@@ -264,7 +139,7 @@ app.add_typer(cache.app, name="cache")
 app.command()(gallery)
 
 
-def _map(request: "MapRequest", *, as_json: bool) -> None:
+def _map(request: MapRequest, *, as_json: bool) -> None:
     from geogp.runs.pipeline.make_map import make_map
 
     with console.working() as watcher:

@@ -37,7 +37,7 @@ def next_command(
     ] = None,
     at: Annotated[str | None, typer.Option(help="Quarter. Default: that of the run's map.")] = None,
     candidates: Annotated[int, typer.Option(help="Tiles whose gain is worked out exactly.")] = 2000,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: place.Device = "auto",
     seed: Annotated[int, typer.Option(help="Fixes the estimates that choose candidates.")] = 0,
     source: place.RunSource = None,
     boundaries: place.RunBoundaries = None,

@@ -1,29 +1,20 @@
-"""The options that name a region, or where a run's files are, shared by several commands."""
+"""Options that several commands share: those of a map, and where a run's files are."""
 
 from typing import Annotated
 
 import typer
 
-Region = Annotated[
-    str | None, typer.Argument(help="Postal code, name or FIPS number: PR. Or --region-file.")
-]
-Boundaries = Annotated[
-    str | None, typer.Option(help="Boundaries: a folder or address. Default: the Census.")
-]
-RegionFile = Annotated[
-    str | None,
-    typer.Option(help="A region of your own: polygons, as FILE or FILE:COLUMN=VALUE."),
-]
-RegionName = Annotated[
-    str | None, typer.Option(help="What it is called. Default: the name of the file.")
-]
-Strata = Annotated[
-    str | None,
-    typer.Option(help="Two classes in place of urban and rural: FILE (within it), or FILE:COLUMN."),
-]
-UrbanVintage = Annotated[
-    str, typer.Option(help="Census of the urban areas: auto (the newest), 2020, 2010 or 2000.")
-]
+from geogp.runs.settings import MapRequest
+from geogp_cli.setting_options import option_of
+
+Region, RegionFile, RegionName, UrbanVintage = (
+    option_of(MapRequest, name)
+    for name in ("region", "region_file", "region_name", "urban_vintage")
+)
+Source, Boundaries, Service, Quarters, Device = (
+    option_of(MapRequest, name)
+    for name in ("source", "boundaries", "service", "quarters", "device")
+)
 RunSource = Annotated[
     str | None,
     typer.Option(

@@ -25,8 +25,8 @@ from geogp.geodata.store.cache import cache_folder
 from geogp.geodata.store.cache_contents import UNFINISHED, cache_items
 from geogp.geodata.store.remote import GLANCE, NoRangesError, RemoteFile
 from geogp.geodata.store.sources import Folder, Web, open_source
-from geogp.geodata.tiles.observations import SERVICES
 from geogp.geodata.tiles.ookla import FIRST_QUARTER
+from geogp.geodata.tiles.targets import SERVICES
 from geogp.geodata.tiles.tile_files import tile_file
 
 VARIABLES = (

@@ -3,41 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from geogp.choices import one_of
+from geogp.commands.data_requests import FetchRequest
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.store.fetch_quarters import hold_quarters
 from geogp.geodata.store.sources import Folder, Held, open_source
-from geogp.geodata.tiles.observations import SERVICES
-from geogp.geodata.tiles.ookla import PUBLIC_SOURCE, all_quarters
+from geogp.geodata.tiles.ookla import all_quarters
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.progress import Watcher
-
-
-@dataclass(frozen=True)
-class FetchRequest:
-    """What to bring into the cache.
-
-    Attributes
-    ----------
-    place
-        The region, and where its boundaries are.
-    source
-        Where Ookla's files are.
-    service, quarters
-        As `MapRequest` has them.
-    refresh
-        Take new files where the source's changed since they were read.
-    """
-
-    place: RegionChoice
-    source: str = PUBLIC_SOURCE
-    service: str = "mobile"
-    quarters: str | None = None
-    refresh: bool = False
-
-    def __post_init__(self) -> None:
-        one_of("service", self.service, SERVICES)
 
 
 @dataclass(frozen=True)

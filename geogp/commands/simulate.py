@@ -1,18 +1,16 @@
 """Simulated sources for the pipeline, with the best scores that any model could reach."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from geogp.choices import MOST_SEED, whole_number
+from geogp.commands.data_requests import SimulationRequest
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.split_rows import block_split, random_split
 from geogp.files import check_path, read_json, write_bytes, write_text
 from geogp.geodata.places.region import Region, Strata
-from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.simulation.made_up_towns import made_up_towns
 from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_oracle
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
@@ -27,45 +25,8 @@ ORACLES = ("known", "predictive")
 """Names of the oracles."""
 
 
-MOST_ROWS = 100_000_000
-"""What a region has room for says more; this much is refused before it is read."""
-
 MADE_UP_VINTAGE = 2020
 """The census whose columns the file of made-up towns has."""
-
-
-@dataclass(frozen=True)
-class SimulationRequest:
-    """What to simulate.
-
-    Attributes
-    ----------
-    out
-        Folder for the tiles, boundaries, truth and oracles.
-    like
-        The region whose boundary and urban areas are used; None takes a made-up one.
-    rows
-        Exact number of rows over all quarters.
-    quarters
-        As `parse_quarters` reads them.
-    service
-        ``mobile`` or ``fixed``.
-    seed
-        Fixes the data, and the splits of the oracles.
-    made_up_towns
-        Whether urban areas are drawn where the region of `like` has none at hand.
-    oracles
-        Whether the best possible scores are worked out, which takes longer than the rest.
-    """
-
-    out: Path
-    like: RegionChoice | None = None
-    rows: int = 36_000
-    quarters: str = "2022Q1..2023Q4"
-    service: str = "mobile"
-    seed: int = 0
-    made_up_towns: bool = False
-    oracles: bool = True
 
 
 def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) -> dict[str, Any]:
@@ -93,8 +54,6 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     watcher = watcher or Watcher()
     out = request.out
     check_path(out)
-    whole_number("rows", request.rows, 1, MOST_ROWS)
-    whole_number("a seed", request.seed, 0, MOST_SEED)
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; --out needs a folder.")
     quarters = parse_quarters(request.quarters).all

@@ -12,9 +12,9 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
 from geogp.evaluation.stored_figures import rows_in
-from geogp.geodata.places.census import AUTO
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
+from geogp.geodata.places.region_choice import AUTO
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import load_model
 from geogp.models.core.lowrank import LowRankGP

@@ -12,15 +12,14 @@ from typing import Any
 
 from geogp.choices import MOST_SEED
 from geogp.errors import DataError
-from geogp.evaluation.conformal.conformal_repair import METHODS
+from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.metrics import STORED_LEVELS
 from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS
-from geogp.evaluation.splits.split_names import SPLITS
-from geogp.evaluation.splits.split_rows import MOST_FOLDS
+from geogp.evaluation.splits.split_names import MOST_FOLDS, SPLITS
 from geogp.evaluation.stored_figures import check_figures
 from geogp.geodata.places.census import URBAN_VINTAGES
-from geogp.geodata.tiles.observations import SERVICES, TARGETS
 from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.catalogue.model_names import MODELS
 from geogp.models.catalogue.presets import PRESETS

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from geogp.geodata.places.layers import absolute_layer
-from geogp.geodata.store.sources import absolute_place
+from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.store.addresses import absolute_place
 
 IDENTITY_KEYS = (
     "geogp",

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from geogp.errors import RequestError
-from geogp.geodata.places.census import PUBLIC_BOUNDARIES
-from geogp.geodata.store.sources import is_address
-from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_address
 
 _OWN = {"source": ("tiles", PUBLIC_SOURCE), "boundaries": ("boundaries", PUBLIC_BOUNDARIES)}
 """What is read from each place, and the address that geogp itself would take."""

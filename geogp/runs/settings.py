@@ -1,20 +1,18 @@
-"""What a user asks for: the request of one map."""
+"""What a user asks for: the request of one map, and what each of its settings is."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, above_zero, one_of, whole_number
+from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, check_settings, one_of, setting
 from geogp.errors import RequestError
-from geogp.evaluation.conformal.conformal_repair import METHODS
-from geogp.evaluation.splits.split_names import BUFFER, SPLITS
-from geogp.evaluation.splits.split_rows import BUFFER_KM, MOST_FOLDS
-from geogp.geodata.places.census import VINTAGE_CHOICES
-from geogp.geodata.places.layers import absolute_layer
-from geogp.geodata.places.region_choice import RegionChoice
-from geogp.geodata.store.sources import absolute_place
-from geogp.geodata.tiles.observations import SERVICES, TARGETS
+from geogp.evaluation.conformal.repair_methods import METHODS
+from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
+from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice
+from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.geodata.tiles.quarters import quarter_index
+from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.targets import SERVICES, TARGETS
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue.model_names import MODELS, find_model
 from geogp.models.catalogue.presets import PRESETS
@@ -27,10 +25,9 @@ SPLIT_CHOICES = {
 }
 """Splits that each value of ``--split`` runs; several values may be given with commas."""
 
-CONFORMAL_CHOICES = METHODS
-"""Values of ``--conformal``."""
+AUTO = "auto"
 
-INPUT_CHOICES = ("auto", "place", "place-quarter")
+INPUT_CHOICES = (AUTO, "place", "place-quarter")
 """Values of ``--inputs``; ``auto`` adds the quarter where there are several."""
 
 DEFAULT_MODEL = "field"
@@ -38,9 +35,7 @@ DEFAULT_MODEL = "field"
 COUNT_MODEL = "cox-nb"
 """The default for numbers of tests."""
 
-AUTO = "auto"
-
-DEVICE_CHOICES = ("auto", "cpu", "cuda")
+DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
 MOST_TILES = 1_000_000
 """A map of more tiles drops to a coarser zoom."""
@@ -57,147 +52,140 @@ QUESTIONS = ("tile-mean", "single-test", "level")
 
 @dataclass(frozen=True)
 class MapRequest:
-    """Everything that decides the outcome of a map.
+    """Everything that decides the outcome of a map; each field says what it is.
 
-    Attributes
-    ----------
-    region
-        Postal code, name or FIPS number; None with `region_file`.
-    source, boundaries
-        Where Ookla's files and the Census boundaries are: a folder or an address. Folders become
-        absolute: what is asked for does not change with the working directory. `boundaries` may be
-        None; see `RegionChoice`.
-    service, target
-        ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
-    quarters
-        As `parse_quarters` reads them; None takes all there are.
-    model, preset
-        Names of the catalogue and of `PRESETS`. The model ``auto`` becomes that of the target:
-        ``cox-nb`` for ``tests``, else ``field``.
-    split
-        Names of splits with commas between, ``both`` (random and blocks) or ``all``; None takes
-        the preset's.
-    folds
-        How often each split is run, each time with other rows held out, 1 to 5.
-    buffer_km
-        Distance that the split ``buffer`` keeps between training and test rows.
-    layers
-        Polygon layers, as ``FILE`` or ``FILE:COLUMN``: each test row is told which polygon of
-        each it lies in. Files become absolute.
-    conformal
-        How intervals are repaired by rows kept for it: ``none``, ``marginal``, ``strata`` or
-        ``local``.
-    budget
-        Seconds that the fits may take, for models whose rank can follow from that; None takes
-        the preset's rank.
-    noise
-        ``gaussian``, the model's own noise, or ``student-t``, for models that can have it.
-    inputs
-        ``place``, ``place-quarter`` or ``auto``.
-    epochs
-        Overrides the preset's.
-    tune_weights
-        Choose alpha and beta by validation log score, once, instead of taking the preset's.
-    device
-        ``auto``, ``cpu`` or ``cuda``.
-    seed
-        Fixes splits and fits.
-    zoom
-        Zoom of the map's tiles.
-    far_km
-        Tiles farther than this from any measured tile are marked.
-    out
-        The run folder; None makes one under ``runs``.
-    fresh
-        Start over, whatever the run folder holds.
-    question
-        What the map predicts: ``tile-mean``, the average of `tests` tests, as Ookla publishes
-        it; ``single-test``; ``level``, what measurements scatter around.
-    tests
-        Tests of a tile mean; None takes the median of the region's rows.
-    at
-        The quarter that the map shows; None takes the latest with data.
-    threshold
-        Values, in the unit of the target, whose probabilities of being met are mapped; None
-        takes `DEFAULTS`.
-    self_contained
-        Leave the base map out of the interactive page, which then asks the network for nothing.
-    region_file, region_name, urban_vintage, strata
-        A region of the user's own, what it is called, the census of urban areas, and strata in the
-        place of urban and rural, as `RegionChoice` has them. Files become
-        absolute.
+    Folders and files become absolute: what is asked for does not change with the working
+    directory. The model ``auto`` becomes that of the target.
 
     Raises
     ------
     RequestError
-        A value is not among those allowed (the nearest ones are given), or the model cannot have
-        the noise.
+        A value is not among those allowed (the nearest ones are given), or two do not go together.
     """
 
-    region: str | None
-    source: str
-    boundaries: str | None
-    service: str = "mobile"
-    target: str = "download"
-    quarters: str | None = None
-    model: str = AUTO
-    preset: str = "standard"
-    split: str | None = None
-    inputs: str = "auto"
-    epochs: int | None = None
-    tune_weights: bool = False
-    device: str = "auto"
-    seed: int = 0
-    zoom: int = ZOOM
-    far_km: float = 10.0
-    out: Path | None = None
-    fresh: bool = False
-    question: str = "tile-mean"
-    tests: int | None = None
-    at: str | None = None
-    noise: str = NOISES[0]
-    budget: float | None = None
-    folds: int = 1
-    buffer_km: float = BUFFER_KM
-    layers: tuple[str, ...] = ()
-    conformal: str = CONFORMAL_CHOICES[0]
-    threshold: tuple[float, ...] | None = None
-    self_contained: bool = False
-    region_file: str | None = None
-    region_name: str | None = None
-    urban_vintage: str = VINTAGE_CHOICES[0]
-    strata: str | None = None
+    region: str | None = setting(
+        "Postal code, name or FIPS number: PR. Or --region-file.", option=""
+    )
+    source: str = setting(
+        "Ookla's files: a folder or address. Default: the bucket.", default=PUBLIC_SOURCE
+    )
+    boundaries: str | None = setting("Boundaries: a folder or address. Default: the Census.")
+    region_file: str | None = setting(
+        "A region of your own: polygons, as FILE or FILE:COLUMN=VALUE."
+    )
+    region_name: str | None = setting("What it is called. Default: the name of the file.")
+    urban_vintage: str = setting(
+        "Census of the urban areas: auto (the newest), 2020, 2010 or 2000.",
+        default=VINTAGE_CHOICES[0],
+        noun="vintage of urban areas",
+        choices=VINTAGE_CHOICES,
+    )
+    strata: str | None = setting(
+        "Two classes in place of urban and rural: FILE (within it), or FILE:COLUMN."
+    )
+    service: str = setting("mobile or fixed.", default="mobile", choices=SERVICES)
+    target: str = setting(
+        "download, upload, latency or tests.", default="download", choices=TARGETS
+    )
+    quarters: str | None = setting("2019Q1..2023Q4, 2021Q3, or several. Default: all.")
+    model: str = setting(
+        "A model's name; `geogp models` lists them. auto: field, or cox-nb for tests.", default=AUTO
+    )
+    preset: str = setting("quick, standard or paper.", default="standard", choices=PRESETS)
+    split: str | None = setting(
+        "random, blocks, buffer, county, latest (several with commas), both (the first two) or "
+        "all. Default: the preset's."
+    )
+    folds: int = setting(
+        "Run each split so often, with other rows held out (1 to 5).",
+        default=1,
+        least=1,
+        most=MOST_FOLDS,
+    )
+    buffer_km: float = setting(
+        "The split buffer leaves out training rows this near to tests.",
+        default=BUFFER_KM,
+        noun="a buffer",
+        positive=True,
+        most=MOST_KM,
+        unit="km",
+    )
+    layers: tuple[str, ...] = setting(
+        "Polygons to tell test rows by, FILE or FILE:COLUMN; repeatable.",
+        default=(),
+        option="--layer",
+    )
+    conformal: str = setting(
+        "Repair of intervals: none, marginal, strata or local.",
+        default=METHODS[0],
+        noun="repair",
+        choices=METHODS,
+    )
+    inputs: str = setting("auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES)
+    epochs: int | None = setting("Default: the preset's.", least=1, most=MOST_EPOCHS)
+    budget: float | None = setting(
+        "Seconds for the fits; picks the rank of models with anchors.",
+        noun="a budget",
+        positive=True,
+        most=MOST_BUDGET_S,
+        unit="seconds",
+    )
+    noise: str = setting(
+        "gaussian, or student-t: bad rows pull less (some models).",
+        default=NOISES[0],
+        choices=NOISES,
+    )
+    tune_weights: bool = setting(
+        "Choose alpha and beta by validation (16 short fits).", default=False
+    )
+    device: str = setting("auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES)
+    seed: int = setting("Fixes splits and fits.", default=0, noun="a seed", least=0, most=MOST_SEED)
+    zoom: int = setting("Zoom of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM)
+    far_km: float = setting(
+        "Mark tiles farther than this from any measured tile.",
+        default=10.0,
+        noun="a distance",
+        positive=True,
+        most=MOST_KM,
+        unit="km",
+    )
+    question: str = setting(
+        "What the map predicts: tile-mean, single-test or level.",
+        default=QUESTIONS[0],
+        choices=QUESTIONS,
+        option="--for",
+    )
+    tests: int | None = setting(
+        "Tests of a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
+    )
+    at: str | None = setting("Quarter of the map. Default: the latest with data.")
+    threshold: tuple[float, ...] | None = setting(
+        "Map the probability of at least so many Mbps (latency: at most so many ms); repeatable. "
+        "Default: 5, 7, 35; upload 1, 3; latency 50, 100."
+    )
+    self_contained: bool = setting("A map.html that asks no network: no base map.", default=False)
+    out: Path | None = setting("The run folder. Default: runs/<what is mapped>.")
+    fresh: bool = setting("Start over, whatever the folder holds.", default=False)
 
     def __post_init__(self) -> None:
         self._settle_places()
-        one_of("service", self.service, SERVICES)
-        one_of("target", self.target, TARGETS)
+        check_settings(self)
         self._settle_model()
-        one_of("noise", self.noise, NOISES)
         find_model(self.model).check_noise(self.noise)
         self._check_budget()
-        one_of("preset", self.preset, PRESETS)
-        one_of("inputs", self.inputs, INPUT_CHOICES)
-        one_of("device", self.device, DEVICE_CHOICES)
         for name in [] if self.split is None else self.split.split(","):
             one_of("split", name.strip(), SPLIT_CHOICES)
         self._check_validation()
-        one_of("question", self.question, QUESTIONS)
+        if self.quarters:
+            parse_quarters(self.quarters)
         if self.at is not None:
             quarter_index(self.at)
         thresholds_of(self.target, self.threshold)
-        if self.tests is not None:
-            whole_number("tests", self.tests, 1, MOST_TESTS)
-        if self.tests is not None and self.question != "tile-mean":
+        if self.tests is not None and self.question != QUESTIONS[0]:
             raise RequestError(
                 f"--tests {self.tests} says how many tests a tile mean averages; --for "
                 f"{self.question} has no use for it."
             )
-        whole_number("a zoom", self.zoom, 1, ZOOM)
-        if self.epochs is not None:
-            whole_number("epochs", self.epochs, 1, MOST_EPOCHS)
-        whole_number("a seed", self.seed, 0, MOST_SEED)
-        above_zero("a distance", self.far_km, MOST_KM, "km")
 
     def _settle_places(self) -> None:
         """Make folders and files absolute, as what is asked for is opened again elsewhere."""
@@ -208,14 +196,11 @@ class MapRequest:
         object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
 
     def _check_validation(self) -> None:
-        one_of("repair", self.conformal, CONFORMAL_CHOICES)
         if self.calibrated and TARGETS[self.target].counted:
             raise RequestError(
                 f"--conformal {self.conformal} repairs intervals of a speed or a latency, not of "
                 "whole numbers of tests. Leave it out."
             )
-        whole_number("folds", self.folds, 1, MOST_FOLDS)
-        above_zero("a buffer", self.buffer_km, MOST_KM, "km")
         if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
             raise RequestError(
                 f"--buffer-km {self.buffer_km:g} is for the split buffer, which is not run; add "
@@ -223,10 +208,7 @@ class MapRequest:
             )
 
     def _check_budget(self) -> None:
-        if self.budget is None:
-            return
-        above_zero("a budget", self.budget, MOST_BUDGET_S, "seconds")
-        if find_model(self.model).family != "kernel":
+        if self.budget is not None and find_model(self.model).family != "kernel":
             able = [name for name, spec in MODELS.items() if spec.family == "kernel"]
             raise RequestError(
                 f"--budget picks the rank of models with anchors ({', '.join(able)}); the time of "
@@ -278,4 +260,4 @@ class MapRequest:
     @property
     def calibrated(self) -> bool:
         """Whether a tenth of the rows is kept for the repair of intervals."""
-        return self.conformal != CONFORMAL_CHOICES[0]
+        return self.conformal != METHODS[0]

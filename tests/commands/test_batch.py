@@ -16,7 +16,8 @@ from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import each_quarter, run_of, runs_of, safe_name
 from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, scratch_folder
-from geogp.commands.batch.cluster import Execution, FixedCrew
+from geogp.commands.batch.cluster import FixedCrew
+from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
@@ -24,6 +25,7 @@ from geogp.runs.locks import hold, is_vacant
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RUN_FILE, read_run
 from geogp.runs.run_records import spoilt
+from geogp.runs.settings import MapRequest
 
 NAMES = tuple(f"{code}-mobile-download" for code in CODES)
 NATIONAL = "national/mobile-download"
@@ -418,7 +420,7 @@ HOSTILE = ("..", "../../x", "/x/y", "a/b", "a\\b", ".hidden", "", "x" * 300, "A\
 @pytest.mark.parametrize("code", HOSTILE)
 def test_names_from_data_stay_in_the_place(states, tmp_path, code):
     settings = states.request().settings
-    run = run_of({**settings, "region": code, "service": "mobile"})
+    run = run_of(MapRequest(region=code, service="mobile", **settings))
     assert safe_name(run.name) == run.name
     place = open_place(str(tmp_path / "place"))
     place.write(b"{}", run.name, RUN_FILE)

@@ -19,7 +19,8 @@ from rich.console import Console
 from geogp.commands.batch import cluster
 from geogp.commands.batch.batch_plan import runs_of
 from geogp.commands.batch.batch_work import scratch_folder
-from geogp.commands.batch.cluster import Execution, cores_here, gpus, worker_environments
+from geogp.commands.batch.cluster import cores_here, gpus, worker_environments
+from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import LedgerEntry
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import NetworkError, RequestError

@@ -20,7 +20,7 @@ from rio_cogeo.cogeo import cog_validate
 
 from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_tables import join_tables
-from geogp.commands.batch.cluster import Execution
+from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.errors import DataError, NetworkError, OutputError, RequestError

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from geogp.commands import doctor
-from geogp.geodata.tiles.observations import SERVICES
 from geogp.geodata.tiles.ookla import FIRST_QUARTER
+from geogp.geodata.tiles.targets import SERVICES
 from geogp.geodata.tiles.tile_files import tile_file
 from geogp_cli.main import run
 

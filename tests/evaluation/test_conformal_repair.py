@@ -17,7 +17,6 @@ from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces, partition
 from geogp.evaluation.conformal.conformal_repair import (
-    METHODS,
     NO_REPAIR,
     fit_repair,
     ladder_knots,
@@ -27,6 +26,7 @@ from geogp.evaluation.conformal.conformal_repair import (
 from geogp.evaluation.conformal.conformal_words import EXCHANGEABLE, LEVEL_NOTE, statements
 from geogp.evaluation.conformal.coverage_bands import check_coverage, coverage_band
 from geogp.evaluation.conformal.local_quantiles import NEAREST, NearbyScores
+from geogp.evaluation.conformal.repair_methods import METHODS
 
 
 def _normal(n: int, sd: float = 1.0) -> Prediction:

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.splits.split_names import SPLITS
+from geogp.evaluation.splits.split_names import MOST_FOLDS, SPLITS
 from geogp.evaluation.splits.split_rows import (
-    MOST_FOLDS,
     SplitRows,
     block_split,
     buffer_split,

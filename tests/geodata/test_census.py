@@ -12,7 +12,8 @@ from bucket_files import ISLAND, MAINLAND, TOWN
 from shapely.geometry import MultiPolygon, Point, box
 
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.census import PUBLIC_BOUNDARIES, read_region
+from geogp.geodata.places.census import read_region
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.store.sources import Folder
 
 FAR_TOWN = box(-84.5, 33.5, -84.0, 34.0)

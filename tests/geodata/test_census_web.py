@@ -25,9 +25,10 @@ from bucket_files import TOWN
 from shapely.geometry import box
 
 from geogp.errors import DataError, NetworkError, OutputError, RequestError, UnreachableError
-from geogp.geodata.places.census import PUBLIC_BOUNDARIES, read_around, read_region
+from geogp.geodata.places.census import read_around, read_region
 from geogp.geodata.places.region import Region
 from geogp.geodata.store import whole_files
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.store.cache_contents import WHOLE, cache_items
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web

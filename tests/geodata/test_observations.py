@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from geogp.errors import RequestError
-from geogp.geodata.tiles.observations import TARGETS, Observations, find_target
+from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.tiles.targets import TARGETS, find_target
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from shapely.geometry import LineString, Point, box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places import archives as untrusted
-from geogp.geodata.places.own_region import OwnFile, code_of, read_own_region
+from geogp.geodata.places.own_region import code_of, read_own_region
+from geogp.geodata.places.polygon_names import OwnFile
 
 WEST, EAST = box(-66.2, 18.1, -66.1, 18.3), box(-66.1, 18.1, -66.0, 18.3)
 

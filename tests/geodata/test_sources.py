@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from geogp.errors import DataError, NetworkError, RequestError, UnreachableError
+from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.store.cache import cache_folder
 from geogp.geodata.store.remote import Patience
-from geogp.geodata.store.sources import Folder, Web, absolute_place, open_source
+from geogp.geodata.store.sources import Folder, Web, open_source
 from geogp.geodata.tiles.ookla import read_observations
 
 QUICK = Patience(attempts=3, first_wait_s=0.005, longest_wait_s=0.02, timeout_s=1.0)

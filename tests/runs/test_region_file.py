@@ -11,7 +11,8 @@ import pytest
 from shapely.geometry import box
 
 from geogp.commands.areas import AreasRequest, make_areas
-from geogp.commands.fetch import FetchRequest, fetch
+from geogp.commands.data_requests import FetchRequest
+from geogp.commands.fetch import fetch
 from geogp.commands.next_tiles import NextRequest, choose_tiles
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice

@@ -3,7 +3,7 @@
 import pytest
 
 from geogp.commands.areas import AreasRequest
-from geogp.commands.batch.cluster import Execution
+from geogp.commands.batch.execution import Execution
 from geogp.commands.exceedance import ExceedanceRequest
 from geogp.commands.next_tiles import NextRequest
 from geogp.errors import RequestError

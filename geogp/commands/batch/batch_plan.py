@@ -1,16 +1,17 @@
 """Which runs a batch has: the product of regions, services, targets and quarters."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import msgspec
+
+from geogp.choices import settings_of
 from geogp.errors import DataError, RequestError
-from geogp.geodata.places.census import state_codes
-from geogp.geodata.store.sources import open_source
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.settings import AUTO, MapRequest
 
@@ -57,10 +58,11 @@ class BatchRequest:
         for name in ("states", "services", "targets", "quarters"):
             if not getattr(self, name):
                 raise RequestError(f"expected one or more {name}, found none.")
-        known = {one.name for one in fields(MapRequest)} - {*VARIED, *PLACED}
+        known = set(settings_of(MapRequest)) - {*VARIED, *PLACED}
         odd = sorted(set(self.settings) - known)
         if odd:
             raise RequestError(f"a batch cannot set {', '.join(odd)} for all its runs.")
+        _runs(self, self.states[:1])  # what is wrong is told before boundaries are read
 
 
 @dataclass(frozen=True)
@@ -91,26 +93,19 @@ def runs_of(batch: BatchRequest) -> tuple[Run, ...]:
     DataError, NetworkError
         The boundaries cannot be read.
     """
-    runs = [
-        run_of({**batch.settings, **dict(zip(VARIED, varied, strict=True))})
-        for varied in product(
-            _regions(batch),
-            *(dict.fromkeys(each) for each in (batch.services, batch.targets, batch.quarters)),
-        )
-    ]
+    runs = _runs(batch, _regions(batch))
     check_apart(runs)
     return tuple(runs)
 
 
-def run_of(settings: Mapping[str, Any]) -> Run:
-    """Return the run of a request's fields.
+def run_of(request: MapRequest) -> Run:
+    """Return the run of a request.
 
     Raises
     ------
     RequestError
-        A value is not among those allowed.
+        It is for a region of the user's own.
     """
-    request = MapRequest(**settings)
     group = [request.service, request.target]
     if request.quarters is not None:
         group.append(re.sub(r"[^A-Za-z0-9]+", "-", request.quarters).strip("-"))
@@ -126,8 +121,7 @@ def shared_settings(batch: BatchRequest, run: Run) -> dict[str, Any]:
     The model is that asked for: what ``auto`` becomes depends on the target.
     """
     told = plain_fields(run.request) | {"model": batch.settings.get("model", AUTO)}
-    plain: dict[str, Any] = json.loads(json.dumps(told))
-    return {key: value for key, value in plain.items() if key not in VARIED}
+    return {key: value for key, value in told.items() if key not in VARIED}
 
 
 def check_apart(runs: Sequence[Run]) -> None:
@@ -188,30 +182,42 @@ def check_name(name: str) -> str:
 
 def plain_fields(request: MapRequest) -> dict[str, Any]:
     """Return a request for JSON, without what the batch decides."""
-    names = [one.name for one in fields(request)]
-    return {name: getattr(request, name) for name in names if name not in PLACED}
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(request, enc_hook=str))
+    return {name: value for name, value in plain.items() if name not in PLACED}
 
 
-def fields_of(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request that `plain_fields` gave, and JSON turned into lists.
+def request_of(plain: Mapping[str, Any]) -> MapRequest:
+    """Return the request that `plain_fields` gave, read from JSON.
 
     Raises
     ------
     DataError
-        They are not those of a request.
+        It is none.
     """
-    known = {one.name for one in fields(MapRequest)} - set(PLACED)
-    if set(plain) - known:
-        raise DataError(
-            f"expected settings of this version of geogp, found {sorted(set(plain) - known)}."
+    odd = sorted(set(plain) - set(settings_of(MapRequest)) | set(plain) & set(PLACED))
+    if odd:
+        raise DataError(f"expected settings of this version of geogp, found {odd}.")
+    try:
+        return msgspec.convert(plain, MapRequest)
+    except msgspec.ValidationError as error:
+        raise DataError(f"expected settings of a map, found others: {error}") from error
+
+
+def _runs(batch: BatchRequest, regions: Sequence[str]) -> list[Run]:
+    return [
+        run_of(MapRequest(**{**batch.settings, **dict(zip(VARIED, varied, strict=True))}))
+        for varied in product(
+            regions,
+            *(dict.fromkeys(each) for each in (batch.services, batch.targets, batch.quarters)),
         )
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
+    ]
 
 
 def _regions(batch: BatchRequest) -> list[str]:
     """Return the codes of the regions asked for, each once."""
-    where = batch.settings.get("boundaries")
-    if not isinstance(where, str):
-        raise RequestError("expected a place of the boundaries, found none.")
+    from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
+    from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
+
+    where = batch.settings.get("boundaries", PUBLIC_BOUNDARIES)
     everything = ALL in {state.strip().casefold() for state in batch.states}
     return state_codes(open_source(where), None if everything else batch.states)

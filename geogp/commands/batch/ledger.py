@@ -11,8 +11,8 @@ from geogp.commands.batch.batch_plan import (
     VARIED,
     Run,
     check_apart,
-    fields_of,
     plain_fields,
+    request_of,
     run_of,
 )
 from geogp.errors import DataError
@@ -170,7 +170,7 @@ def write_ledger(place: Place, ledger: Ledger) -> None:
 def _entry(told: Mapping[str, Any], settings: Mapping[str, Any]) -> LedgerEntry:
     request = {**settings, **{name: told[name] for name in VARIED}}
     entry = LedgerEntry(
-        run_of(fields_of(request)), **_typed(told, LedgerEntry, leave=("run", *VARIED))
+        run_of(request_of(request)), **_typed(told, LedgerEntry, leave=("run", *VARIED))
     )
     if entry.state not in STATES:
         raise DataError(f"expected a state of {', '.join(STATES)}, found {entry.state!r}.")

@@ -15,7 +15,8 @@ from typing import Any
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import BatchRequest, runs_of, shared_settings
 from geogp.commands.batch.batch_work import KEPT, Order, check_scratch, make_run, scratch_folder
-from geogp.commands.batch.cluster import Crew, Execution, dask_crew
+from geogp.commands.batch.cluster import Crew, dask_crew
+from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.failures import OTHER, PASSING, kind_of, told_of
 from geogp.commands.batch.fingerprints import Fingerprints
 from geogp.commands.batch.ledger import (

@@ -13,7 +13,7 @@ from geogp.commands.batch.batch_work import peak_bytes, scratch_folder, tell
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import OutputError
-from geogp.geodata.tiles.observations import TARGETS
+from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.grid import quantity_of
 from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE, RUN_FILE
 

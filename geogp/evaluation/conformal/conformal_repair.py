@@ -30,9 +30,7 @@ from geogp.evaluation.conformal.conformal_cells import (
 )
 from geogp.evaluation.conformal.conformal_words import statements
 from geogp.evaluation.conformal.local_quantiles import LEAST_NEAREST, MOST_SCORE, NearbyScores
-
-NONE, MARGINAL, BY_STRATA, LOCAL = METHODS = ("none", "marginal", "strata", "local")
-"""No repair; one for all rows; one for each stratum and class of tests; one for each place."""
+from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
 
 LEAST_IN_ALL = 19
 """Rows without which there is no 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""

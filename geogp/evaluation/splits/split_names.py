@@ -65,3 +65,13 @@ LATEST = Split(
 )
 
 SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
+
+BUFFER_KM = 5.0
+"""Default of the distance that the split with a buffer keeps between training and test rows.
+
+What single tiles share with those around them starts at a range of 3 km (`tile_process.py`), of
+which at 5 km less than a fifth is left: what informs a test row is then the smooth field.
+"""
+
+MOST_FOLDS = 5
+"""A split by blocks tests a fifth of the blocks in each fold."""

@@ -31,22 +31,19 @@ from geogp.evaluation.splits.row_parts import (
     text_codes,
     without_empty,
 )
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.evaluation.splits.split_names import (
+    BLOCKS,
+    BUFFER,
+    BUFFER_KM,
+    COUNTY,
+    LATEST,
+    RANDOM,
+)
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 
 CELL_DEGREES = 0.1
 """Side of the cells of the split by blocks, in degrees of longitude and of latitude."""
-
-BUFFER_KM = 5.0
-"""Default of the distance that the split with a buffer keeps between training and test rows.
-
-What single tiles share with those around them starts at a range of 3 km (`tile_process.py`), of
-which at 5 km less than a fifth is left: what informs a test row is then the smooth field.
-"""
-
-MOST_FOLDS = 5
-"""A split by blocks tests a fifth of the blocks in each fold."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,9 @@ from geogp.files import sha256_of
 from geogp.geodata.places.layers import COUNTY, URBAN_AREA, PolygonLayer
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region, Strata
+from geogp.geodata.places.region_choice import AUTO
 from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles.ookla import InputFile
-
-PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger"
-"""The Census Bureau's site: its cartographic boundary files stand in a folder for each year."""
 
 _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
 """Folders of the Bureau's site by the beginning of the names of files."""
@@ -38,11 +36,6 @@ URBAN_FILES = {
     2000: ("ua99_d00_shp.zip",),
 }
 """Names under which the urban areas of a census are looked for, in this order."""
-
-AUTO = "auto"
-
-VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
-"""Values of ``--urban-vintage``; ``auto`` takes the newest that the source holds."""
 
 COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
 """Names under which counties are looked for, in this order."""

@@ -13,6 +13,7 @@ from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
+from geogp.geodata.places.polygon_names import file_and_column
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.tiles.ookla import InputFile
 
@@ -223,24 +224,6 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     return tuple(named), tuple(files.values())
 
 
-def absolute_layer(text: str) -> str:
-    """Return ``FILE`` or ``FILE:COLUMN`` so that it names the same file from any directory.
-
-    The file keeps its name, also where it is a link: the layer is called after it.
-    """
-    path, column = _parts_of(text)
-    place = path.parent.resolve() / path.name
-    return str(place) if column is None else f"{place}:{column}"
-
-
-def _parts_of(text: str) -> tuple[Path, str | None]:
-    """Return file and column of ``FILE`` or ``FILE:COLUMN``, whether or not they exist."""
-    if not Path(text).exists() and ":" in text:
-        front, column = text.rsplit(":", 1)
-        return Path(front), column
-    return Path(text), None
-
-
 def place_of(text: str) -> tuple[Path, str | None]:
     """Return file and column of ``FILE`` or ``FILE:COLUMN``.
 
@@ -249,7 +232,7 @@ def place_of(text: str) -> tuple[Path, str | None]:
     RequestError
         There is no such file.
     """
-    path, column = _parts_of(text)
+    path, column = file_and_column(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
     return path, column

@@ -2,99 +2,19 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
-from pathlib import Path
 
 import geopandas as gpd
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.layers import files_of
+from geogp.geodata.places.polygon_names import OwnFile
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60
 """Letters of the code of a region, which names files."""
-
-
-@dataclass(frozen=True)
-class OwnFile:
-    """What a user writes as ``FILE`` or ``FILE:COLUMN=VALUE``.
-
-    Attributes
-    ----------
-    path
-        The file.
-    column, value
-        Which rows are meant; None takes all.
-    """
-
-    path: Path
-    column: str | None = None
-    value: str | None = None
-
-    @classmethod
-    def of(cls, text: str) -> "OwnFile":
-        """Take apart what a user wrote, whether or not the file exists.
-
-        Raises
-        ------
-        RequestError
-            What follows the file is no ``COLUMN=VALUE``.
-        """
-        path, rest = _file_and_rest(text)
-        if rest is None:
-            return cls(path)
-        column, equals, value = rest.partition("=")
-        if not (column and equals):
-            raise RequestError(
-                f"expected the rows of {path} that are the region as COLUMN=VALUE, found {rest!r}."
-            )
-        return cls(path, column, value)
-
-    @property
-    def absolute(self) -> str:
-        """The same, from any working directory; the file keeps its name, even of a link."""
-        place = self.path.parent.resolve() / self.path.name
-        return str(place) if self.column is None else f"{place}:{self.column}={self.value}"
-
-    def read(self) -> tuple[gpd.GeoDataFrame, tuple[InputFile, ...]]:
-        """Read the rows that are meant, in longitude and latitude, and say what was read.
-
-        Raises
-        ------
-        RequestError
-            There is no such file or column, or no row has the value.
-        DataError
-            As `read_polygons` says.
-        """
-        if not self.path.is_file():
-            raise RequestError(
-                f"no file {self.path}: expected polygons, as FILE or FILE:COLUMN=VALUE."
-            )
-        table = read_polygons(self.path, self.path.name)
-        chosen = table if self.column is None else self._chosen(table)
-        files = (
-            InputFile(path.name, sha256_of(path), len(table), len(chosen))
-            for path in files_of(self.path)
-        )
-        return chosen, tuple(files)
-
-    def _chosen(self, table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
-        if self.column not in table or self.column == table.active_geometry_name:
-            columns = ", ".join(str(name) for name in table.columns if name != "geometry")
-            raise RequestError(
-                f"expected a column {self.column} in {self.path}, found the columns {columns}."
-            )
-        texts = table[self.column].astype(str)
-        chosen = table[texts == self.value]
-        if not len(chosen):
-            held = ", ".join(sorted(texts.unique())[:8])
-            raise RequestError(
-                f"no row of {self.path} has {self.value!r} in {self.column}; it holds {held}."
-            )
-        return chosen
 
 
 def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
@@ -121,7 +41,7 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
         The file is damaged, or holds other things than polygons with a CRS.
     """
     own = OwnFile.of(text)
-    chosen, files = own.read()
+    chosen, files = _read(own)
     full = own.path.stem if name is None else name.strip()
     try:
         region = Region.from_geometry(code_of(full), full, chosen.geometry.union_all())
@@ -148,10 +68,38 @@ def code_of(name: str) -> str:
     return code
 
 
-def _file_and_rest(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE:REST`` at the first colon before which there is a file, else at the first."""
-    places = [k for k, sign in enumerate(text) if sign == ":"]
-    if Path(text).exists() or not places:
-        return Path(text), None
-    place = next((k for k in places if Path(text[:k]).is_file()), places[0])
-    return Path(text[:place]), text[place + 1 :]
+def _read(own: OwnFile) -> tuple[gpd.GeoDataFrame, tuple[InputFile, ...]]:
+    """Read the rows that are meant, in longitude and latitude, and say what was read.
+
+    Raises
+    ------
+    RequestError
+        There is no such file or column, or no row has the value.
+    DataError
+        As `read_polygons` says.
+    """
+    if not own.path.is_file():
+        raise RequestError(f"no file {own.path}: expected polygons, as FILE or FILE:COLUMN=VALUE.")
+    table = read_polygons(own.path, own.path.name)
+    chosen = table if own.column is None else _chosen(own, table)
+    files = (
+        InputFile(path.name, sha256_of(path), len(table), len(chosen))
+        for path in files_of(own.path)
+    )
+    return chosen, tuple(files)
+
+
+def _chosen(own: OwnFile, table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    if own.column not in table or own.column == table.active_geometry_name:
+        columns = ", ".join(str(name) for name in table.columns if name != "geometry")
+        raise RequestError(
+            f"expected a column {own.column} in {own.path}, found the columns {columns}."
+        )
+    texts = table[own.column].astype(str)
+    chosen = table[texts == own.value]
+    if not len(chosen):
+        held = ", ".join(sorted(texts.unique())[:8])
+        raise RequestError(
+            f"no row of {own.path} has {own.value!r} in {own.column}; it holds {held}."
+        )
+    return chosen

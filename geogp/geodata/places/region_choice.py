@@ -1,21 +1,20 @@
 """Which region a user asks for, and by what its places are told apart."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
 from geogp.errors import RequestError
-from geogp.geodata.places.census import (
-    AUTO,
-    PUBLIC_BOUNDARIES,
-    VINTAGE_CHOICES,
-    Boundaries,
-    read_around,
-    read_region,
-)
-from geogp.geodata.places.layers import absolute_layer
-from geogp.geodata.places.own_region import OwnFile, read_own_region
-from geogp.geodata.places.own_strata import read_own_strata
-from geogp.geodata.store.sources import absolute_place, open_source
+from geogp.geodata.places.polygon_names import OwnFile, absolute_layer
+from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
+
+if TYPE_CHECKING:
+    from geogp.geodata.places.census import Boundaries
+
+AUTO = "auto"
+
+VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
+"""Values of ``--urban-vintage``; ``auto`` takes the newest that the source holds."""
 
 
 @dataclass(frozen=True)
@@ -79,33 +78,8 @@ class RegionChoice:
                 "--boundaries; give these too."
             )
 
-    def read(self) -> Boundaries:
-        """Read it.
+    def read(self) -> "Boundaries":
+        """Read it, as `read_chosen` says."""
+        from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
 
-        Raises
-        ------
-        RequestError, DataError, NetworkError
-            As `read_region`, `read_own_region` and
-            `read_own_strata` say.
-        """
-        found = self._boundaries()
-        if self.strata is None:
-            return found
-        strata, files, warnings = read_own_strata(self.strata, found.region)
-        return replace(
-            found,
-            region=found.region.with_strata(strata),
-            files=(*found.files, *files),
-            warnings=(*found.warnings, *warnings),
-        )
-
-    def _boundaries(self) -> Boundaries:
-        if self.file is None:
-            assert self.region is not None
-            assert self.boundaries is not None
-            return read_region(open_source(self.boundaries), self.region, self.urban_vintage)
-        region, files = read_own_region(self.file, self.name)
-        if self.boundaries is None:
-            return Boundaries(region, files, ())
-        found = read_around(open_source(self.boundaries), region, self.urban_vintage)
-        return replace(found, files=(*files, *found.files))
+        return read_chosen(self)

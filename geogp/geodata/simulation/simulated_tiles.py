@@ -31,9 +31,9 @@ from geogp.geodata.simulation.truth import (
     tile_process,
 )
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.observations import SERVICES
 from geogp.geodata.tiles.plausibility import LIMITS
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.geodata.tiles.targets import SERVICES
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -1,7 +1,6 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
 import os
-import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -287,9 +286,6 @@ class Web:
         return f"{self.url.rstrip('/')}/{relative_name(name)}"
 
 
-_ADDRESSES = ("http://", "https://", "s3://")
-
-
 def relative_name(name: str) -> str:
     """Return a name of a file below a place; refuse one that leads elsewhere.
 
@@ -304,25 +300,6 @@ def relative_name(name: str) -> str:
     if {"", ".", ".."} & set(parts) or set(name) & set('\\?#%:*"<>|') or not name.isprintable():
         raise DataError(f"expected the name of a file below the source, found {name!r}.")
     return name
-
-
-def is_address(where: str) -> bool:
-    """Tell whether a place that geogp wrote is on another machine: an address, or a UNC path.
-
-    Folders and files are written as absolute paths, which begin with one separator or a drive.
-    """
-    return re.match(r"[^/\\]*[/\\]{2}", where) is not None
-
-
-def absolute_place(where: str) -> str:
-    """Return a place that names the same folder from any working directory.
-
-    Addresses stay as they are. A folder becomes absolute, without links, so that two ways of
-    writing it are one.
-    """
-    if where.startswith(_ADDRESSES):
-        return where
-    return str(Path(os.path.expanduser(where)).resolve())  # noqa: PTH111 - `~nobody` stays
 
 
 def open_source(where: str) -> Source:

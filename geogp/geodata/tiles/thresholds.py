@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.geodata.tiles.observations import find_target
+from geogp.geodata.tiles.targets import find_target
 
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "download": (5.0, 7.0, 35.0),

@@ -16,10 +16,10 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.store.cache import overlap
 from geogp.geodata.store.sources import Held
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.observations import TargetColumn
 from geogp.geodata.tiles.parquet_footer import check_types
 from geogp.geodata.tiles.parquet_limits import GroupReader, check_footer
 from geogp.geodata.tiles.plausibility import Implausible, beyond_limits
+from geogp.geodata.tiles.targets import TargetColumn
 from geogp.geodata.tiles.tile_files import (
     AT_SOURCE,
     IN_PLACE,

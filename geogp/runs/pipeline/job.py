@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from geogp import __version__
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.conformal.conformal_repair import BY_STRATA
+from geogp.evaluation.conformal.repair_methods import BY_STRATA
 from geogp.evaluation.splits.split_names import BUFFER
 from geogp.geodata.places.census import Boundaries
 from geogp.geodata.places.layers import PolygonLayer, read_layers

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
-from geogp.evaluation.conformal.conformal_repair import LOCAL, NO_REPAIR, Repair, fit_repair
+from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair, fit_repair
 from geogp.evaluation.conformal.conformal_words import APPROXIMATE, EXCHANGEABLE
 from geogp.evaluation.conformal.coverage_bands import check_coverage
+from geogp.evaluation.conformal.repair_methods import LOCAL
 from geogp.geodata.tiles.observations import Observations
 from geogp.models.core.lowrank import LowRankGP
 from geogp.runs.pipeline.job import Job

@@ -1,0 +1,73 @@
+"""The options of a command, from what the settings of its request say of themselves."""
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from geogp.choices import settings_of
+
+Command = Callable[..., None]
+
+
+def option_of(request: type, name: str) -> Any:
+    """Return what typer takes for the annotation of a parameter: one setting of a request."""
+    hint, one = get_type_hints(request)[name], settings_of(request)[name]
+    many = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
+    if many is not None:
+        hint = list[get_args(many)[0]] | None  # type: ignore[misc]
+    if one.option == "":
+        return Annotated[hint, typer.Argument(help=one.told)]
+    words = one.option or f"--{name.replace('_', '-')}"
+    return Annotated[hint, typer.Option(words, help=one.told)]
+
+
+def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
+    """Return a parameter for each setting of a request, but for some."""
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            # A help that tells the default is not followed by the value.
+            default=None if one.default == () or "Default:" in one.told else one.default,
+            annotation=option_of(request, name),
+        )
+        for name, one in settings_of(request).items()
+        if name not in leave
+    ]
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a user chose, or whose default the option has."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in options.items()
+        if value is not None and value != []
+    }
+
+
+def with_parameters(command: Command, parameters: Collection[inspect.Parameter]) -> Command:
+    """Give a command that takes any keywords the parameters that typer makes options of."""
+    command.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
+
+
+def takes(request: type) -> Callable[[Command], Command]:
+    """Return a decorator: the command has options of a request, which is its first argument.
+
+    Its other parameters come after these.
+    """
+
+    def decorate(function: Command) -> Command:
+        _, *own = inspect.signature(function).parameters.values()
+
+        def command(**options: Any) -> None:
+            rest = {one.name: options.pop(one.name) for one in own}
+            function(request(**given(options)), **rest)
+
+        command.__doc__ = function.__doc__
+        return with_parameters(command, [*parameters_of(request), *own])
+
+    return decorate

@@ -1,0 +1,147 @@
+"""Help and refusals come at once: they import nothing of what makes a map."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# What takes a second or more to import, or comes with something that does.
+SLOW = {
+    *("torch", "geopandas", "matplotlib", "pandas", "rasterio", "xarray", "pyarrow"),
+    *("scipy", "shapely", "distributed"),
+}
+
+# Run commands one after the other, and tell of each its exit code, its words and what it imported.
+RUNS = """
+import contextlib, io, json, sys
+slow, found = set(json.loads(sys.argv[1])), []
+for words in json.loads(sys.argv[2]):
+    before, said = slow & set(sys.modules), io.StringIO()
+    sys.argv[1:] = words or []
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            if words is None:
+                import geogp
+            else:
+                from geogp_cli.entry import run
+                run()
+        except SystemExit as stop:
+            code = stop.code
+    imported = sorted(slow & set(sys.modules) - before)
+    found.append((None if words is None else code, said.getvalue(), imported))
+print(json.dumps(found))
+"""
+
+COMMANDS = (
+    *("map", "demo", "report", "compare", "simulate", "models", "areas", "batch", "next"),
+    *("exceedance", "figures", "doctor", "fetch", "cache", "gallery"),
+)
+
+QUICK = {
+    "import geogp": None,
+    "geogp --help": ["--help"],
+    "geogp --version": ["--version"],
+    "geogp models": ["models"],
+    "geogp models --json": ["models", "--json"],
+    **{f"geogp {name} --help": [name, "--help"] for name in COMMANDS},
+    **{f"geogp cache {name} --help": ["cache", name, "--help"] for name in ("list", "clear")},
+}
+
+MAP = ("map", "PR")
+BATCH = ("batch", "--states", "PR", "--out", "runs")
+
+REFUSED = {
+    (*MAP, "--preset", "quikc"): "unknown preset 'quikc'; choose one of quick, standard, paper.",
+    (*MAP, "--model", "dbk-rfb"): "unknown model 'dbk-rfb'. Nearest: dbk-rbf",
+    (*MAP, "--model", "cox"): "--target download needs a model of averages, found --model cox",
+    (*MAP, "--noise", "cauchy"): "unknown noise 'cauchy'; choose one of gaussian, student-t",
+    (*MAP, "--noise", "student-t"): "field has no student-t noise",
+    (*MAP, "--target", "downlaod"): "unknown target 'downlaod'",
+    (*MAP, "--service", "wifi"): "unknown service 'wifi'; choose one of mobile, fixed",
+    (*MAP, "--split", "block"): "unknown split 'block'",
+    (*MAP, "--conformal", "margnal"): "unknown repair 'margnal'",
+    (*MAP, "--inputs", "space"): "unknown inputs 'space'",
+    (*MAP, "--for", "median"): "unknown question 'median'",
+    (*MAP, "--device", "gpu"): "unknown device 'gpu'; choose one of auto, cpu, cuda",
+    (*MAP, "--urban-vintage", "1990"): "unknown vintage of urban areas '1990'",
+    (*MAP, "--region-file", "a.geojson"): "expected either a region, such as PR, or --region-file",
+    (*MAP, "--region-name", "Island"): "--region-name Island is what a --region-file is called",
+    (*MAP, "--quarters", "2023Q5"): "expected a quarter like 2019Q1, found '2023Q5'",
+    (*MAP, "--quarters", "2023Q4..2023Q1"): "ends before it starts",
+    (*MAP, "--at", "2023"): "expected a quarter like 2019Q1, found '2023'",
+    (*MAP, "--seed", "-1"): "expected a seed from 0 to 9,223,372,036,854,775,807, found -1",
+    (*MAP, "--seed", "one"): "Invalid value for '--seed'",
+    (*MAP, "--zoom", "17"): "expected a zoom from 1 to 16, found 17",
+    (*MAP, "--folds", "6"): "expected folds from 1 to 5, found 6",
+    (*MAP, "--epochs", "0"): "expected epochs from 1 to 100,000, found 0",
+    (*MAP, "--tests", "0"): "expected tests from 1 to 1,000,000, found 0",
+    (*MAP, "--far-km", "0"): "expected a distance above 0 km, at most 20,000, found 0",
+    (*MAP, "--split", "buffer", "--buffer-km", "nan"): "expected a buffer above 0 km",
+    (*MAP, "--buffer-km", "8"): "--buffer-km 8 is for the split buffer",
+    (*MAP, "--budget", "60"): "--budget picks the rank of models with anchors",
+    (*MAP, "--model", "nngp", "--budget", "-1"): "expected a budget above 0 seconds",
+    (*MAP, "--threshold", "-5"): "expected a threshold from 0.001 to 1e+06 Mbps, found -5",
+    (*MAP, "--target", "tests", "--for", "level"): "--target tests predicts how many tests",
+    (*MAP, "--colour", "red"): "No such option",
+    (*MAP, "--region-name="): "expected a value, found an empty one (--region-name=)",
+    ("map",): "expected either a region, such as PR, or --region-file",
+    ("demo", "--device", "gpu"): "unknown device 'gpu'",
+    ("demo", "--seed", "-1"): "expected a seed from 0 to",
+    ("batch", "--out", "runs"): "a batch needs --states and --out",
+    ("batch", "--resume", "runs", "--seed", "1"): "leave out seed",
+    (*BATCH, "--preset", "quikc"): "unknown preset 'quikc'",
+    (*BATCH, "--targets", "upload,downlaod"): "unknown target 'downlaod'",
+    (*BATCH, "--quarters", "2023Q5"): "expected a quarter like 2019Q1, found '2023Q5'",
+    (*BATCH, "--each-quarter"): "--each-quarter makes a run of each of --quarters",
+    (*BATCH, "--workers", "0"): "expected workers from 1 to 1,000, found 0",
+    (*BATCH, "--memory", "-1"): "expected a memory limit above 0 GB",
+    (*BATCH, "--retries", "-1"): "expected retries from 0 to 1,000, found -1",
+    ("fetch", "PR", "--service", "wifi"): "unknown service 'wifi'",
+    ("fetch", "PR", "--quarters", "2023"): "expected a quarter like 2019Q1, found '2023'",
+    ("fetch",): "expected either a region, such as PR, or --region-file",
+    ("simulate", "--out", "made", "--rows", "0"): "expected rows from 1 to 100,000,000, found 0",
+    ("simulate", "--out", "made", "--seed", "-1"): "expected a seed from 0 to",
+    ("simulate", "--out", "made", "--service", "wifi"): "unknown service 'wifi'",
+    ("simulate", "--out", "made", "--quarters", "2023"): "expected a quarter like 2019Q1",
+}
+
+
+def told_of(commands):
+    """Exit code, words and slow imports of each command, all run by one process."""
+    texts = (json.dumps(sorted(SLOW)), json.dumps(commands))
+    done = subprocess.run(
+        [sys.executable, "-c", RUNS, *texts], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return dict(zip(QUICK, told_of(list(QUICK.values())), strict=True))
+
+
+@pytest.fixture(scope="module")
+def refused():
+    return dict(zip(REFUSED, told_of(list(REFUSED)), strict=True))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_help_imports_nothing_slow(name, quick):
+    code, _, imported = quick[name]
+    assert code in {0, None}
+    assert imported == []
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_refusals_import_nothing_slow(words, refused):
+    code, told, imported = refused[words]
+    assert code == 2
+    assert REFUSED[words] in " ".join(told.split())
+    assert imported == []
+
+
+def test_what_is_slow_would_be_seen():
+    (found,) = told_of([["report", "nowhere"]])
+    assert found[0] == 2
+    assert "torch" in found[2]

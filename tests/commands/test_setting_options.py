@@ -1,0 +1,126 @@
+"""What the settings of a map say of themselves is what the commands and batches know of them."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+
+from geogp.choices import settings_of
+from geogp.commands.batch.batch_plan import (
+    PLACED,
+    VARIED,
+    BatchRequest,
+    plain_fields,
+    request_of,
+)
+from geogp.commands.batch.execution import Execution
+from geogp.errors import DataError, RequestError
+from geogp.runs.settings import MapRequest
+from geogp_cli import main
+from geogp_cli.setting_options import takes
+
+COMMANDS = typer.main.get_command(main.app).commands
+SETTINGS = settings_of(MapRequest)
+
+
+@pytest.fixture
+def asked():
+    """Run `geogp map` on some words, and return the request that it makes."""
+    found = []
+    app = typer.Typer()
+
+    @app.command()
+    @takes(MapRequest)
+    def keep(request: MapRequest, loud: bool = False) -> None:
+        found.append((request, loud))
+
+    def call(*words):
+        typer.main.get_command(app).main(list(words), standalone_mode=False)
+        return found.pop()
+
+    return call
+
+
+def test_every_setting_is_an_option_with_its_help():
+    of_map, of_batch = (
+        {one.name: one for one in COMMANDS[name].params} for name in ("map", "batch")
+    )
+    assert set(of_map) == {*SETTINGS, "as_json"}
+    for name, one in SETTINGS.items():
+        assert of_map[name].help.startswith(one.told)
+        assert one.told.endswith(".")
+    apart = {*VARIED, *PLACED, "region_file", "region_name"}
+    assert set(SETTINGS) - apart < set(of_batch)
+    assert set(settings_of(Execution)) < set(of_batch)
+
+
+def test_nothing_said_is_the_request_of_the_defaults(asked):
+    assert asked("PR") == (MapRequest(region="PR"), False)
+
+
+def test_what_is_said_is_what_the_request_holds(asked, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = (
+        *("PR", "--source", "tiles", "--boundaries", "borders", "--for", "level", "--loud"),
+        *("--layer", "a.gpkg:NAME", "--layer", "b.gpkg", "--threshold", "5", "--threshold", "7.5"),
+        *("--far-km", "3", "--seed", "4", "--tune-weights", "--out", "run"),
+    )
+    expected = MapRequest(
+        "PR",
+        "tiles",
+        "borders",
+        question="level",
+        layers=("a.gpkg:NAME", "b.gpkg"),
+        threshold=(5.0, 7.5),
+        far_km=3.0,
+        seed=4,
+        tune_weights=True,
+        out=Path("run"),
+    )
+    assert asked(*words) == (expected, True)
+    assert expected.layers == (f"{tmp_path / 'a.gpkg'}:NAME", str(tmp_path / "b.gpkg"))
+
+
+def test_ranges_and_choices_are_those_that_are_said():
+    checked = 0
+    for name, one in SETTINGS.items():
+        wrong = ["none of these"] if one.choices else []
+        if one.least is not None:
+            wrong += [one.least - 1, one.most + 1]
+        elif one.positive:
+            wrong += [0.0, one.most * 1.01]
+        for value in wrong:
+            with pytest.raises(RequestError, match=r"unknown .*; choose|expected .*, found"):
+                MapRequest(**{"region": "PR", name: value})
+            checked += 1
+    assert checked == 25
+
+
+def test_a_request_goes_through_json_and_back():
+    request = MapRequest("PR", layers=("a.gpkg:NAME",), threshold=(5.0, 7.5), epochs=3)
+    plain = plain_fields(request)
+    assert plain == msgspec.json.decode(msgspec.json.encode(plain))
+    assert set(plain) == set(SETTINGS) - set(PLACED)
+    assert request_of(plain) == request
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": "0"}, r"Expected `int`, got `str` - at `\$.seed`"),
+        ({"layers": "a.gpkg"}, r"Expected `array`, got `str` - at `\$.layers`"),
+        ({"seed": -1}, "expected a seed from 0 to .*, found -1"),
+        ({"preset": "quikc"}, "unknown preset 'quikc'"),
+        ({"no_such": 1}, r"found \['no_such'\]"),
+        ({"out": "/etc"}, r"found \['out'\]"),
+    ],
+)
+def test_json_that_is_no_request_is_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        request_of(plain_fields(MapRequest("PR")) | change)
+
+
+def test_a_batch_refuses_a_wrong_setting_before_it_reads_boundaries():
+    with pytest.raises(RequestError, match="unknown preset 'quikc'"):
+        BatchRequest(("PR",), ("mobile",), ("download",), (None,), {"preset": "quikc"})
