@@ -9,11 +9,12 @@ import pandas as pd
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.places.stratum_column import stratum_column
+from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.store.sources import open_source
-from geogp.geodata.tiles.observations import find_target
-from geogp.geodata.tiles.ookla import PUBLIC_SOURCE, read_observations
+from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
+from geogp.geodata.tiles.targets import find_target
 
 
 def read_region(

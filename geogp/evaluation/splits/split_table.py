@@ -9,8 +9,8 @@ from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_codes
 from geogp.evaluation.splits.row_parts import LEFT_OUT, TEST, Numbers, Parts
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, SPLITS
-from geogp.evaluation.splits.split_rows import BUFFER_KM, SplitRows, deal_cells, split_parts
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, SPLITS
+from geogp.evaluation.splits.split_rows import SplitRows, deal_cells, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
 
