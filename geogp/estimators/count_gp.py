@@ -14,7 +14,7 @@ class CountGP(SpatialGP):
     Parameters
     ----------
     model
-        One of `geogp.list_models("count")`.
+        One of ``geogp.list_models("count")``.
     x, y, crs, time, time_unit, validation, bounds, device, random_state
         As `FieldGP` has them.
     preset, epochs, rank, batch

@@ -14,7 +14,7 @@ class DeepBasisGP(SpatialGP):
     Parameters
     ----------
     model
-        One of `geogp.list_models("deep")`.
+        One of ``geogp.list_models("deep")``.
     x, y, crs, time, time_unit, validation, bounds, device, random_state
         As `FieldGP` has them.
     preset, epochs, rank, batch

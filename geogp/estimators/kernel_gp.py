@@ -14,7 +14,7 @@ class KernelGP(SpatialGP):
     Parameters
     ----------
     model
-        One of `geogp.list_models("kernel")`.
+        One of ``geogp.list_models("kernel")``.
     x, y, crs, time, time_unit, validation, bounds, device, random_state
         As `FieldGP` has them.
     preset, epochs, rank, batch
