@@ -31,8 +31,8 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.thrift import structure
 from geogp.maps.page import packing
 from geogp.maps.page.packing import unpack
-from geogp.runs import run_form
-from geogp.runs.run_form import check_again, check_form
+from geogp.runs import checked_types, run_record
+from geogp.runs.run_record import opened_record, record_of
 
 Parser = Callable[[bytes], object]
 
@@ -48,7 +48,7 @@ def parse_run(content: bytes) -> None:
     """Check the form of run.json."""
     run = _held(content)
     if isinstance(run, dict):
-        for check in (check_form, check_again):
+        for check in (record_of, opened_record):
             with suppress(GeogpError):
                 check(run)
 
@@ -106,7 +106,8 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
         with suppress(GeogpError):
             parse(content)
 
-    for module in (files, thrift, run_form, packing, quadkeys, quarters, remote, cache):
+    modules = (files, thrift, checked_types, run_record, packing, quadkeys, quarters, remote, cache)
+    for module in modules:
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == module.__name__:
                 atheris.instrument_func(function)

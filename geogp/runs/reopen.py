@@ -24,9 +24,9 @@ from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import MODEL_FILE, RUN_FILE, read_run
-from geogp.runs.run_form import check_again
 from geogp.runs.run_identity import same_input
 from geogp.runs.run_places import AS_TOLD, ReadFrom
+from geogp.runs.run_record import opened_record
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 BY_COUNTY, BY_URBAN = "county", "urban"
@@ -220,7 +220,7 @@ def reopen(
             "another --target."
         )
     try:
-        check_again(run)
+        opened_record(run)
     except DataError as error:
         raise DataError(
             f"{path} was made by another version: {error} Make the run again with --fresh."

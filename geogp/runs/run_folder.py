@@ -25,8 +25,8 @@ from geogp.files import (
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
-from geogp.runs.run_form import check_file
 from geogp.runs.run_identity import IDENTITY_KEYS, differences
+from geogp.runs.run_record import read_record
 from geogp.runs.run_records import RECORDS, records_of, run_text
 
 RUN_FILE = "run.json"
@@ -157,7 +157,7 @@ class RunFolder:
             )
         if begun or not held:
             return None
-        check_file(self.path / RUN_FILE, held)
+        read_record(self.path / RUN_FILE, held)
         return held
 
     @property
@@ -331,7 +331,7 @@ def read_run_file(path: Path) -> dict[str, Any]:
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
     run = _read_json(path / RUN_FILE)
-    check_file(path / RUN_FILE, run)
+    read_record(path / RUN_FILE, run)
     return run
 
 

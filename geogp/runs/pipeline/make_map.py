@@ -61,6 +61,7 @@ from geogp.runs.run_folder import (
     held_run,
     read_run,
 )
+from geogp.runs.run_record import RUN_SCHEMA
 from geogp.runs.run_records import record_files, spoilt
 from geogp.runs.settings import MapRequest
 
@@ -274,6 +275,7 @@ def _complete(
         with_base = not job.request.self_contained
         page = drawing.page(job.warnings, job.ingested.attribution, base_map=with_base)
     run = {
+        "schema": RUN_SCHEMA,
         **identity,
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],

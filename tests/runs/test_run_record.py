@@ -9,12 +9,12 @@ from geogp.errors import DataError
 from geogp.runs.progress import Watcher
 from geogp.runs.reopen import reopen
 from geogp.runs.run_folder import read_run_file
-from geogp.runs.run_form import check_again, check_form
+from geogp.runs.run_record import opened_record, record_of
 
 
 def test_what_geogp_writes_passes(finished):
-    check_form(finished.run)
-    check_again(finished.run)
+    record_of(finished.run)
+    opened_record(finished.run)
 
 
 def _changed(run, place, value):
@@ -70,10 +70,10 @@ def _changed(run, place, value):
 def test_another_form_is_refused_by_its_place(finished, place, value, told):
     run = _changed(finished.run, place, value)
     if told is None:  # what names stand for is asked where they are used
-        check_form(run)
+        record_of(run)
         return
     with pytest.raises(DataError, match=told):
-        check_form(run)
+        record_of(run)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_another_form_is_refused_by_its_place(finished, place, value, told):
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
     run = _changed(finished.run, place, ...)
     with pytest.raises(DataError, match=told):
-        check_again(run)
+        opened_record(run)
     for name in ("model.safetensors", "test_predictions.parquet"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps(run))
