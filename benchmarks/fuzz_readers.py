@@ -46,10 +46,9 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.training.training_loop import fit
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import build_report, report_json, report_markdown
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.runs.pipeline.job import Job
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
 from geogp.runs.run_folder import RunFolder, read_run
 
 Read = Callable[[World, bytes, Path], str]
@@ -296,8 +295,8 @@ def run_reader(use: Callable[[Path], object]) -> Read:
 
 def reopened(run: Path) -> object:
     """Open a finished run, with its data."""
-    found = reopen(run, Watcher())
-    return found.run, len(found.tiles)
+    found = open_run(run)
+    return found.content, len(found.reopen().tiles)
 
 
 def reported(run: Path) -> object:

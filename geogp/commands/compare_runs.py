@@ -12,7 +12,8 @@ from geogp.reports.comparison.compare_pages import (
     comparison_markdown,
 )
 from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
-from geogp.runs.run_folder import check_apart, read_run, run_names
+from geogp.runs.run_folder import check_apart, read_run
+from geogp.runs.run_names import run_names
 
 _LATEX_FILE = "compare.tex"
 

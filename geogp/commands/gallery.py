@@ -27,9 +27,9 @@ from geogp.runs.run_folder import (
     RUN_FILE,
     RunFolder,
     check_apart,
-    printable,
     read_run_file,
 )
+from geogp.runs.run_names import printable
 
 _PAGE = "index.html"
 _LINKS = {"map": "map.html", "report": "report.html"}

@@ -26,7 +26,7 @@ from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.run_identity import IDENTITY_KEYS, differences
-from geogp.runs.run_record import read_record
+from geogp.runs.run_record import RunRecord, read_record
 from geogp.runs.run_records import RECORDS, records_of, run_text
 
 RUN_FILE = "run.json"
@@ -304,6 +304,24 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
         A file is damaged, or larger than what `geogp map` writes.
     """
     run = read_run_file(path)
+    return run, read_predictions(path, run.get("settings") or {})
+
+
+def read_predictions(path: Path, settings: dict[str, Any]) -> pd.DataFrame:
+    """Read the test predictions of a finished run.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+    settings
+        Those in its run.json, which name the strata.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, or larger than what `geogp map` writes.
+    """
     try:
         check_parquet(path / PREDICTIONS_FILE)
         predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
@@ -312,27 +330,31 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     if "stratum" in predictions:
-        predictions = with_strata(predictions, run.get("settings") or {})
-    return run, predictions
+        predictions = with_strata(predictions, settings)
+    return predictions
 
 
 def read_run_file(path: Path) -> dict[str, Any]:
-    """Read run.json of a finished run.
+    """Return the content of run.json of a finished run; see `read_run_record`."""
+    return read_run_record(path)[0]
+
+
+def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
+    """Read run.json of a finished run: all that it holds, and what geogp knows of it, typed.
 
     Raises
     ------
     RequestError
         The folder is not a finished run.
     DataError
-        The file is damaged.
+        The file is damaged, or of a later version.
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
     run = _read_json(path / RUN_FILE)
-    read_record(path / RUN_FILE, run)
-    return run
+    return run, read_record(path / RUN_FILE, run)
 
 
 @contextmanager
@@ -383,26 +405,6 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
                 f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
                 "Choose another with --out."
             )
-
-
-def run_names(runs: Sequence[Path]) -> list[str]:
-    """Return a printable name for each run folder; no two are the same."""
-    names = [printable(run.resolve().name) for run in runs]
-    if len(set(names)) < len(names):
-        names = [printable(str(run)) for run in runs]
-    found: list[str] = []
-    for name in names:
-        number, free = 1, name
-        while free in found:
-            number += 1
-            free = f"{name} ({number})"
-        found.append(free)
-    return found
-
-
-def printable(text: str) -> str:
-    """Replace what no file in UTF-8, or no XML, can hold."""
-    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
 
 
 def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:

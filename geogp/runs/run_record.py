@@ -113,6 +113,11 @@ class PartCounts(Struct, frozen=True, kw_only=True):
     calibration: Count = 0
     left_out: Count = field(name=LEFT_OUT, default=0)
 
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return self.train + self.validation + self.test + self.calibration + self.left_out
+
 
 Strata = dict[str, StoredScores]
 """Scores by stratum: all, urban, rural, or the user's own."""

@@ -9,9 +9,8 @@ import pytest
 
 from geogp.commands.areas import AreasRequest, make_areas
 from geogp.geodata.tiles.quarters import quarter_index
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
 from geogp.runs.run_folder import read_run
 from geogp.runs.run_places import ReadFrom
 
@@ -37,7 +36,7 @@ def test_the_older_run_lacks_what_came_later():
 
 def test_its_model_predicts_what_it_predicted(stored):
     """The model of the map is that of the random split, whose predictions are stored."""
-    opened = reopen(stored, Watcher(), device="cpu", read_from=SOURCE)
+    opened = open_run(stored, device="cpu", read_from=SOURCE).reopen()
     _, predictions = read_run(stored)
     rows = predictions[predictions["split"] == "random"]
     quarter = np.array([quarter_index(text) for text in rows["quarter"]])

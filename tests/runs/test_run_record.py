@@ -6,8 +6,7 @@ import json
 import pytest
 
 from geogp.errors import DataError
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
+from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_file
 from geogp.runs.run_record import opened_record, record_of
 
@@ -94,7 +93,7 @@ def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps(run))
     with pytest.raises(DataError, match=f"(another version|is damaged): .*{told}"):
-        reopen(tmp_path, Watcher())
+        open_run(tmp_path).reopen()
 
 
 def test_the_file_is_named(finished, tmp_path):
