@@ -303,7 +303,7 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
     DataError
         A file is damaged, or larger than what `geogp map` writes.
     """
-    run = read_run_file(path)
+    run, _ = read_run_record(path)
     return run, read_predictions(path, run.get("settings") or {})
 
 
@@ -332,11 +332,6 @@ def read_predictions(path: Path, settings: dict[str, Any]) -> pd.DataFrame:
     if "stratum" in predictions:
         predictions = with_strata(predictions, settings)
     return predictions
-
-
-def read_run_file(path: Path) -> dict[str, Any]:
-    """Return the content of run.json of a finished run; see `read_run_record`."""
-    return read_run_record(path)[0]
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
@@ -370,7 +365,7 @@ def held_run(path: Path) -> Iterator[None]:
     OutputError
         The folder cannot be written.
     """
-    read_run_file(path)  # nothing is left in a folder that is no run
+    read_run_record(path)  # nothing is left in a folder that is no run
     with hold(path):
         yield
 

@@ -7,7 +7,7 @@ import pytest
 
 from geogp.errors import DataError
 from geogp.runs.open_run import open_run
-from geogp.runs.run_folder import read_run_file
+from geogp.runs.run_folder import read_run_record
 from geogp.runs.run_record import opened_record, record_of
 
 
@@ -102,4 +102,4 @@ def test_the_file_is_named(finished, tmp_path):
     with pytest.raises(
         DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
     ):
-        read_run_file(tmp_path)
+        read_run_record(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import Scores
-from geogp.runs.run_folder import read_run_file
+from geogp.runs.run_folder import read_run_record
 from geogp.runs.run_record import RUN_SCHEMA, StoredScores, record_of, run_schema
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,7 @@ def test_a_run_of_a_later_version_is_refused(tmp_path):
         (tmp_path / name).write_bytes((STORED / "field" / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps({**stored("field"), "schema": 2}))
     with pytest.raises(DataError, match=r"expected the schema 1, or none, found 2\. Update geogp"):
-        read_run_file(tmp_path)
+        read_run_record(tmp_path)
 
 
 def test_other_keys_are_left_alone():

@@ -64,7 +64,7 @@ class BatchRequest:
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One run of a batch: the name of its folder, and what it maps.
 
     `group` is the name of those that differ from it in the region alone.
@@ -81,7 +81,7 @@ class Run:
         return self.request.region
 
 
-def runs_of(batch: BatchRequest) -> tuple[Run, ...]:
+def runs_of(batch: BatchRequest) -> tuple[PlannedRun, ...]:
     """Return the runs of a batch; those of a region stand together.
 
     Raises
@@ -102,7 +102,7 @@ def runs_of(batch: BatchRequest) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def run_of(settings: Mapping[str, Any]) -> Run:
+def run_of(settings: Mapping[str, Any]) -> PlannedRun:
     """Return the run of a request's fields.
 
     Raises
@@ -117,10 +117,10 @@ def run_of(settings: Mapping[str, Any]) -> Run:
     joined = safe_name("-".join(group))
     if request.region is None:
         raise RequestError("a batch maps states; map a region of your own by `geogp map`.")
-    return Run(f"{safe_name(request.region)}-{joined}", joined, request)
+    return PlannedRun(f"{safe_name(request.region)}-{joined}", joined, request)
 
 
-def shared_settings(batch: BatchRequest, run: Run) -> dict[str, Any]:
+def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
     """Return what the runs of a batch have in common, as JSON has it.
 
     The model is that asked for: what ``auto`` becomes depends on the target.
@@ -130,7 +130,7 @@ def shared_settings(batch: BatchRequest, run: Run) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in VARIED}
 
 
-def check_apart(runs: Sequence[Run]) -> None:
+def check_apart(runs: Sequence[PlannedRun]) -> None:
     """Refuse two runs of one folder, also where upper and lower case are one.
 
     Raises
@@ -138,7 +138,7 @@ def check_apart(runs: Sequence[Run]) -> None:
     RequestError
         There are such runs.
     """
-    names: dict[str, Run] = {}
+    names: dict[str, PlannedRun] = {}
     for run in runs:
         other = names.setdefault(run.name.casefold(), run)
         if other is not run:
