@@ -104,7 +104,7 @@ class StoredScores(Struct, frozen=True, kw_only=True):
     width_95: Size | None
 
 
-class PartCounts(Struct, frozen=True, kw_only=True):
+class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rows of each part of a split."""
 
     train: Count

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import Scores
@@ -91,6 +92,24 @@ def test_what_no_run_holds_is_refused(place, value):
 @pytest.mark.parametrize(("place", "value"), WRONG)
 def test_the_schema_refuses_what_geogp_refuses(validator, place, value):
     assert not validator.is_valid(spoilt(place, value))
+
+
+def without_null(value):
+    if isinstance(value, dict):
+        return {key: without_null(one) for key, one in value.items() if one is not None}
+    return [without_null(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["finished", "counted", "plain"])
+def test_every_key_that_is_written_is_in_the_schema(request, name):
+    run = json.loads((request.getfixturevalue(name).path / "run.json").read_text())
+    assert without_null(to_builtins(record_of(run))) == without_null(run)
+
+
+def test_keys_of_a_repaired_run_are_in_the_schema():
+    run = stored("older")
+    assert run["calibration"]["splits"]
+    assert without_null(to_builtins(record_of(run))) == without_null(run)
 
 
 def test_scores_are_those_of_the_evaluation():
