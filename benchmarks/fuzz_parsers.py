@@ -31,8 +31,8 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.thrift import structure
 from geogp.maps.page import packing
 from geogp.maps.page.packing import unpack
-from geogp.runs import checked_types, run_record
-from geogp.runs.run_record import opened_record, record_of
+from geogp.runs.schema import checked_types, run_record
+from geogp.runs.schema.run_record import opened_record, record_of
 
 Parser = Callable[[bytes], object]
 

@@ -31,7 +31,7 @@ from geogp.runs.progress import Watcher
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import check_apart, held_run
 from geogp.runs.run_names import run_names
-from geogp.runs.run_record import OpenedRecord
+from geogp.runs.schema.run_record import OpenedRecord
 
 Floats = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from geogp.runs.questions.threshold_shares import ThresholdQuestion, threshold_s
 from geogp.runs.reopen import BY_COUNTY, Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.run_record import OpenedRecord, RunRecord, opened_record
+from geogp.runs.schema.run_record import OpenedRecord, RunRecord, opened_record
 
 
 @dataclass(frozen=True, eq=False)

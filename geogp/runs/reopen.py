@@ -24,7 +24,7 @@ from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import MODEL_FILE, RUN_FILE
 from geogp.runs.run_identity import same_input
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.run_record import OpenedRecord
+from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 BY_COUNTY, BY_URBAN = "county", "urban"

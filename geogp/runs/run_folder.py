@@ -26,8 +26,8 @@ from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.run_identity import IDENTITY_KEYS, differences
-from geogp.runs.run_record import RunRecord, read_record
 from geogp.runs.run_records import RECORDS, records_of, run_text
+from geogp.runs.schema.run_record import RunRecord, read_record
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"

@@ -7,7 +7,7 @@ from geogp.errors import RequestError
 from geogp.geodata.places.census import PUBLIC_BOUNDARIES
 from geogp.geodata.store.sources import is_address
 from geogp.geodata.tiles.ookla import PUBLIC_SOURCE
-from geogp.runs.run_record import OpenedSettings
+from geogp.runs.schema.run_record import OpenedSettings
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from geogp.errors import DataError
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.run_record import opened_record, record_of
+from geogp.runs.schema.run_record import opened_record, record_of
 
 
 def test_what_geogp_writes_passes(finished):

@@ -61,8 +61,8 @@ from geogp.runs.run_folder import (
     held_run,
     read_run,
 )
-from geogp.runs.run_record import RUN_SCHEMA
 from geogp.runs.run_records import record_files, spoilt
+from geogp.runs.schema.run_record import RUN_SCHEMA
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
