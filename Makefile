@@ -40,8 +40,8 @@ types: environment
 
 # The JSON Schema of run.json follows from the structs that runs are read by.
 schema: environment
-	$(BIN)/python -c "from geogp.runs.schema.run_record import *; print(run_schema(), end='')" \
-	  > docs/schema/run-$$($(BIN)/python -c "from geogp.runs.schema.run_record import *; print(RUN_SCHEMA)").json
+	$(BIN)/python -c "from geogp.runs.schema.record_reading import run_schema as made; print(made(), end='')" \
+	  > docs/schema/run-1.json
 
 # The wheel maps the demo region in an environment that has nothing else of this repository.
 wheel:

@@ -9,7 +9,7 @@ from typing import Any
 import geopandas as gpd
 import pandas as pd
 
-from geogp.errors import DataError, RequestError
+from geogp.errors import RequestError
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import load_model
 from geogp.models.core.lowrank import LowRankGP
@@ -23,7 +23,8 @@ from geogp.runs.questions.threshold_shares import ThresholdQuestion, threshold_s
 from geogp.runs.reopen import BY_COUNTY, Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.schema.run_record import OpenedRecord, RunRecord, opened_record
+from geogp.runs.schema.record_reading import complete_record
+from geogp.runs.schema.run_record import OpenedRecord, RunRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ class Run:
                 "with another --target."
             )
         if (tests, at) not in self._opened:
-            record = self._full_record()
+            record = complete_record(self.path, self.content, OpenedRecord)
             self._opened[tests, at] = reopen(
                 self.path,
                 record,
@@ -169,15 +170,6 @@ class Run:
         )
         with arithmetic():
             return next_tiles(self.reopen(tests=tests, at=at), asked).frame
-
-    def _full_record(self) -> OpenedRecord:
-        """Return the record, refused where it lacks what the run is opened again by."""
-        try:
-            return opened_record(self.content)
-        except DataError as error:
-            raise DataError(
-                f"{self.path} was made by another version: {error} Make the run again with --fresh."
-            ) from error
 
 
 def open_run(

@@ -27,7 +27,8 @@ from geogp.geodata.tiles.parquet_limits import check_parquet
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.run_identity import IDENTITY_KEYS, differences
 from geogp.runs.run_records import RECORDS, records_of, run_text
-from geogp.runs.schema.run_record import RunRecord, read_record
+from geogp.runs.schema.record_reading import read_record
+from geogp.runs.schema.run_record import RunRecord
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"

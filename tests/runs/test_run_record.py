@@ -8,12 +8,13 @@ import pytest
 from geogp.errors import DataError
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.run_record import opened_record, record_of
+from geogp.runs.schema.record_reading import complete_record, record_of
+from geogp.runs.schema.run_record import OpenedRecord
 
 
 def test_what_geogp_writes_passes(finished):
     record_of(finished.run)
-    opened_record(finished.run)
+    complete_record(finished.path, finished.run, OpenedRecord)
 
 
 def _changed(run, place, value):
@@ -88,7 +89,7 @@ def test_another_form_is_refused_by_its_place(finished, place, value, told):
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
     run = _changed(finished.run, place, ...)
     with pytest.raises(DataError, match=told):
-        opened_record(run)
+        complete_record(finished.path, run, OpenedRecord)
     for name in ("model.safetensors", "test_predictions.parquet"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps(run))

@@ -11,7 +11,8 @@ from msgspec import to_builtins
 from geogp.errors import DataError
 from geogp.evaluation.metrics import Scores
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.run_record import RUN_SCHEMA, StoredScores, record_of, run_schema
+from geogp.runs.schema.record_reading import record_of, run_schema
+from geogp.runs.schema.run_record import RUN_SCHEMA, StoredScores
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tests" / "fixtures" / "run-0.1"

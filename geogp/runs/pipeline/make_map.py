@@ -62,7 +62,8 @@ from geogp.runs.run_folder import (
     read_run,
 )
 from geogp.runs.run_records import record_files, spoilt
-from geogp.runs.schema.run_record import RUN_SCHEMA
+from geogp.runs.schema.record_reading import complete_record
+from geogp.runs.schema.run_record import RUN_SCHEMA, FittedRecord
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
@@ -228,14 +229,15 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
 
 def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
     """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
+    record = complete_record(job.folder.path, held, FittedRecord)
     _, predictions = read_run(job.folder.path)
     file = job.folder.path / MODEL_FILE
     model = load_model(file)[0].to(job.device)
     content = file.read_bytes()
-    for text in held["fit_warnings"]:
+    for text in record.fit_warnings:
         job.warn(text)
-    job.seconds["fit"] = held["seconds"]["fit"]
-    scores = {key: held[key] for key in _SCORES} | {THREADS: held.get(THREADS)}
+    job.seconds["fit"] = record.seconds.get("fit", 0.0)
+    scores = {key: held.get(key) for key in (*_SCORES, THREADS)}
 
     return _complete(
         job,

@@ -1,24 +1,15 @@
 """What run.json holds, as typed structs; other keys may be there.
 
-From these structs follow both what is refused of a run that is read and the JSON Schema that other
-programs read it by. What geogp never writes is refused: another form, a name that it does not know,
-a value out of the range that `geogp map` allows, and figures that contradict each other.
+From these structs follow both what is refused of a run that is read (`record_reading`) and the JSON
+Schema that other programs read it by.
 """
 
-import json
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from geogp.errors import DataError
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.evaluation.stored_figures import check_figures
-from geogp.geodata.tiles.observations import TARGETS
-from geogp.models.catalogue.model_names import MODELS
-from geogp.runs.schema.checked_types import checked
 from geogp.runs.schema.record_types import (
     AboveZero,
     Count,
@@ -55,9 +46,6 @@ RUN_SCHEMA = 1
 
 _BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
 """Keys of mappings by split, of which the JSON Schema that msgspec makes says nothing."""
-
-_LONGEST_NAME = 255
-"""Bytes of a name in a path; systems raise at longer ones."""
 
 
 class StoredScores(Struct, frozen=True, kw_only=True):
@@ -314,77 +302,20 @@ class OpenedRecord(RunRecord, frozen=True, kw_only=True):
     map: OpenedMap
 
 
-def record_of(run: dict[str, Any]) -> RunRecord:
-    """Return a run as typed structs, and refuse one that geogp cannot have written.
+class FittedRank(RankRecord, frozen=True, kw_only=True):
+    """A rank that is known."""
 
-    Raises
-    ------
-    DataError
-        A key is missing, holds something else or is out of range, or figures contradict each
-        other; the message names the place.
-    """
-    record = checked(run, RunRecord, "the run")
-    if TARGETS[record.target].counted != MODELS[record.model].counts:
-        raise DataError(f"the model {record.model} does not predict the target {record.target}.")
-    if record.settings is not UNSET:
-        _check_places(record.settings)
-    check_figures(run)
-    return record
+    r: Some
 
 
-def opened_record(run: dict[str, Any]) -> OpenedRecord:
-    """Return a run that has what it is opened again by.
+class FittedRecord(RunRecord, frozen=True, kw_only=True):
+    """A run that says what its fits have given, so that its map can be drawn anew."""
 
-    Raises
-    ------
-    DataError
-        The message names what is missing.
-    """
-    return checked(run, OpenedRecord, "the run")
-
-
-def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
-    """Return what was read from a run.json as typed structs; see `record_of`.
-
-    Raises
-    ------
-    DataError
-        The message names the file, and what to do.
-    """
-    schema = run.get("schema")
-    if isinstance(schema, int) and schema > RUN_SCHEMA:
-        raise DataError(
-            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA}, or "
-            f"none, found {str(schema)[:20]}. Update geogp, or run `geogp map` again with --fresh."
-        )
-    try:
-        return record_of(run)
-    except DataError as error:
-        raise DataError(
-            f"{path} is damaged: {error} Run `geogp map` again with --fresh."
-        ) from error
-
-
-def run_schema() -> str:
-    """Return the JSON Schema of run.json, as `docs/schema` holds it."""
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "run.json of geogp",
-        **msgspec.json.schema(RunRecord),
-    }
-    return json.dumps(schema, indent=1) + "\n"
-
-
-def _check_places(settings: RunSettings) -> None:
-    """Refuse paths with names that no system takes, which patterns cannot tell: bytes count."""
-    layers = [] if settings.layers is UNSET else settings.layers
-    places = {f"layers[{number}]": text for number, text in enumerate(layers)}
-    for key in ("source", "boundaries", "region_file", "strata_file"):
-        found = getattr(settings, key)
-        if isinstance(found, str):
-            places[key] = found
-    for key, text in places.items():
-        if any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
-            raise DataError(
-                f"expected a path or an address under settings.{key}, found {text[:60]!r}."
-            )
+    weights: dict[str, Any]
+    rank: FittedRank
+    n: Annotated[dict[Split, PartCounts], _BY_SPLIT]
+    baseline: Annotated[dict[Split, Strata], _BY_SPLIT]
+    folds: Annotated[dict[Split, Folded], _BY_SPLIT]
+    calibration: CalibrationRecord
+    seconds: dict[str, Size]
+    fit_warnings: list[Text]
