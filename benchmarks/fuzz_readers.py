@@ -49,7 +49,7 @@ from geogp.reports.run_report import build_report, report_json, report_markdown
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.runs.pipeline.job import Job
-from geogp.runs.run_folder import RunFolder, read_run
+from geogp.runs.run_folder import RunFolder
 
 Read = Callable[[World, bytes, Path], str]
 """Reads a content, with a folder of its own, and returns what it read as text."""
@@ -301,7 +301,8 @@ def reopened(run: Path) -> object:
 
 def reported(run: Path) -> object:
     """Judge a finished run again, as its report does; figures of it are not drawn."""
-    report = build_report(*read_run(run))
+    opened = open_run(run)
+    report = build_report(opened.content, opened.predictions)
     return report_json(report), report_markdown(report), report_latex(report)
 
 

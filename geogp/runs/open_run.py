@@ -58,7 +58,7 @@ class Run:
     @cached_property
     def predictions(self) -> pd.DataFrame:
         """Predictions of the test rows of every split; see `read_predictions`."""
-        return read_predictions(self.path, self.content.get("settings") or {})
+        return read_predictions(self.path, self.content)
 
     @property
     def model(self) -> LowRankGP:

@@ -294,29 +294,15 @@ class RunFolder:
             raise _damaged(self._stale, error, _FRESH) from error
 
 
-def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Read run.json and the test predictions of a finished run.
-
-    Raises
-    ------
-    RequestError
-        The folder is not a finished run.
-    DataError
-        A file is damaged, or larger than what `geogp map` writes.
-    """
-    run, _ = read_run_record(path)
-    return run, read_predictions(path, run.get("settings") or {})
-
-
-def read_predictions(path: Path, settings: dict[str, Any]) -> pd.DataFrame:
+def read_predictions(path: Path, run: dict[str, Any]) -> pd.DataFrame:
     """Read the test predictions of a finished run.
 
     Parameters
     ----------
     path
         The run folder.
-    settings
-        Those in its run.json, which name the strata.
+    run
+        The content of its run.json, which names the strata.
 
     Raises
     ------
@@ -331,7 +317,7 @@ def read_predictions(path: Path, settings: dict[str, Any]) -> pd.DataFrame:
     except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     if "stratum" in predictions:
-        predictions = with_strata(predictions, settings)
+        predictions = with_strata(predictions, run.get("settings") or {})
     return predictions
 
 

@@ -11,7 +11,6 @@ from geogp.commands.areas import AreasRequest, make_areas
 from geogp.geodata.tiles.quarters import quarter_index
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
-from geogp.runs.run_folder import read_run
 from geogp.runs.run_places import ReadFrom
 
 STORED = Path(__file__).parents[1] / "fixtures" / "run-0.1"
@@ -36,9 +35,9 @@ def test_the_older_run_lacks_what_came_later():
 
 def test_its_model_predicts_what_it_predicted(stored):
     """The model of the map is that of the random split, whose predictions are stored."""
-    opened = open_run(stored, device="cpu", read_from=SOURCE).reopen()
-    _, predictions = read_run(stored)
-    rows = predictions[predictions["split"] == "random"]
+    run = open_run(stored, device="cpu", read_from=SOURCE)
+    opened = run.reopen()
+    rows = run.predictions[run.predictions["split"] == "random"]
     quarter = np.array([quarter_index(text) for text in rows["quarter"]])
     inputs = opened.job.scale.inputs(
         rows["longitude"].to_numpy(), rows["latitude"].to_numpy(), quarter

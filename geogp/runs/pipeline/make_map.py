@@ -59,7 +59,8 @@ from geogp.runs.run_folder import (
     RUN_FILE,
     RunFolder,
     held_run,
-    read_run,
+    read_predictions,
+    read_run_record,
 )
 from geogp.runs.run_records import record_files, spoilt
 from geogp.runs.schema.record_reading import complete_record
@@ -230,7 +231,7 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
 def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
     """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
     record = complete_record(job.folder.path, held, FittedRecord)
-    _, predictions = read_run(job.folder.path)
+    predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
     model = load_model(file)[0].to(job.device)
     content = file.read_bytes()
@@ -331,8 +332,8 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, and what its files hold now into run.json."""
-    run, predictions = read_run(path)
-    report = write_report(path, run, predictions)
+    run, _ = read_run_record(path)
+    report = write_report(path, run, read_predictions(path, run))
     if latex:
         write_text(path / "report.tex", report_latex(report))
     record_files(path / RUN_FILE, run, REPORT_FILES)
