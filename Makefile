@@ -19,7 +19,7 @@ ROUNDING := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix models/test_,basis_functions diagonals exact excursions field_rows hand_gradients \
     linalg objectives posteriors products rbf rbf_readers)))
 
-.PHONY: demo test test-processors lint types wheel docs environment browser clean
+.PHONY: demo test test-processors lint types schema wheel docs environment browser clean
 
 demo: environment
 	$(BIN)/geogp demo
@@ -37,6 +37,11 @@ lint: environment
 
 types: environment
 	$(BIN)/mypy
+
+# The JSON Schema of run.json follows from the structs that runs are read by.
+schema: environment
+	$(BIN)/python -c "from geogp.runs.schema.record_reading import run_schema as made; print(made(), end='')" \
+	  > docs/schema/run-1.json
 
 # The wheel maps the demo region in an environment that has nothing else of this repository.
 wheel:

@@ -22,7 +22,7 @@ from geogp.errors import GeogpError
 from geogp.evaluation.assessment import TABLE_LEVELS, prediction_of, split_rows
 from geogp.files import write_text
 from geogp.reports.stratum_reports import StratumReport, stratum_reports
-from geogp.runs.run_folder import read_run
+from geogp.runs.open_run import open_run
 
 FIGURES = ("log_score", "crps", "median_width_95")
 
@@ -45,7 +45,8 @@ def result_of(folder: Path) -> dict[str, Any]:
     SystemExit
         The run was made without ``--conformal``.
     """
-    run, table = read_run(folder)
+    opened = open_run(folder)
+    run, table = opened.content, opened.predictions
     if run["settings"]["conformal"] == "none":
         raise SystemExit(f"{folder} was made without --conformal; there is nothing to compare.")
     splits = {}

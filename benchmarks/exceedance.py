@@ -26,7 +26,7 @@ from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.threshold_reliability import exceedance_reports
 from geogp.files import write_text
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.runs.run_folder import read_run
+from geogp.runs.open_run import open_run
 
 Floats = NDArray[np.float64]
 
@@ -130,11 +130,12 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/exceedance"))
     given = parser.parse_args()
-    run, predictions = read_run(given.run)
+    opened = open_run(given.run)
+    run = opened.record
     oracles = pd.read_parquet(demo_folder() / "oracles.parquet")
-    thresholds = thresholds_of(run["target"], (5, 7, 35, 100))
-    found = compare(predictions, oracles, thresholds)
-    told = f"Simulated region, {run['model']}, preset {run['preset']}, seed {run['seed']}"
+    thresholds = thresholds_of(run.target, (5, 7, 35, 100))
+    found = compare(opened.predictions, oracles, thresholds)
+    told = f"Simulated region, {run.model}, preset {run.preset}, seed {run.seed}"
     write_text(given.out / "demo.json", json.dumps(found, indent=1) + "\n")
     write_text(given.out / "demo.md", table(found, told))
     print(table(found, told))

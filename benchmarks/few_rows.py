@@ -24,9 +24,8 @@ from geogp.files import write_text
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
 from geogp.runs.settings import MapRequest
 
 SIZES = (50, 100, 300)
@@ -85,7 +84,7 @@ def scored(rows: int, layout: str, seed: int, model: str) -> dict[str, Any]:
         )
         try:
             run = make_map(request)
-            opened = reopen(run.path, Watcher())
+            opened = open_run(run.path).reopen()
         except GeogpError as error:
             return {**found, "refused": str(error)}
         quarter = np.array([quarter_index(text) for text in fresh["quarter"]])

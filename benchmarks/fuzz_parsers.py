@@ -31,8 +31,9 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.thrift import structure
 from geogp.maps.page import packing
 from geogp.maps.page.packing import unpack
-from geogp.runs import run_form
-from geogp.runs.run_form import check_again, check_form
+from geogp.runs.schema import checked_types, record_reading
+from geogp.runs.schema.record_reading import complete_record, record_of
+from geogp.runs.schema.run_record import FittedRecord, OpenedRecord
 
 Parser = Callable[[bytes], object]
 
@@ -48,9 +49,11 @@ def parse_run(content: bytes) -> None:
     """Check the form of run.json."""
     run = _held(content)
     if isinstance(run, dict):
-        for check in (check_form, check_again):
+        with suppress(GeogpError):
+            record_of(run)
+        for kind in (OpenedRecord, FittedRecord):
             with suppress(GeogpError):
-                check(run)
+                complete_record(_PLACE, run, kind)
 
 
 def parse_note(content: bytes) -> None:
@@ -106,7 +109,18 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
         with suppress(GeogpError):
             parse(content)
 
-    for module in (files, thrift, run_form, packing, quadkeys, quarters, remote, cache):
+    modules = (
+        files,
+        thrift,
+        checked_types,
+        record_reading,
+        packing,
+        quadkeys,
+        quarters,
+        remote,
+        cache,
+    )
+    for module in modules:
         for function in vars(module).values():
             if inspect.isfunction(function) and function.__module__ == module.__name__:
                 atheris.instrument_func(function)

@@ -46,11 +46,10 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.training.training_loop import fit
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import build_report, report_json, report_markdown
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.runs.pipeline.job import Job
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
-from geogp.runs.run_folder import RunFolder, read_run
+from geogp.runs.run_folder import RunFolder
 
 Read = Callable[[World, bytes, Path], str]
 """Reads a content, with a folder of its own, and returns what it read as text."""
@@ -296,13 +295,14 @@ def run_reader(use: Callable[[Path], object]) -> Read:
 
 def reopened(run: Path) -> object:
     """Open a finished run, with its data."""
-    found = reopen(run, Watcher())
-    return found.run, len(found.tiles)
+    found = open_run(run)
+    return found.content, len(found.reopen().tiles)
 
 
 def reported(run: Path) -> object:
     """Judge a finished run again, as its report does; figures of it are not drawn."""
-    report = build_report(*read_run(run))
+    opened = open_run(run)
+    report = build_report(opened.content, opened.predictions)
     return report_json(report), report_markdown(report), report_latex(report)
 
 

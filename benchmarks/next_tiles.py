@@ -44,8 +44,8 @@ from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import Reopened, reopen
+from geogp.runs.open_run import open_run
+from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -291,7 +291,7 @@ def run(
 ) -> dict[str, Any]:
     """Choose, try in all worlds, and return what is written."""
     started = monotonic()
-    opened = reopen(path, Watcher(), device="cpu", tests=tests)
+    opened = open_run(path, device="cpu").reopen(tests=tests)
     truth = Truth.of(opened)
     asked = int(opened.job.question.tests or 1)
     quarter = np.full(len(opened.tiles), opened.job.question.quarter)

@@ -28,8 +28,7 @@ from geogp.files import write_text
 from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_error import random_places
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
+from geogp.runs.open_run import open_run
 
 CLICK = """async (place) => {
   const start = performance.now();
@@ -154,7 +153,7 @@ def about(browser: Browser, path: Path, places: int) -> dict[str, Any]:
     if stated is None:
         page.close()
         return told | {"tiles": tiles_of(path.parent)}
-    opened = reopen(path.parent, Watcher(), device="cpu")
+    opened = open_run(path.parent, device="cpu").reopen()
     frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
 
     def inputs(tiles: Tiles) -> Any:

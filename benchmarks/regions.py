@@ -21,9 +21,9 @@ from typing import Any
 from geogp.errors import GeogpError
 from geogp.files import write_text
 from geogp.models.catalogue.model_names import MODELS
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import Watcher
-from geogp.runs.run_folder import read_run
 from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
@@ -81,7 +81,7 @@ def made(request: MapRequest) -> dict[str, Any]:
     before = json.loads(peak.read_text()) if peak.exists() else None
     if seen is not None:
         write_text(peak, json.dumps(max(seen, before or 0)))
-    run, _ = read_run(request.out)
+    run = open_run(request.out).content
     return {**run, "peak_bytes": max(seen or 0, before or 0) or None}
 
 

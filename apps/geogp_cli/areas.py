@@ -12,7 +12,7 @@ from rich.table import Table
 from geogp_cli import console, place
 
 if TYPE_CHECKING:
-    from geogp.commands.areas import AreasResult
+    from geogp.commands.run_answer import RunAnswer
 
 
 def areas(
@@ -65,7 +65,7 @@ def areas(
     _show(result)
 
 
-def _show(result: "AreasResult") -> None:
+def _show(result: "RunAnswer") -> None:
     told, out = result.described, Console(soft_wrap=True)
     level = told["for"] == "level"
     kind = "level_mean" if level else "tile_mean"

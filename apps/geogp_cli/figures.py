@@ -32,11 +32,15 @@ def figures(
 ) -> None:
     """Figures for papers, as PNG and PDF: kernel, basis, widths, spread, reliability."""
     from geogp.commands.paper_figures import FiguresRequest, make_figures
-    from geogp.runs.reopen import find_run
+    from geogp.runs.run_names import find_run
     from geogp.runs.run_places import ReadFrom
 
     request = FiguresRequest(
-        find_run(run), tuple(beside or ()), out, device, ReadFrom(source, boundaries)
+        find_run(run),
+        tuple(beside or ()),
+        out,
+        device=device,
+        read_from=ReadFrom(source, boundaries),
     )
     with console.working() as watcher:
         result = make_figures(request, watcher)

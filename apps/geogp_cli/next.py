@@ -11,7 +11,7 @@ from rich.table import Table
 from geogp_cli import console, place
 
 if TYPE_CHECKING:
-    from geogp.commands.next_tiles import NextResult
+    from geogp.commands.run_answer import RunAnswer
 
 _SHOWN = 10
 
@@ -48,7 +48,7 @@ def next_command(
 ) -> None:
     """Where to measure next: tiles that take most variance from the map, one after the other."""
     from geogp.commands.next_tiles import NextRequest, choose_tiles, described_tiles
-    from geogp.runs.reopen import find_run
+    from geogp.runs.run_names import find_run
     from geogp.runs.run_places import ReadFrom
 
     request = NextRequest(
@@ -72,7 +72,7 @@ def next_command(
     _show(result)
 
 
-def _show(result: "NextResult") -> None:
+def _show(result: "RunAnswer") -> None:
     told, out = result.described, Console(soft_wrap=True)
     chosen = result.table
     measured = f"{told['tests']} tests each" if told["tests"] else "measured as the data hold them"

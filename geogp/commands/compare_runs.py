@@ -12,7 +12,9 @@ from geogp.reports.comparison.compare_pages import (
     comparison_markdown,
 )
 from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
-from geogp.runs.run_folder import check_apart, read_run, run_names
+from geogp.runs.open_run import open_run
+from geogp.runs.run_folder import check_apart
+from geogp.runs.run_names import run_names
 
 _LATEX_FILE = "compare.tex"
 
@@ -53,7 +55,11 @@ def compare_runs(
     if reference not in (None, *names):
         paths = [str(path) for path in runs]
         reference = names[paths.index(reference)] if reference in paths else reference
-    contents = [RunContent(name, *read_run(run)) for name, run in zip(names, runs, strict=True)]
+    opened = [open_run(run) for run in runs]
+    contents = [
+        RunContent(name, run.content, run.predictions)
+        for name, run in zip(names, opened, strict=True)
+    ]
     found = compare(contents, reference=reference)
     pages = {
         "compare.html": comparison_html(found),

@@ -27,9 +27,9 @@ from geogp.runs.run_folder import (
     RUN_FILE,
     RunFolder,
     check_apart,
-    printable,
-    read_run_file,
+    read_run_record,
 )
+from geogp.runs.run_names import printable
 
 _PAGE = "index.html"
 _LINKS = {"map": "map.html", "report": "report.html"}
@@ -128,7 +128,7 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
     skipped: list[tuple[Path, str]] = []
     for place in places:
         if (place / RUN_FILE).is_file() or RunFolder(place).unfinished.is_dir():
-            read_run_file(place)
+            read_run_record(place)
             found[place.resolve()] = (place, True)
             continue
         if not place.is_dir():
@@ -158,7 +158,7 @@ def _entries(place: Path) -> list[Path]:
 
 def _read(path: Path, out: Path) -> _Read:
     try:
-        run = read_run_file(path)
+        run, _ = read_run_record(path)
     except RequestError as error:  # test_predictions.parquet is gone
         raise DataError(str(error)) from error
     picture = read_picture(path / GRID_FILE, sha256=(run.get("map") or {}).get("grid_sha256"))

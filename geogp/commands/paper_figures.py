@@ -1,6 +1,5 @@
 """Figures of a finished run for papers: kernel, basis, widths, spread and reliability."""
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.commands.run_answer import RunRequest
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
 from geogp.evaluation.score_groups import group_reports
@@ -24,12 +24,14 @@ from geogp.maps.figures.panels import cell_panels, component_panels, slices_pane
 from geogp.maps.grid import quantity_of
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.joint.joint_law import Components, leading_components
+from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.reference_slices import reference_slices
 from geogp.runs.progress import Watcher
-from geogp.runs.reopen import Reopened, reopen
-from geogp.runs.run_folder import check_apart, held_run, read_run, run_names
-from geogp.runs.run_places import AS_TOLD, ReadFrom
+from geogp.runs.reopen import Reopened
+from geogp.runs.run_folder import check_apart, held_run
+from geogp.runs.run_names import run_names
+from geogp.runs.schema.run_record import OpenedRecord
 
 Floats = NDArray[np.float64]
 
@@ -51,29 +53,20 @@ LEFT_OUT_OF_COUNTS = {
 
 
 @dataclass(frozen=True)
-class FiguresRequest:
+class FiguresRequest(RunRequest):
     """Of which run to draw figures.
 
     Attributes
     ----------
-    run
-        A finished run folder.
     beside
         Other finished runs of the same region, service and target, for the violins; none for a run
         that maps numbers of tests.
     out
         Where the figures go; None takes the folder ``figures`` of the run.
-    device
-        ``auto``, ``cpu`` or ``cuda``.
-    read_from
-        Where the run's tiles and boundaries are, where not as its run.json says.
     """
 
-    run: Path
     beside: tuple[Path, ...] = ()
     out: Path | None = None
-    device: str = "auto"
-    read_from: ReadFrom = AS_TOLD
 
 
 @dataclass(frozen=True)
@@ -124,29 +117,27 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
 
 
 def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresResult:
-    run, predictions = read_run(request.run)
-    counts, split = find_model(run["model"]).counts, _split_of(run)
+    run = request.opened(watcher)
+    counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
             f"{request.run} maps numbers of tests, of which no interval_widths are drawn; leave "
             "--beside out."
         )
-    spread = None if counts else _spread(request, run, predictions, split)
-    opened = reopen(
-        request.run, watcher, device=request.device, counts=True, read_from=request.read_from
-    )
+    spread = None if counts else _spread(run, [open_run(one) for one in request.beside], split)
+    opened = run.reopen(counts=True)
     watcher.stage("the kernel and its components over the region")
     slices, components = _kernel(opened)
     watcher.stage("drawing")
-    region, tiles, target = opened.job.region, opened.tiles, run["target"]
+    region, tiles, target = opened.job.region, opened.tiles, run.record.target
     drawn = {"kernel_slices": slices_panels(region, tiles, slices, target=target)}
-    captions = _captions(run, region.name, components)
+    captions = _captions(opened.record, region.name, components)
     if spread is not None:
         drawn |= _spread_figures(spread, region, tiles, f"log10 {quantity_of(target).unit}")
-        captions |= _spread_captions(run, region.name, split, spread.cells)
+        captions |= _spread_captions(opened.record, region.name, split, spread.cells)
     drawn |= {
         "basis": component_panels(region, tiles, components.values, components.share),
-        "reliability": reliability_panels(_curves(run, predictions, counts=counts)),
+        "reliability": reliability_panels(_curves(run, counts=counts)),
     }
     captions = {name: captions[name] for name in drawn}
     left_out = LEFT_OUT_OF_COUNTS if counts else {}
@@ -177,19 +168,14 @@ class _Spread:
     cells: SpreadCells
 
 
-def _spread(
-    request: FiguresRequest, run: dict[str, Any], predictions: pd.DataFrame, split: str
-) -> _Spread:
-    others = [read_run(path) for path in request.beside]
-    rows = _rows_of(request.run, predictions, split)
-    paths = (request.run, *request.beside)
-    runs = [(run, predictions), *others]
-    for path, (other, _) in zip(paths[1:], others, strict=True):
-        _check_alike(run, other, path)
-    names = _names(paths, [held for held, _ in runs])
+def _spread(run: Run, others: list[Run], split: str) -> _Spread:
+    rows = _rows_of(run, split)
+    for other in others:
+        _check_alike(run, other)
+    runs = [run, *others]
     widths = {
-        name: _by_stratum(widths_by_group(_rows_of(path, table, split)))
-        for name, path, (_, table) in zip(names, paths, runs, strict=True)
+        name: _by_stratum(widths_by_group(_rows_of(one, split)))
+        for name, one in zip(_names(runs), runs, strict=True)
     }
     return _Spread(widths, spread_by_cell(rows))
 
@@ -209,31 +195,33 @@ def _spread_figures(spread: _Spread, region: Region, tiles: Tiles, unit: str) ->
     }
 
 
-def _split_of(run: dict[str, Any]) -> str:
+def _split_of(run: Run) -> str:
     """Return the split whose test rows are shown: the random one, as in the paper, or the first."""
-    splits = list(run["metrics"])
+    splits = list(run.record.metrics)
     return RANDOM.name if RANDOM.name in splits else splits[0]
 
 
-def _rows_of(path: Path, predictions: pd.DataFrame, split: str) -> pd.DataFrame:
-    rows = predictions[predictions["split"] == split]
+def _rows_of(run: Run, split: str) -> pd.DataFrame:
+    rows = run.predictions[run.predictions["split"] == split]
     if rows.empty:
         raise RequestError(
-            f"{path} has no test rows of the split {split}. Run it with --split {split}."
+            f"{run.path} has no test rows of the split {split}. Run it with --split {split}."
         )
     return rows
 
 
-def _check_alike(run: dict[str, Any], other: dict[str, Any], path: Path) -> None:
+def _check_alike(run: Run, other: Run) -> None:
     for key in ("region", "service", "target"):
-        if run[key] != other[key]:
-            raise RequestError(f"{path} has the {key} {other[key]}, expected {run[key]}.")
+        expected, found = getattr(run.record, key), getattr(other.record, key)
+        if expected != found:
+            raise RequestError(f"{other.path} has the {key} {found}, expected {expected}.")
 
 
-def _names(paths: Sequence[Path], runs: list[dict[str, Any]]) -> list[str]:
+def _names(runs: list[Run]) -> list[str]:
     """Return a name for each run: its model, or its folder where models are alike."""
-    models = [str(run["model"]) for run in runs]
-    return models if len(set(models)) == len(models) else run_names(paths)
+    models = [run.record.model for run in runs]
+    alike = len(set(models)) < len(models)
+    return run_names([run.path for run in runs]) if alike else models
 
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
@@ -251,12 +239,12 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
 
 
 def _curves(
-    run: dict[str, Any], predictions: pd.DataFrame, *, counts: bool
+    run: Run, *, counts: bool
 ) -> dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]]:
     """Return the reliability curves of the first splits, by title and stratum."""
     found = {}
-    for name in list(run["metrics"])[:_SPLITS_SHOWN]:
-        rows = predictions[predictions["split"] == name]
+    for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
+        rows = run.predictions[run.predictions["split"] == name]
         groups = group_reports(rows, split_rows(name, rows), {}, counts=counts)
         shown = [name for name in groups if name != ALL and groups[name].n] or ["all"]
         strata = {}
@@ -270,16 +258,16 @@ def _curves(
     return found
 
 
-def _where(run: dict[str, Any], place: str) -> str:
-    return f"{place}, {run['service']}, {quantity_of(run['target']).subject}"
+def _where(record: OpenedRecord, place: str) -> str:
+    return f"{place}, {record.service}, {quantity_of(record.target).subject}"
 
 
-def _captions(run: dict[str, Any], place: str, components: Components) -> dict[str, str]:
+def _captions(record: OpenedRecord, place: str, components: Components) -> dict[str, str]:
     """Return what the figures of any run show, in the words of captions."""
-    what, at = f"{_where(run, place)}, model {run['model']}.", run["map"]["at"]
+    what, at = f"{_where(record, place)}, model {record.model}.", record.map.at
     held = 100 * components.share.sum()
     kernel, inside = "the learned kernel", "inside central intervals against the stated level"
-    if find_model(run["model"]).counts:
+    if find_model(record.model).counts:
         kernel += ", that of the log rate,"
         inside += ", by the randomised distribution function of a count (Czado, Gneiting and Held)"
     return {
@@ -294,10 +282,10 @@ def _captions(run: dict[str, Any], place: str, components: Components) -> dict[s
 
 
 def _spread_captions(
-    run: dict[str, Any], place: str, split: str, cells: SpreadCells
+    record: OpenedRecord, place: str, split: str, cells: SpreadCells
 ) -> dict[str, str]:
     """Return what the figures of widths and of cells show."""
-    where, title = _where(run, place), SPLITS[split].title
+    where, title = _where(record, place), SPLITS[split].title
     rows = f"est rows of the {title[0].lower()}{title[1:]}"
     shown = (
         f"{len(cells.n):,} cells of {CELL_DEGREES} degrees with {LEAST_ROWS} t{rows} or more; "
@@ -306,12 +294,12 @@ def _spread_captions(
     together = np.corrcoef(cells.error, cells.predicted)[0, 1] if len(cells.n) > 2 else np.nan
     if np.isfinite(together):
         shown += f" Errors and prediction correlate by {together:.2f}."
-    if run["settings"].get("conformal", "none") != "none":
+    if record.settings.conformal != "none":
         shown += " Predicted ones are the model's own, before the conformal repair."
     return {
         "interval_widths": "Widths of the 95 % intervals by stratum: a white line is the "
         f"median, bars the middle half and the middle 90 %. T{rows}. {where}.",
         "spread_cells": "Standard deviation of the measurements in a cell around their mean, root "
         f"mean squared error of the predicted means, and root mean predictive variance. {shown} "
-        f"{where}, model {run['model']}.",
+        f"{where}, model {record.model}.",
     }

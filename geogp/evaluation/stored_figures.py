@@ -30,7 +30,7 @@ def check_figures(run: Mapping[str, Any]) -> None:
     Parameters
     ----------
     run
-        Its content, of the form that `run_form.py` asks for.
+        Its content, of the form that `RunRecord` has.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A finished run opened again: its model, its region and what it was made from."""
+"""The data of a finished run read again, with its model, for one question."""
 
 import re
 from dataclasses import dataclass, replace
@@ -7,26 +7,24 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from msgspec import UNSET, to_builtins
 
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
-from geogp.evaluation.stored_figures import rows_in
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
-from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.storage import load_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
-from geogp.runs.run_folder import MODEL_FILE, RUN_FILE, read_run
-from geogp.runs.run_form import check_again
+from geogp.runs.run_folder import MODEL_FILE, RUN_FILE
 from geogp.runs.run_identity import same_input
 from geogp.runs.run_places import AS_TOLD, ReadFrom
+from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 BY_COUNTY, BY_URBAN = "county", "urban"
@@ -37,9 +35,6 @@ WHOLE = "whole region"
 
 _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
-RUNS = Path("runs")
-"""Where runs are made unless another folder is asked for."""
-
 
 @dataclass(frozen=True)
 class Reopened:
@@ -47,10 +42,10 @@ class Reopened:
 
     Attributes
     ----------
-    path, run
-        Its folder, and the content of run.json.
+    path, record
+        Its folder, and what its run.json says.
     job
-        What it was made from.
+        What it was made from, as the record says; the user's layers are not read.
     model
         The model of the map, on the job's device.
     tiles
@@ -58,7 +53,7 @@ class Reopened:
     """
 
     path: Path
-    run: dict[str, Any]
+    record: OpenedRecord
     job: Job
     model: LowRankGP
     tiles: Tiles
@@ -106,20 +101,18 @@ class Reopened:
 
     def _rows(self) -> Data | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""
-        job, run, model = self.job, self.run, self.model
+        job, record, model = self.job, self.record, self.model
         if isinstance(model, FieldNetwork):
             return None
-        seen, settings = job.observations, run["settings"]
-        calibrated = job.request.calibrated
-        parts = random_split(seen.quadkey, seen.quarter, run["seed"], calibrated=calibrated)
-        refitted = settings["refit"] or "random" not in settings["splits"]
+        seen, calibrated = job.observations, job.request.calibrated
+        parts = random_split(seen.quadkey, seen.quarter, record.seed, calibrated=calibrated)
         held_out = np.isin(parts, (VALIDATION, CALIBRATION))
-        rows = job.data(~held_out if refitted else parts == TRAIN)
+        rows = job.data(~held_out if job.refits else parts == TRAIN)
         if not np.allclose(
             [rows.y.mean(), rows.y.std()], [float(model.y_mean), float(model.y_sd)], rtol=1e-9
         ):
             raise DataError(
-                f"the rows that {run['model']} was fitted to cannot be told from the run's "
+                f"the rows that {record.model} was fitted to cannot be told from the run's "
                 "settings."
             )
         return rows
@@ -140,58 +133,25 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
     return f"{name}_file" if name in _TAKEN else name
 
 
-def find_run(text: str, runs: Path = RUNS) -> Path:
-    """Return the run folder that a user names: its path, or the code of a region.
-
-    A code, such as ``PR``, stands for the finished run in a folder ``PR-...`` of `runs`, where
-    there is one only.
-
-    Raises
-    ------
-    RequestError
-        There is no such folder; or no such run, or several.
-    """
-    if Path(text).is_dir():
-        return Path(text)
-    found = sorted(
-        path.parent
-        for path in runs.glob(f"*/{RUN_FILE}")
-        if path.parent.name.startswith(f"{text}-")
-    )
-    if not found:
-        raise RequestError(
-            f"expected a run folder, or a region with a finished run in {runs / text}-*, found "
-            f"neither for {text!r}. Make one with `geogp map`, or name its folder."
-        )
-    if len(found) > 1:
-        raise RequestError(
-            f"{text} has {len(found)} finished runs: {', '.join(map(str, found))}. Name the folder."
-        )
-    return found[0]
-
-
-def _vintage_of(settings: dict[str, Any]) -> str:
-    """Return the census of the urban areas of a run, so that a newer one is not taken."""
-    found = settings.get("urban_vintage")
-    return AUTO if found is None else str(found)
-
-
 def reopen(
     path: Path,
+    record: OpenedRecord,
+    loaded: tuple[LowRankGP, dict[str, Any]],
     watcher: Watcher,
     *,
     read_from: ReadFrom = AS_TOLD,
     device: str = "auto",
     tests: int | None = None,
     at: str | None = None,
-    counts: bool = False,
 ) -> Reopened:
-    """Open a finished run again, and refuse other files than those it was made from.
+    """Read the data of a finished run again, and refuse others than those it was made from.
 
     Parameters
     ----------
-    path
-        The run folder.
+    path, record
+        The run folder, and what its run.json says.
+    loaded
+        Its model, with the context in its file.
     watcher
         Hears of stages and warnings.
     read_from
@@ -202,70 +162,61 @@ def reopen(
         Tests of a tile's average; None takes the median of the region's rows.
     at
         The quarter; None takes that of the run's map.
-    counts
-        Whether a run that maps numbers of tests will do.
 
     Raises
     ------
     RequestError
-        The folder is no finished run, its model counts tests where averages are asked for, or it
-        names an address that the user has not named.
+        The run names an address that the user has not named, or a question cannot be asked.
     DataError
-        A file is damaged, contradicts another, or differs from that which the run was made from.
+        A file contradicts another, or differs from that which the run was made from.
     """
-    run, _ = read_run(path)
-    if find_model(run["model"]).counts and not counts:
-        raise RequestError(
-            f"{path} maps numbers of tests; a level is that of averages. Run geogp map with "
-            "another --target."
-        )
-    try:
-        check_again(run)
-    except DataError as error:
-        raise DataError(
-            f"{path} was made by another version: {error} Make the run again with --fresh."
-        ) from error
-    source, boundaries = read_from.places(path / RUN_FILE, run["settings"])
-    model, context = load_model(path / MODEL_FILE)
-    asked = _request_of(run, source, boundaries)
+    source, boundaries = read_from.places(path / RUN_FILE, record.settings)
+    asked = _request_of(record, source, boundaries)
     job = prepare(
-        replace(asked, device=device, tests=tests, at=at or run["map"]["at"], out=path), watcher
+        replace(asked, device=device, tests=tests, at=at or record.map.at, out=path), watcher
     )
-    _check_model(path, run, job, model.name, context)
-    _check_inputs(path, run, job)
-    return Reopened(path, run, job, model.to(job.device), _tiles(path, run, job))
+    # The preset may be another in this version than in that which made the run.
+    job.preset = replace(job.preset, refit=record.settings.refit)
+    model, context = loaded
+    _check_model(path, record, job, model.name, context)
+    _check_inputs(path, record, job)
+    return Reopened(path, record, job, model.to(job.device), _tiles(path, record, job))
 
 
-def _request_of(run: dict[str, Any], source: str, boundaries: str | None) -> MapRequest:
-    """Return the request that a run answers, as far as what is read and predicted depends on it."""
-    settings = run["settings"]
+def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> MapRequest:
+    """Return the request that a run answers, but for its question and what only fits depend on."""
+    settings = record.settings
+    vintage = settings.urban_vintage
     return MapRequest(
-        region=None if "region_file" in settings else run["region"],
-        region_file=settings.get("region_file"),
-        region_name=settings.get("region_name"),
-        urban_vintage=_vintage_of(settings),
-        strata=settings.get("strata_file"),
+        region=record.region if settings.region_file is None else None,
+        region_file=settings.region_file,
+        region_name=settings.region_name,
+        urban_vintage=AUTO if vintage is None else str(vintage),  # else a newer one is taken
+        strata=settings.strata_file,
         source=source,
         boundaries=boundaries,
-        service=run["service"],
-        target=run["target"],
-        quarters=",".join(run["quarters"]),
-        model=run["model"],
-        preset=run["preset"],
-        inputs=settings["inputs"],
-        seed=run["seed"],
-        noise=settings["noise"],
-        conformal=settings["conformal"],
+        service=record.service,
+        target=record.target,
+        quarters=",".join(record.quarters),
+        model=record.model,
+        preset=record.preset,
+        split=",".join(settings.splits),
+        inputs=settings.inputs,
+        seed=record.seed,
+        zoom=record.map.zoom,
+        noise=settings.noise,
+        conformal=settings.conformal,
     )
 
 
-def _check_inputs(path: Path, run: dict[str, Any], job: Job) -> None:
+def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     """Refuse other files and rows than those that a run was made from."""
     # All are looked at, as a layer of the user's may be called like a file of the boundaries.
+    told = [to_builtins(one) for one in record.inputs]
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
-        if not any(same_input(file.described(), held) for held in run["inputs"])
+        if not any(same_input(file.described(), one) for one in told)
     ]
     if changed:
         raise DataError(
@@ -273,19 +224,21 @@ def _check_inputs(path: Path, run: dict[str, Any], job: Job) -> None:
             "with --fresh, or bring the files back."
         )
     found = len(job.observations)
-    told = {rows_in(parts) for parts in run.get("n", {}).values()}
-    if told - {found}:
+    counted = {} if record.n is UNSET else record.n
+    other = {parts.rows for parts in counted.values()} - {found}
+    if other:
         raise DataError(
-            f"expected the {max(told):,} rows of n in {path / RUN_FILE}, found {found:,} in its "
+            f"expected the {max(other):,} rows of n in {path / RUN_FILE}, found {found:,} in its "
             "quarters. Was it edited? Make the run again with --fresh."
         )
 
 
 def _check_model(
-    path: Path, run: dict[str, Any], job: Job, name: str, context: dict[str, Any]
+    path: Path, record: OpenedRecord, job: Job, name: str, context: dict[str, Any]
 ) -> None:
     """Refuse a run.json that says of the model's file what it is not."""
-    told = {"model": job.spec.name, **{key: run[key] for key in ("region", "target", "service")}}
+    told = {"model": job.spec.name, "region": record.region}
+    told |= {"target": record.target, "service": record.service}
     held = {**told, **context, "model": name}
     wrong = [f"{key} {told[key]}" for key in told if held[key] != told[key]]
     if wrong:
@@ -295,12 +248,12 @@ def _check_model(
         )
 
 
-def _tiles(path: Path, run: dict[str, Any], job: Job) -> Tiles:
+def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
     """Return the tiles of the map; refuse a zoom at which it was not made."""
-    zoom, told = run["map"]["zoom"], run["map"].get("tiles")
+    zoom, told = record.map.zoom, record.map.tiles
     if zoom == job.region.zoom_within(zoom, MOST_TILES):
         tiles = job.region.tiles(zoom)
-        if len(tiles) == (told or len(tiles)) > 0:
+        if len(tiles) == (len(tiles) if told is UNSET else told) > 0:
             return tiles
     raise DataError(
         f"{path / RUN_FILE} says that the map has {told} tiles of zoom {zoom}, which "

@@ -25,9 +25,10 @@ from geogp.files import (
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
-from geogp.runs.run_form import check_file
 from geogp.runs.run_identity import IDENTITY_KEYS, differences
 from geogp.runs.run_records import RECORDS, records_of, run_text
+from geogp.runs.schema.record_reading import read_record
+from geogp.runs.schema.run_record import RunRecord
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"
@@ -157,7 +158,7 @@ class RunFolder:
             )
         if begun or not held:
             return None
-        check_file(self.path / RUN_FILE, held)
+        read_record(self.path / RUN_FILE, held)
         return held
 
     @property
@@ -293,17 +294,21 @@ class RunFolder:
             raise _damaged(self._stale, error, _FRESH) from error
 
 
-def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Read run.json and the test predictions of a finished run.
+def read_predictions(path: Path, run: dict[str, Any]) -> pd.DataFrame:
+    """Read the test predictions of a finished run.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+    run
+        The content of its run.json, which names the strata.
 
     Raises
     ------
-    RequestError
-        The folder is not a finished run.
     DataError
-        A file is damaged, or larger than what `geogp map` writes.
+        The file is damaged, or larger than what `geogp map` writes.
     """
-    run = read_run_file(path)
     try:
         check_parquet(path / PREDICTIONS_FILE)
         predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
@@ -313,26 +318,25 @@ def read_run(path: Path) -> tuple[dict[str, Any], pd.DataFrame]:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     if "stratum" in predictions:
         predictions = with_strata(predictions, run.get("settings") or {})
-    return run, predictions
+    return predictions
 
 
-def read_run_file(path: Path) -> dict[str, Any]:
-    """Read run.json of a finished run.
+def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
+    """Read run.json of a finished run: all that it holds, and what geogp knows of it, typed.
 
     Raises
     ------
     RequestError
         The folder is not a finished run.
     DataError
-        The file is damaged.
+        The file is damaged, or of a later version.
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
             f"{path} is not a finished run: expected {RUN_FILE} and {PREDICTIONS_FILE} in it."
         )
     run = _read_json(path / RUN_FILE)
-    check_file(path / RUN_FILE, run)
-    return run
+    return run, read_record(path / RUN_FILE, run)
 
 
 @contextmanager
@@ -348,7 +352,7 @@ def held_run(path: Path) -> Iterator[None]:
     OutputError
         The folder cannot be written.
     """
-    read_run_file(path)  # nothing is left in a folder that is no run
+    read_run_record(path)  # nothing is left in a folder that is no run
     with hold(path):
         yield
 
@@ -383,26 +387,6 @@ def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
                 f"{out} is in the run folder {folder}; {made} needs a folder of its own. "
                 "Choose another with --out."
             )
-
-
-def run_names(runs: Sequence[Path]) -> list[str]:
-    """Return a printable name for each run folder; no two are the same."""
-    names = [printable(run.resolve().name) for run in runs]
-    if len(set(names)) < len(names):
-        names = [printable(str(run)) for run in runs]
-    found: list[str] = []
-    for name in names:
-        number, free = 1, name
-        while free in found:
-            number += 1
-            free = f"{name} ({number})"
-        found.append(free)
-    return found
-
-
-def printable(text: str) -> str:
-    """Replace what no file in UTF-8, or no XML, can hold."""
-    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
 
 
 def _read_json(path: Path, cure: str = _DELETE) -> dict[str, Any]:

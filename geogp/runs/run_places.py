@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_address
+from geogp.runs.schema.run_record import OpenedSettings
 
 _OWN = {"source": ("tiles", PUBLIC_SOURCE), "boundaries": ("boundaries", PUBLIC_BOUNDARIES)}
 """What is read from each place, and the address that geogp itself would take."""
@@ -22,7 +22,7 @@ class ReadFrom:
     source: str | None = None
     boundaries: str | None = None
 
-    def places(self, file: Path, settings: dict[str, Any]) -> tuple[str, str | None]:
+    def places(self, file: Path, settings: OpenedSettings) -> tuple[str, str | None]:
         """Return the source and the boundaries of a run.
 
         Parameters
@@ -30,31 +30,38 @@ class ReadFrom:
         file
             Its run.json.
         settings
-            What it holds under that name.
+            Its settings.
 
         Raises
         ------
         RequestError
             Its run.json names another address, which the user has not.
         """
-        for key in ("region_file", "strata_file"):
-            if is_address(settings.get(key) or ""):
+        for text in (settings.region_file, settings.strata_file):
+            if is_address(text or ""):
                 raise RequestError(
-                    f"{file} takes polygons from {settings[key]!r}, which is no file of this "
-                    "machine. Make the run again with --fresh."
+                    f"{file} takes polygons from {text!r}, which is no file of this machine. Make "
+                    "the run again with --fresh."
                 )
-        found = []
-        for key, (what, own) in _OWN.items():
-            held, named = settings[key], getattr(self, key)
-            if named is None and held not in {None, own} and is_address(held):
-                raise RequestError(
-                    f"{file} takes its {what} from {held!r}. An address that somebody else wrote "
-                    f"is asked only where you name it: give --{key} with that address, or with a "
-                    "folder or address of yours that holds the same files."
-                )
-            found.append(held if named is None else named)
-        source, boundaries = found
-        return source, boundaries
+        source, boundaries = settings.source, settings.boundaries
+        if self.source is None:
+            _check_own(file, source, "tiles", "source", PUBLIC_SOURCE)
+        if self.boundaries is None and boundaries is not None:
+            _check_own(file, boundaries, "boundaries", "boundaries", PUBLIC_BOUNDARIES)
+        return (
+            source if self.source is None else self.source,
+            boundaries if self.boundaries is None else self.boundaries,
+        )
+
+
+def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
+    """Refuse an address other than that which geogp itself would take."""
+    if held != own and is_address(held):
+        raise RequestError(
+            f"{file} takes its {what} from {held!r}. An address that somebody else wrote is asked "
+            f"only where you name it: give --{option} with that address, or with a folder or "
+            "address of yours that holds the same files."
+        )
 
 
 AS_TOLD = ReadFrom()

@@ -24,12 +24,12 @@ from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.maps.frame import Frame
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import Asker
 from geogp.runs.pipeline.repair import repair_of
 from geogp.runs.pipeline.validation import map_calibration_rows
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import Reopened, reopen
+from geogp.runs.reopen import Reopened
 
 GIVEN = [Path(text) for text in os.environ.get("GEOGP_RUNS", "").split(os.pathsep) if text]
 """Folders of runs to check besides the one made here."""
@@ -61,7 +61,7 @@ class Run:
 
     @cached_property
     def opened(self) -> Reopened:
-        return reopen(self.path, Watcher(), device="cpu")
+        return open_run(self.path, device="cpu").reopen()
 
     def values(self, name: str) -> np.ndarray:
         """Return a variable of the grid, (height, width), named without its unit."""

@@ -22,8 +22,9 @@ from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.runs.locks import hold, is_vacant
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.run_folder import RUN_FILE, read_run
+from geogp.runs.run_folder import RUN_FILE
 from geogp.runs.run_records import spoilt
 from geogp.runs.settings import MapRequest
 
@@ -73,9 +74,9 @@ def times(folder):
 
 def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no_pictures):
     alone = make_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
-    run, predictions = read_run(batch / NAMES[1])
-    assert run["metrics"] == alone.run["metrics"]
-    np.testing.assert_array_equal(predictions["mean"], read_run(alone.path)[1]["mean"])
+    run, same = open_run(batch / NAMES[1]), open_run(alone.path)
+    assert run.record.metrics == same.record.metrics
+    np.testing.assert_array_equal(run.predictions["mean"], same.predictions["mean"])
     assert sorted(path.name for path in (batch / NAMES[1]).iterdir()) == sorted(
         path.name for path in alone.path.iterdir()
     )
@@ -358,7 +359,7 @@ def test_a_run_goes_on_from_its_checkpoints_unless_it_is_another(
             make_run(order)
     other = replace(order, run=replace(run, request=replace(run.request, seed=5)))
     assert make_run(other).how == "made"
-    assert read_run(tmp_path / "out" / run.name)[0]["seed"] == 5
+    assert open_run(tmp_path / "out" / run.name).record.seed == 5
 
 
 def test_the_runs_are_a_product_in_order(states):

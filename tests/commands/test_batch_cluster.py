@@ -24,7 +24,7 @@ from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import LedgerEntry
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import NetworkError, RequestError
-from geogp.runs.run_folder import read_run
+from geogp.runs.open_run import open_run
 from geogp_cli.batch import _progress
 from geogp_cli.main import app, run
 
@@ -92,10 +92,9 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch)
     assert not any(worker.endswith(f":{heard.killed}") for worker in workers)
     assert str(os.getpid()) not in {worker.rpartition(":")[2] for worker in workers}
     for name in NAMES[:2]:  # as in one process without interruption
-        run, predictions = read_run(tmp_path / "place" / name)
-        same, expected = read_run(batch / name)
-        assert run["metrics"] == same["metrics"]
-        np.testing.assert_array_equal(predictions["mean"], expected["mean"])
+        run, same = open_run(tmp_path / "place" / name), open_run(batch / name)
+        assert run.record.metrics == same.record.metrics
+        np.testing.assert_array_equal(run.predictions["mean"], same.predictions["mean"])
     assert (tmp_path / "place" / "national" / "mobile-download" / "map.tif").is_file()
 
 

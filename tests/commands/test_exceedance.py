@@ -13,13 +13,13 @@ from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
 
-from geogp.commands.exceedance import ExceedanceRequest, area_weights, excursions, make_exceedance
+from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
+from geogp.runs.questions.threshold_shares import area_weights, excursions
 
 SEVEN = Threshold(7, "download")
 AREAS = pd.DataFrame({"layer": ["x", "x"], "area": ["all", "half"], "tiles": [10, 5]})
@@ -121,7 +121,7 @@ def test_a_run_is_held_against_thresholds(result, copy):
 
 
 def test_areas_follow_latitude(copy):
-    run = reopen(copy.path, Watcher())
+    run = open_run(copy.path).reopen()
     areas, weights = area_weights(run, None)
     km2 = tile_areas_km2(run.tiles.centres[1], run.tiles.zoom)
     assert areas["area_km2"][0] == pytest.approx(km2.sum())
@@ -131,7 +131,7 @@ def test_areas_follow_latitude(copy):
 
 
 def test_columns_of_a_file_are_layers_of_their_own(copy, tmp_path):
-    run = reopen(copy.path, Watcher())
+    run = open_run(copy.path).reopen()
     west, south, east, north = run.job.region.bounds
     places = {"side": ["x"], "kind": ["y"], "geometry": [box(west, south, east, north)]}
     gpd.GeoDataFrame(places, crs=4326).to_parquet(tmp_path / "parts.parquet")

@@ -13,7 +13,7 @@ from run_worlds import write_halves
 from geogp.commands.next_tiles import NextRequest, choose_tiles, described_tiles
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.reopen import find_run
+from geogp.runs.run_names import find_run
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,9 @@ from run_worlds import edited_copy
 
 from geogp.commands.paper_figures import FiguresRequest, make_figures
 from geogp.errors import DataError, RequestError
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.reference_slices import reference_slices
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
 from geogp.runs.run_folder import PREDICTIONS_FILE
 
 NAMES = ("kernel_slices", "interval_widths", "spread_cells", "basis", "reliability")
@@ -124,7 +123,7 @@ class TestNumbersOfTests:
 
     def test_the_kernel_is_that_of_the_log_rate(self, counted):
         """Slices as drawn are the products of the fitted features."""
-        opened = reopen(counted.path, Watcher(), device="cpu", counts=True)
+        opened = open_run(counted.path, device="cpu").reopen(counts=True)
         job, tiles = opened.job, opened.tiles
         quarter = job.question.quarter
         (one, *_) = reference_slices(

@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy import sparse
 
-from geogp.commands.areas import median_sds
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
@@ -20,6 +19,7 @@ from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
+from geogp.runs.questions.area_levels import median_sds
 
 SIZES = Architecture(d=3, h=6, r=5, blocks=1, dtype="float64", units=(6.0, 6.0, 4.0))
 

@@ -16,9 +16,9 @@ from geogp.commands.fetch import fetch
 from geogp.commands.next_tiles import NextRequest, choose_tiles
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import find_run, reopen
+from geogp.runs.run_names import find_run
 from geogp.runs.settings import MapRequest
 from geogp_cli.main import run as command
 
@@ -96,7 +96,7 @@ def test_a_name_of_the_users_is_never_read_as_html(made):
 
 
 def test_the_run_is_opened_again(made):
-    opened = reopen(made.path, Watcher())
+    opened = open_run(made.path).reopen()
     assert opened.job.region.code == "The_West"
     assert len(opened.tiles) == made.run["map"]["tiles"]
     table = make_areas(AreasRequest(made.path, by="urban", draws=200)).table
@@ -113,7 +113,7 @@ def test_a_file_that_changed_is_said(small, own, made, tmp_path):
     run["settings"]["region_file"] = f"{other}:side=west"
     (tmp_path / "run" / "run.json").write_text(json.dumps(run))
     with pytest.raises(DataError, match=r"my west.geojson changed since"):
-        reopen(tmp_path / "run", Watcher())
+        open_run(tmp_path / "run").reopen()
 
 
 def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(

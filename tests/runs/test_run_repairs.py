@@ -105,6 +105,29 @@ def test_a_file_of_the_same_size_and_time_is_not_read(made, tmp_path, monkeypatc
     assert spoilt(copy, held(copy)) == []
 
 
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        (("fit_warnings",), "the run lacks fit_warnings"),
+        (("rank",), "the run lacks rank"),
+        (("rank", "r"), "rank lacks r"),
+    ],
+)
+def test_a_map_is_not_drawn_anew_of_a_run_that_says_too_little(small, run, lost, told):
+    changed = held(run)
+    holder = changed
+    *way, last = lost
+    for key in way:
+        holder = holder[key]
+    del holder[last]
+    (run / "run.json").write_text(json.dumps(changed))
+    (run / "grid.nc").unlink()
+    before = sorted(run.iterdir())
+    with pytest.raises(DataError, match=f"made by another version: {told}.*--fresh"):
+        again(small, run)
+    assert sorted(run.iterdir()) == before
+
+
 def test_maps_that_are_missing_or_changed_are_drawn_from_the_model(small, run, monkeypatch):
     monkeypatch.setattr("geogp.runs.pipeline.make_map.run_split", None)  # nothing is fitted
     before, page = held(run), (run / "map.html").read_bytes()

@@ -27,7 +27,7 @@ class Killed(BaseException):
 def _stand_ins(monkeypatch):
     """A disk that need not be waited for, and runs of which only the files matter."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(geogp.runs.run_folder, "check_file", lambda *_: None)
+    monkeypatch.setattr(geogp.runs.run_folder, "read_record", lambda *_: None)
 
 
 def write_files(staged, seed):

@@ -14,9 +14,8 @@ from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
 from geogp.commands.next_tiles import NextRequest, choose_tiles
 from geogp.commands.paper_figures import FiguresRequest, make_figures
 from geogp.errors import RequestError
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
 
 NAMES = ("The <West> & co", "east")
 
@@ -91,7 +90,7 @@ def test_rasters_and_tables_tell_the_strata(made, sides):
 
 
 def test_commands_on_the_run_take_the_strata(made, tmp_path):
-    opened = reopen(made.path, Watcher())
+    opened = open_run(made.path).reopen()
     assert opened.job.region.strata_names == NAMES
     shares = make_exceedance(ExceedanceRequest(made.path, threshold=(20.0,), draws=200))
     told = shares.described[0]["share_falling_short"]
@@ -100,7 +99,7 @@ def test_commands_on_the_run_take_the_strata(made, tmp_path):
     assert set(chosen.table["stratum"]) == {"east"}
     with pytest.raises(RequestError, match="unknown --among 'urban'; choose one of The <West>"):
         choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
-    made_figures = make_figures(FiguresRequest(made.path, (), tmp_path / "figures", "cpu"))
+    made_figures = make_figures(FiguresRequest(made.path, (), tmp_path / "figures", device="cpu"))
     assert made_figures.files
 
 

@@ -21,13 +21,13 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles import parquet_limits
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.catalogue.storage import load_model
+from geogp.runs.open_run import open_run
 from geogp.runs.pipeline import make_map as workflow
 from geogp.runs.pipeline import validation
 from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
 from geogp.runs.pipeline.validation import make_plan
 from geogp.runs.progress import Watcher
-from geogp.runs.run_folder import read_run
 
 SPLITS = ["random", "blocks", "buffer", "county", "latest"]
 FOLDS = 2
@@ -327,7 +327,7 @@ def test_repairs_of_counts_are_refused(wide, tmp_path):
 def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     wide, tmp_path, monkeypatch, everything
 ):
-    """What was fitted for hours must be readable; see `read_run`."""
+    """What was fitted for hours must be readable; see `read_predictions`."""
     table = table_of(everything)
     assert len(table.columns) - 1 <= validation.OWN_COLUMNS
     texts = [name for name in table.select_dtypes(["object", "string"]) if "layer" not in name]
@@ -344,5 +344,5 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     monkeypatch.undo()
     monkeypatch.setattr(parquet_limits, "MOST_CELLS", 1000)
     with pytest.raises(DataError, match=r"cannot be used: the footer says") as told:
-        read_run(everything.path)
+        _ = open_run(everything.path).predictions
     assert "damaged" not in str(told.value)

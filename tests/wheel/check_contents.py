@@ -5,7 +5,12 @@ import sys
 import zipfile
 from pathlib import Path
 
-PLACES = {"geogp/": "geogp/", "apps/geogp_cli/": "geogp_cli/", "data/demo/": "geogp/demo_data/"}
+PLACES = {
+    "geogp/": "geogp/",
+    "apps/geogp_cli/": "geogp_cli/",
+    "data/demo/": "geogp/demo_data/",
+    "docs/schema/": "geogp/schema/",
+}
 """Folders of the repository, and where their files are in the wheel."""
 
 

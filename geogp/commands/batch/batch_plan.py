@@ -66,7 +66,7 @@ class BatchRequest:
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One run of a batch: the name of its folder, and what it maps.
 
     `group` is the name of those that differ from it in the region alone.
@@ -83,7 +83,7 @@ class Run:
         return self.request.region
 
 
-def runs_of(batch: BatchRequest) -> tuple[Run, ...]:
+def runs_of(batch: BatchRequest) -> tuple[PlannedRun, ...]:
     """Return the runs of a batch; those of a region stand together.
 
     Raises
@@ -98,7 +98,7 @@ def runs_of(batch: BatchRequest) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def run_of(request: MapRequest) -> Run:
+def run_of(request: MapRequest) -> PlannedRun:
     """Return the run of a request.
 
     Raises
@@ -112,10 +112,10 @@ def run_of(request: MapRequest) -> Run:
     joined = safe_name("-".join(group))
     if request.region is None:
         raise RequestError("a batch maps states; map a region of your own by `geogp map`.")
-    return Run(f"{safe_name(request.region)}-{joined}", joined, request)
+    return PlannedRun(f"{safe_name(request.region)}-{joined}", joined, request)
 
 
-def shared_settings(batch: BatchRequest, run: Run) -> dict[str, Any]:
+def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
     """Return what the runs of a batch have in common, as JSON has it.
 
     The model is that asked for: what ``auto`` becomes depends on the target.
@@ -124,7 +124,7 @@ def shared_settings(batch: BatchRequest, run: Run) -> dict[str, Any]:
     return {key: value for key, value in told.items() if key not in VARIED}
 
 
-def check_apart(runs: Sequence[Run]) -> None:
+def check_apart(runs: Sequence[PlannedRun]) -> None:
     """Refuse two runs of one folder, also where upper and lower case are one.
 
     Raises
@@ -132,7 +132,7 @@ def check_apart(runs: Sequence[Run]) -> None:
     RequestError
         There are such runs.
     """
-    names: dict[str, Run] = {}
+    names: dict[str, PlannedRun] = {}
     for run in runs:
         other = names.setdefault(run.name.casefold(), run)
         if other is not run:
@@ -203,7 +203,7 @@ def request_of(plain: Mapping[str, Any]) -> MapRequest:
         raise DataError(f"expected settings of a map, found others: {error}") from error
 
 
-def _runs(batch: BatchRequest, regions: Sequence[str]) -> list[Run]:
+def _runs(batch: BatchRequest, regions: Sequence[str]) -> list[PlannedRun]:
     return [
         run_of(MapRequest(**{**batch.settings, **dict(zip(VARIED, varied, strict=True))}))
         for varied in product(

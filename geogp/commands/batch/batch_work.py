@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from geogp.commands.batch.batch_place import Place, open_place
-from geogp.commands.batch.batch_plan import Run, check_name
+from geogp.commands.batch.batch_plan import PlannedRun, check_name
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import output_error, remove
 from geogp.geodata.store.cache import cache_folder
@@ -47,7 +47,7 @@ class Order:
         How often it was given out, from 1.
     """
 
-    run: Run
+    run: PlannedRun
     place: str
     scratch: str | None
     fresh: bool = False

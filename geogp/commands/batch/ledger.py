@@ -9,7 +9,7 @@ from geogp import __version__
 from geogp.commands.batch.batch_place import Place
 from geogp.commands.batch.batch_plan import (
     VARIED,
-    Run,
+    PlannedRun,
     check_apart,
     plain_fields,
     request_of,
@@ -53,7 +53,7 @@ class LedgerEntry:
         Of the run.
     """
 
-    run: Run
+    run: PlannedRun
     state: str = WAITING
     attempts: int = 0
     fingerprint: str | None = None

@@ -59,9 +59,12 @@ from geogp.runs.run_folder import (
     RUN_FILE,
     RunFolder,
     held_run,
-    read_run,
+    read_predictions,
+    read_run_record,
 )
 from geogp.runs.run_records import record_files, spoilt
+from geogp.runs.schema.record_reading import complete_record
+from geogp.runs.schema.run_record import RUN_SCHEMA, FittedRecord
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
@@ -227,14 +230,15 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
 
 def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
     """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
-    _, predictions = read_run(job.folder.path)
+    record = complete_record(job.folder.path, held, FittedRecord)
+    predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
     model = load_model(file)[0].to(job.device)
     content = file.read_bytes()
-    for text in held["fit_warnings"]:
+    for text in record.fit_warnings:
         job.warn(text)
-    job.seconds["fit"] = held["seconds"]["fit"]
-    scores = {key: held[key] for key in _SCORES} | {THREADS: held.get(THREADS)}
+    job.seconds["fit"] = record.seconds.get("fit", 0.0)
+    scores = {key: held.get(key) for key in (*_SCORES, THREADS)}
 
     return _complete(
         job,
@@ -274,6 +278,7 @@ def _complete(
         with_base = not job.request.self_contained
         page = drawing.page(job.warnings, job.ingested.attribution, base_map=with_base)
     run = {
+        "schema": RUN_SCHEMA,
         **identity,
         "region_name": job.region.name,
         "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
@@ -327,8 +332,8 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, and what its files hold now into run.json."""
-    run, predictions = read_run(path)
-    report = write_report(path, run, predictions)
+    run, _ = read_run_record(path)
+    report = write_report(path, run, read_predictions(path, run))
     if latex:
         write_text(path / "report.tex", report_latex(report))
     record_files(path / RUN_FILE, run, REPORT_FILES)

@@ -91,7 +91,7 @@ def make_plan(job: Job) -> Plan:
 
 
 def _check_tested(job: Job, rows: int) -> None:
-    """Refuse, before a fit, a table of predictions that `read_run` would refuse."""
+    """Refuse, before a fit, a table of predictions that `read_predictions` would refuse."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
     most = min(MOST_CELLS // columns, MOST_TEXT_BYTES // text)

@@ -6,15 +6,15 @@ import json
 import pytest
 
 from geogp.errors import DataError
-from geogp.runs.progress import Watcher
-from geogp.runs.reopen import reopen
-from geogp.runs.run_folder import read_run_file
-from geogp.runs.run_form import check_again, check_form
+from geogp.runs.open_run import open_run
+from geogp.runs.run_folder import read_run_record
+from geogp.runs.schema.record_reading import complete_record, record_of
+from geogp.runs.schema.run_record import OpenedRecord
 
 
 def test_what_geogp_writes_passes(finished):
-    check_form(finished.run)
-    check_again(finished.run)
+    record_of(finished.run)
+    complete_record(finished.path, finished.run, OpenedRecord)
 
 
 def _changed(run, place, value):
@@ -70,10 +70,10 @@ def _changed(run, place, value):
 def test_another_form_is_refused_by_its_place(finished, place, value, told):
     run = _changed(finished.run, place, value)
     if told is None:  # what names stand for is asked where they are used
-        check_form(run)
+        record_of(run)
         return
     with pytest.raises(DataError, match=told):
-        check_form(run)
+        record_of(run)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_another_form_is_refused_by_its_place(finished, place, value, told):
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
     run = _changed(finished.run, place, ...)
     with pytest.raises(DataError, match=told):
-        check_again(run)
+        complete_record(finished.path, run, OpenedRecord)
     for name in ("model.safetensors", "test_predictions.parquet"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps(run))
     with pytest.raises(DataError, match=f"(another version|is damaged): .*{told}"):
-        reopen(tmp_path, Watcher())
+        open_run(tmp_path).reopen()
 
 
 def test_the_file_is_named(finished, tmp_path):
@@ -103,4 +103,4 @@ def test_the_file_is_named(finished, tmp_path):
     with pytest.raises(
         DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
     ):
-        read_run_file(tmp_path)
+        read_run_record(tmp_path)

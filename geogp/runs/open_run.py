@@ -1,0 +1,204 @@
+"""A finished run: what its folder says, and the questions that it answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import pandas as pd
+
+from geogp.errors import RequestError
+from geogp.models.catalogue.model_names import find_model
+from geogp.models.catalogue.storage import load_model
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.joint.design import CANDIDATES
+from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.pipeline.job import pick_device
+from geogp.runs.progress import Watcher
+from geogp.runs.questions.area_levels import AreaQuestion, area_levels
+from geogp.runs.questions.measurement_choice import ChoiceQuestion, next_tiles
+from geogp.runs.questions.threshold_shares import ThresholdQuestion, threshold_shares
+from geogp.runs.reopen import BY_COUNTY, Reopened, reopen
+from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
+from geogp.runs.run_places import AS_TOLD, ReadFrom
+from geogp.runs.schema.record_reading import complete_record
+from geogp.runs.schema.run_record import OpenedRecord, RunRecord
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run; all but its run.json is read when it is asked for.
+
+    Attributes
+    ----------
+    path
+        Its folder.
+    content
+        What run.json holds, with keys that geogp does not know.
+    record
+        The same, typed.
+    device
+        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where its tiles and boundaries are.
+    watcher
+        Hears of stages and warnings.
+    """
+
+    path: Path
+    content: dict[str, Any] = field(repr=False)
+    record: RunRecord = field(repr=False)
+    device: str = "auto"
+    read_from: ReadFrom = AS_TOLD
+    watcher: Watcher = field(default_factory=Watcher, repr=False)
+    _opened: dict[Any, Reopened] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        """Predictions of the test rows of every split; see `read_predictions`."""
+        return read_predictions(self.path, self.content)
+
+    @property
+    def model(self) -> LowRankGP:
+        """The model of the map, on the device; see `load_model`."""
+        return self._loaded[0].to(pick_device(self.device))
+
+    @cached_property
+    def _loaded(self) -> tuple[LowRankGP, dict[str, Any]]:
+        return load_model(self.path / MODEL_FILE)
+
+    def reopen(
+        self, *, tests: int | None = None, at: str | None = None, counts: bool = False
+    ) -> Reopened:
+        """Return the run with its data read again.
+
+        Parameters
+        ----------
+        tests
+            Tests of a tile's average; None takes the median of the region's rows.
+        at
+            The quarter; None takes that of the run's map.
+        counts
+            Whether a run that maps numbers of tests will do.
+
+        Raises
+        ------
+        RequestError
+            The model counts tests where averages are asked for, or the run names an address that
+            the user has not named.
+        DataError
+            A file is damaged, contradicts another, or differs from that which the run was made
+            from.
+        """
+        if find_model(self.record.model).counts and not counts:
+            raise RequestError(
+                f"{self.path} maps numbers of tests; a level is that of averages. Run geogp map "
+                "with another --target."
+            )
+        if (tests, at) not in self._opened:
+            record = complete_record(self.path, self.content, OpenedRecord)
+            self._opened[tests, at] = reopen(
+                self.path,
+                record,
+                self._loaded,
+                self.watcher,
+                read_from=self.read_from,
+                device=self.device,
+                tests=tests,
+                at=at,
+            )
+        return self._opened[tests, at]
+
+    def areas(
+        self,
+        by: str = BY_COUNTY,
+        *,
+        tests: int | None = None,
+        at: str | None = None,
+        draws: int = 400,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the level of areas, a row for each; see `AreaQuestion` and `area_levels`."""
+        asked = AreaQuestion(by=by, tests=tests, at=at, draws=draws, seed=seed)
+        with arithmetic():
+            return area_levels(self.reopen(tests=tests, at=at), asked).frame
+
+    def exceedance(
+        self,
+        threshold: Sequence[float] | None = None,
+        *,
+        by: str | None = None,
+        at: str | None = None,
+        draws: int = 500,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Return shares of area whose level falls short of thresholds, a row for each area.
+
+        The column `threshold` says of which; see `ThresholdQuestion` and `threshold_shares`.
+        """
+        values = None if threshold is None else tuple(threshold)
+        asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
+        with arithmetic():
+            found = threshold_shares(self.reopen(at=at), asked)
+        tables = [one.shares.assign(threshold=one.threshold.value) for one in found]
+        return pd.concat(tables, ignore_index=True)
+
+    def next(
+        self,
+        tiles: int = 50,
+        *,
+        among: str | None = None,
+        within: str | None = None,
+        by: str = BY_COUNTY,
+        tests: int | None = None,
+        at: str | None = None,
+        candidates: int = CANDIDATES,
+        seed: int = 0,
+    ) -> gpd.GeoDataFrame:
+        """Return the tiles to measure next, in order; see `ChoiceQuestion` and `next_tiles`."""
+        asked = ChoiceQuestion(
+            tiles=tiles,
+            among=among,
+            within=within,
+            by=by,
+            tests=tests,
+            at=at,
+            candidates=candidates,
+            seed=seed,
+        )
+        with arithmetic():
+            return next_tiles(self.reopen(tests=tests, at=at), asked).frame
+
+
+def open_run(
+    path: Path | str,
+    *,
+    device: str = "auto",
+    read_from: ReadFrom = AS_TOLD,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Return a finished run.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+    device
+        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+    read_from
+        Where its tiles and boundaries are, where not as its run.json says.
+    watcher
+        Hears of stages and warnings.
+
+    Raises
+    ------
+    RequestError
+        The folder is not a finished run.
+    DataError
+        run.json is damaged, or of a later version.
+    """
+    folder = Path(path)
+    content, record = read_run_record(folder)
+    return Run(folder, content, record, device, read_from, watcher or Watcher())

@@ -1,0 +1,236 @@
+"""Levels of areas: counties, urban areas, or any polygons a user brings."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse, stats
+
+from geogp.choices import MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
+from geogp.errors import RequestError
+from geogp.maps.grid import Quantity, quantity_of
+from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.pipeline.drawing import tests_on
+from geogp.runs.reopen import BY_COUNTY, Reopened, tag_of
+
+Floats = NDArray[np.float64]
+
+LEAST_DRAWS = 200
+
+REACH = float(stats.norm.ppf(0.975))
+"""Standard deviations from the middle of a 95 % interval to its end."""
+
+_ENDS = (0.025, 0.975)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AreaQuestion:
+    """What to say of which areas.
+
+    Attributes
+    ----------
+    by
+        ``county``, ``urban``, or polygons as ``FILE`` or ``FILE:COLUMN``.
+    tests
+        Tests of each tile mean; None takes the median of the region's rows.
+    at
+        The quarter; None takes that of the run's map.
+    draws
+        Draws from the posterior, for medians and arithmetic means.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    RequestError
+        A number is out of range.
+    """
+
+    by: str = BY_COUNTY
+    tests: int | None = None
+    at: str | None = None
+    draws: int = 400
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.tests is not None:
+            whole_number("tests", self.tests, 1, MOST_TESTS)
+        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
+        whole_number("a seed", self.seed, 0, MOST_SEED)
+
+
+@dataclass(frozen=True)
+class AreaLevels:
+    """Levels of the areas that hold a tile.
+
+    Attributes
+    ----------
+    table
+        A row for each area; see `describe_areas`.
+    shapes
+        Their polygons.
+    tag
+        What names of files call the layer.
+    described
+        What holds for all areas, as JSON can hold it.
+    """
+
+    table: pd.DataFrame
+    shapes: list[Any]
+    tag: str
+    described: dict[str, Any]
+
+    @property
+    def frame(self) -> gpd.GeoDataFrame:
+        """The table with polygons, quarter and tests."""
+        told = self.described
+        table = self.table.assign(quarter=told["at"], tests_per_tile=told["tests_per_tile"])
+        return gpd.GeoDataFrame(table, geometry=self.shapes, crs=4326)
+
+
+def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
+    """Work out levels of areas from a run's model.
+
+    Raises
+    ------
+    RequestError
+        The boundaries have no such layer, no tile lies in an area, the model counts tests, or
+        there is not enough memory.
+    DataError
+        The layer's file is damaged.
+    """
+    job, tiles = opened.job, opened.tiles
+    layer = opened.layer(asked.by)
+    number = layer.index(*tiles.centres)
+    if not (number >= 0).any():
+        raise RequestError(f"no tile of {job.region.name} lies in an area of {asked.by}.")
+    if job.request.calibrated:
+        job.warn(
+            "the conformal repair of this run is of single measurements: means over areas are "
+            "those of the model, with and without noise."
+        )
+    job.watcher.stage(f"the level of {len(tiles):,} tiles together")
+    level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
+    measured = level.measured(float(job.question.tests or 1))
+    job.watcher.stage(f"{asked.draws} draws for medians and arithmetic means")
+    quantity = quantity_of(job.request.target)
+    table = describe_areas(level, measured, number, quantity, asked)
+    shown = table.index.to_numpy()
+    table.insert(0, "area", [layer.labels[k] for k in shown])
+    tests = tests_on(tiles, job.observations)
+    table.insert(2, "measured_tiles", _sums(tests > 0, number, shown))
+    table.insert(3, "tests", _sums(tests, number, shown))
+    described = {
+        "by": asked.by,
+        "at": job.question.described()["at"],
+        "zoom": tiles.zoom,
+        "tiles": len(tiles),
+        "tiles_elsewhere": int((number < 0).sum()),
+        "tests_per_tile": job.question.tests,
+        "draws": asked.draws,
+        "unit": quantity.unit,
+        "mean": "geometric: of log10, over tiles",
+        "function_sd": median_sds(level),
+        "warnings": job.warnings,
+    }
+    return AreaLevels(table, [layer.shapes[k] for k in shown], tag_of(asked.by, layer), described)
+
+
+def describe_areas(
+    level: JointLevel,
+    measured: JointLevel,
+    number: NDArray[np.int64],
+    quantity: Quantity,
+    asked: AreaQuestion,
+) -> pd.DataFrame:
+    """Return a row for each area with a tile, by the number of the area.
+
+    Columns, with the unit at the end of the name: ``level_mean``, the mean over the tiles of log10
+    raised to the power of ten, that is the geometric mean; ``level_median``, the median over the
+    tiles; ``level_arithmetic``, their arithmetic mean; ``tile_mean``, as ``level_mean`` but of one
+    average of so many tests a tile, noise included; each with the ends of its 95 % interval. The
+    means' intervals are exact under the model (variance of a sum, `JointLevel`), the others
+    quantiles of draws. ``independent_sd_log10`` is what the standard deviation of ``level_mean``
+    would be, were the tiles independent: too little.
+
+    Parameters
+    ----------
+    level, measured
+        The law of the level, and of tile means.
+    number
+        The number of the area that holds each tile; negative for none.
+    quantity
+        Names and unit of the target.
+    asked
+        Number of draws and their seed.
+    """
+    areas, where = np.unique(number[number >= 0], return_inverse=True)
+    inside = np.flatnonzero(number >= 0)
+    count = np.bincount(where)
+    weights = sparse.csc_array((1 / count[where], (inside, where)), shape=(len(number), len(areas)))
+    sd = np.sqrt(level.sum_variances(weights))
+    noisy = np.sqrt(measured.sum_variances(weights, noise=True))
+    columns: dict[str, Any] = {"tiles": count}
+    unit = quantity.suffix
+    columns |= _mean_columns("level_mean", unit, level.sum_means(weights), sd)
+    order = np.split(inside[np.argsort(where, kind="stable")], np.cumsum(count)[:-1])
+    for name, drawn in _drawn(level, order, asked).items():
+        low, middle, high = np.quantile(drawn, (_ENDS[0], 0.5, _ENDS[1]), axis=0)
+        columns |= {
+            f"{name}_{unit}": middle,
+            f"{name}_lower_{unit}": low,
+            f"{name}_upper_{unit}": high,
+        }
+    columns |= _mean_columns("tile_mean", unit, measured.sum_means(weights), noisy)
+    squares = np.asarray(weights.multiply(weights).T @ level.single_variances(), np.float64)
+    columns["independent_sd_log10"] = np.sqrt(squares)
+    return pd.DataFrame(columns, index=areas)
+
+
+def _mean_columns(name: str, unit: str, mean: Floats, sd: Floats) -> dict[str, Floats]:
+    return {
+        f"{name}_{unit}": 10**mean,
+        f"{name}_lower_{unit}": 10 ** (mean - REACH * sd),
+        f"{name}_upper_{unit}": 10 ** (mean + REACH * sd),
+        f"{name}_log10": mean,
+        f"{name}_sd_log10": sd,
+    }
+
+
+def _drawn(
+    level: JointLevel, areas: list[NDArray[np.int64]], asked: AreaQuestion
+) -> dict[str, Floats]:
+    """Return median and arithmetic mean over the tiles of each area, draw by draw."""
+    median, mean = [], []
+    for paths in level.paths(asked.draws, seed=asked.seed):
+        values = 10**paths
+        median.append(np.stack([np.median(values[:, tiles], 1) for tiles in areas], 1))
+        mean.append(np.stack([values[:, tiles].mean(1) for tiles in areas], 1))
+    return {"level_median": np.concatenate(median), "level_arithmetic": np.concatenate(mean)}
+
+
+def _sums(
+    values: NDArray[Any], number: NDArray[np.int64], areas: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the sums of values of tiles over some areas."""
+    inside = number >= 0
+    total = np.bincount(number[inside], values[inside], minlength=int(areas.max()) + 1)
+    return total[areas].astype(np.int64)
+
+
+def median_sds(level: JointLevel) -> dict[str, float]:
+    """Return the median standard deviation of the function at the tiles by two accounts.
+
+    ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
+    prediction. They differ most for PPGP and dPPGP, whose function variance also carries noise,
+    and less where a posterior was learned by steps.
+    """
+    # Of averages of endless tests: the level, whose own variance may be 0.
+    stated = level.model.predict(level.x, np.inf)
+    return {
+        "closed_form": float(np.median(np.sqrt(level.single_variances() / level.factor**2))),
+        "stated": float(np.median(np.sqrt(stated.function_variance))),
+    }

@@ -1,0 +1,236 @@
+"""Where to measure next: the tiles whose measurement takes most of the level's variance."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import pandas as pd
+import shapely
+from numpy.typing import NDArray
+
+from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
+from geogp.errors import RequestError
+from geogp.geodata.places.region import Tiles
+from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_bounds, tiles_to_codes
+from geogp.maps.grid import quantity_of
+from geogp.models.joint.design import CANDIDATES, Chosen, choose, covariance_of, widest
+from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.pipeline.drawing import tests_on
+from geogp.runs.reopen import BY_COUNTY, Reopened
+from geogp.runs.settings import MOST_TILES
+
+Floats = NDArray[np.float64]
+
+_SHOWN_LABELS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceQuestion:
+    """Which tiles to choose.
+
+    Attributes
+    ----------
+    tiles
+        Tiles to choose.
+    among
+        A stratum of the run, such as ``urban``: whose variance counts. None counts all.
+    within
+        Label of the area whose tiles count, as county names; None counts all.
+    by
+        Whose areas `within` names: ``county``, ``urban``, or polygons as ``FILE`` or
+        ``FILE:COLUMN``.
+    tests
+        Tests of each new measurement; None takes the median of the region's rows.
+    at
+        The quarter of measurement; None takes that of the run's map.
+    candidates
+        Tiles whose gain is worked out exactly.
+    seed
+        Of the order of the tiles and of estimates.
+
+    Raises
+    ------
+    RequestError
+        A number is out of range, or `by` names areas of which none is said to count.
+    """
+
+    tiles: int = 50
+    among: str | None = None
+    within: str | None = None
+    by: str = BY_COUNTY
+    tests: int | None = None
+    at: str | None = None
+    candidates: int = CANDIDATES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("tiles", self.tiles, 1, MOST_TILES)
+        whole_number("candidates", self.candidates, 1, 2 * MOST_TILES)
+        if self.by != BY_COUNTY and self.within is None:
+            raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
+        if self.tests is not None:
+            whole_number("tests", self.tests, 1, MOST_TESTS)
+        if self.candidates < 2 * self.tiles:
+            raise RequestError(
+                f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
+                f"{self.candidates}."
+            )
+        whole_number("a seed", self.seed, 0, MOST_SEED)
+
+
+@dataclass(frozen=True)
+class NextTiles:
+    """The chosen tiles, in order.
+
+    Attributes
+    ----------
+    table
+        A row for each; see `describe_tiles`.
+    squares
+        Their outlines in degrees.
+    variance
+        Of the level at every tile of the map.
+    described
+        What holds for all, as JSON can hold it.
+    """
+
+    table: pd.DataFrame
+    squares: NDArray[Any]
+    variance: Floats
+    described: dict[str, Any]
+
+    @property
+    def frame(self) -> gpd.GeoDataFrame:
+        """The table with outlines."""
+        return gpd.GeoDataFrame(self.table, geometry=self.squares, crs=4326)
+
+
+def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
+    """Choose where to measure next.
+
+    Each tile that counts, counts the same, whatever its area on the ground; the tiles to measure
+    may be any of the region.
+
+    Raises
+    ------
+    RequestError
+        No tile counts; more tiles than there are; the model counts tests; or it does not fit into
+        memory.
+    DataError
+        The layer's file is damaged.
+    """
+    counted = _counted(opened, asked)
+    opened.job.watcher.stage(f"the level of {len(opened.tiles):,} tiles together")
+    level = opened.level(seed=asked.seed)
+    noise = level.noise_of(float(opened.job.question.tests or 1))
+    opened.job.watcher.stage(f"choosing {asked.tiles} tiles")
+    covariance = covariance_of(level, asked.tiles)
+    weights = counted.astype(np.float64)
+
+    def heard(done: int) -> None:
+        opened.job.watcher.progress("choosing tiles", done, asked.tiles, "")
+
+    given = covariance, weights, noise, asked.tiles
+    chosen = choose(*given, candidates=asked.candidates, seed=asked.seed, heard=heard)
+    total = float(weights @ covariance.variance)
+    table = describe_tiles(opened, level, chosen, total)
+    described = {
+        "at": opened.job.question.described()["at"],
+        "zoom": opened.tiles.zoom,
+        "tests": opened.job.question.tests,
+        "counted": _words(asked),
+        "counted_tiles": int(counted.sum()),
+        "tiles": len(opened.tiles),
+        "variance_before": total,
+        "variance_after": total - float(chosen.gains.sum()),
+        "removed": float(chosen.gains.sum()) / total,
+        "removed_by_widest": float(widest(*given).gains.sum()) / total,
+        "unit": "variance of the level in log10, summed over the tiles that count",
+        "evaluated": chosen.evaluated,
+        "warnings": opened.job.warnings,
+    }
+    squares = _squares(opened.tiles, chosen.tiles)
+    return NextTiles(table, squares, covariance.variance, described)
+
+
+def describe_tiles(
+    opened: Reopened, level: JointLevel, chosen: Chosen, total: float
+) -> pd.DataFrame:
+    """Return a row for each chosen tile, in order.
+
+    ``gain_log10`` is the variance, in log10 squared and summed over the tiles that count, that
+    measuring it takes given those before; ``removed`` the share of all variance that is gone then.
+    The standard deviations are those of the tile's own level now, and once all chosen tiles are
+    measured. ``tests`` are those of all quarters.
+    """
+    tiles, at = opened.tiles, chosen.tiles
+    longitude, latitude = (part[at] for part in tiles.centres)
+    codes = tiles_to_codes(tiles.column[at], tiles.row[at], tiles.zoom)
+    unit = quantity_of(opened.job.request.target).suffix
+    columns: dict[str, Any] = {
+        "rank": np.arange(1, len(at) + 1),
+        "quadkey": format_quadkeys(codes, tiles.zoom).astype(object),
+        "longitude": (longitude + 180) % 360 - 180,
+        "latitude": latitude,
+        "stratum": opened.job.region.stratum(longitude, latitude).astype(object),
+        "tests": tests_on(tiles, opened.job.observations)[at],
+        f"level_{unit}": 10 ** level.mean[at],
+        "sd_before_log10": np.sqrt(chosen.before),
+        "sd_after_log10": np.sqrt(chosen.after),
+        "gain_log10": chosen.gains,
+        "gain": chosen.gains / total,
+        "removed": np.cumsum(chosen.gains) / total,
+    }
+    table = pd.DataFrame(columns)
+    if opened.job.boundaries.counties is not None:
+        county = opened.job.boundaries.counties.label(longitude, latitude)
+        table.insert(4, "county", county.astype(object))
+    return table
+
+
+def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
+    """Tell which tiles count."""
+    region, (longitude, latitude) = opened.job.region, opened.tiles.centres
+    counted = np.ones(len(opened.tiles), bool)
+    if asked.among is not None:
+        if region.strata is None:
+            raise RequestError(
+                f"--among {asked.among} needs strata, and {region.name} was mapped without: no "
+                "urban areas were at hand, nor were there any --strata."
+            )
+        if asked.among not in region.strata_names:
+            raise RequestError(
+                f"unknown --among {asked.among!r}; choose one of {', '.join(region.strata_names)}."
+            )
+        counted &= region.stratum(longitude, latitude) == asked.among
+    if asked.within is not None:
+        layer = opened.layer(asked.by)
+        known = {label.casefold(): k for k, label in enumerate(layer.labels)}
+        number = known.get(asked.within.casefold())
+        if number is None:
+            some = ", ".join(layer.labels[:_SHOWN_LABELS])
+            more = len(layer) - _SHOWN_LABELS
+            raise RequestError(
+                f"no area {asked.within!r} in {layer.name}; there are {some}"
+                f"{f' and {more} more' if more > 0 else ''}."
+            )
+        counted &= layer.index(longitude, latitude) == number
+    if not counted.any():
+        raise RequestError(f"{region.name} has no {_words(asked)}: choose another area.")
+    return counted
+
+
+def _words(asked: ChoiceQuestion) -> str:
+    if asked.among is None and asked.within is None:
+        return "all tiles"
+    kind = f"{asked.among} tiles" if asked.among else "tiles"
+    return kind if asked.within is None else f"{kind} of {asked.within}"
+
+
+def _squares(tiles: Tiles, chosen: NDArray[np.int64]) -> NDArray[Any]:
+    """Return tiles as polygons in degrees, longitudes from -180 to 180."""
+    turn = 1 << tiles.zoom
+    edges = tile_bounds(tiles.column[chosen] % turn, tiles.row[chosen], tiles.zoom)
+    found: NDArray[Any] = shapely.box(edges.west, edges.south, edges.east, edges.north)
+    return found

@@ -1,0 +1,221 @@
+"""Where the level meets thresholds: shares of area with intervals, joint regions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from msgspec import UNSET
+from numpy.typing import NDArray
+from scipy import sparse, special
+
+from geogp.choices import MOST_DRAWS, MOST_SEED, whole_number
+from geogp.errors import RequestError
+from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.models.joint.excursions import LEAST_DRAWS, FirstMisses, JointRegion
+from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.reopen import WHOLE, Reopened, tag_of
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Level of intervals and joint regions."""
+
+_ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdQuestion:
+    """Which thresholds to compare the level with.
+
+    Attributes
+    ----------
+    threshold
+        Values in the unit of the target; None takes those of the run's map.
+    by
+        Shares of polygons besides those of the region: ``county``, ``urban``, ``FILE`` or
+        ``FILE:COLUMN``; None for no more.
+    at
+        The quarter; None takes that of the run's map.
+    draws
+        Draws from the posterior, 200 or more.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    RequestError
+        A number is out of range.
+    """
+
+    threshold: tuple[float, ...] | None = None
+    by: str | None = None
+    at: str | None = None
+    draws: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
+        whole_number("a seed", self.seed, 0, MOST_SEED)
+
+
+@dataclass(frozen=True)
+class Excursion:
+    """What was found for one threshold.
+
+    Attributes
+    ----------
+    threshold
+        The threshold.
+    shares
+        A row for each area: ``layer``, ``area``, ``tiles``, ``area_km2``, and of the share of its
+        area that falls short ``mean``, ``lower``, ``upper``, ``error`` (standard error of the
+        mean over draws) and ``closed_form`` (mean without draws).
+    met, short
+        Where the level meets the threshold, and where it falls short, everywhere at once.
+    """
+
+    threshold: Threshold
+    shares: pd.DataFrame
+    met: JointRegion
+    short: JointRegion
+
+
+def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excursion, ...]:
+    """Compare the level of a run with thresholds, smallest first.
+
+    Raises
+    ------
+    RequestError
+        The model counts tests, a threshold is out of range, there is no such layer, or not enough
+        memory.
+    DataError
+        The layer's file is damaged.
+    """
+    job, drawing = opened.job, opened.record.drawing
+    stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
+    thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
+    areas, weights = area_weights(opened, asked.by)
+    job.watcher.stage(f"the level of {len(opened.tiles):,} tiles together")
+    level = opened.level(seed=asked.seed, columns=asked.draws)
+    if not job.about.has_tiles:
+        own = ", with a variance of its own in each tile" if level.own.any() else ""
+        job.warn(
+            f"{job.spec.name} has no process of single tiles: its level is a smooth "
+            f"field{own}, and shares of tiles and joint regions are surer than they should be."
+        )
+    job.watcher.stage(f"{asked.draws} draws of all tiles")
+    return excursions(level, thresholds, areas, weights, draws=asked.draws, seed=asked.seed)
+
+
+def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
+    """Return the areas, and for each the share of its area that lies in each tile.
+
+    Tiles differ in area by latitude. The region comes first, then its strata (its urban and
+    its rural part) where those are known, then the polygons of a layer that hold
+    the centre of a tile.
+
+    Returns
+    -------
+    DataFrame
+        `layer`, `area`, `tiles` and `area_km2`, k rows.
+    csc_array
+        (n, k); columns sum to 1.
+
+    Raises
+    ------
+    RequestError
+        There is no such layer, or no tile lies in it.
+    """
+    tiles = opened.tiles
+    longitude, latitude = tiles.centres
+    km2 = tile_areas_km2(latitude, tiles.zoom)
+    stratum = opened.job.region.stratum(longitude, latitude)
+    members = [(WHOLE, opened.job.region.name, np.arange(len(tiles)))]
+    members += [
+        (WHOLE, name, np.flatnonzero(stratum == name)) for name in opened.job.region.strata_names
+    ]
+    if by is not None:
+        layer = opened.layer(by)
+        kind = tag_of(by, layer)
+        number = layer.index(longitude, latitude)
+        if not (number >= 0).any():
+            raise RequestError(f"no tile of {opened.job.region.name} lies in an area of {by}.")
+        members += [
+            (kind, label, np.flatnonzero(number == k)) for k, label in enumerate(layer.labels)
+        ]
+    members = [one for one in members if len(one[2])]
+    sizes = [len(inside) for _, _, inside in members]
+    total = np.array([km2[inside].sum() for _, _, inside in members])
+    rows = np.concatenate([inside for _, _, inside in members])
+    columns = np.repeat(np.arange(len(members)), sizes)
+    weights = sparse.csc_array(
+        (km2[rows] / total[columns], (rows, columns)), shape=(len(tiles), len(members))
+    )
+    table = pd.DataFrame(
+        {
+            "layer": [kind for kind, _, _ in members],
+            "area": [name for _, name, _ in members],
+            "tiles": sizes,
+            "area_km2": total,
+        }
+    )
+    return table, weights
+
+
+def excursions(
+    level: JointLevel,
+    thresholds: tuple[Threshold, ...],
+    areas: pd.DataFrame,
+    weights: sparse.csc_array,
+    *,
+    draws: int,
+    seed: int = 0,
+) -> tuple[Excursion, ...]:
+    """Hold draws of the level at all tiles against thresholds, all in one pass.
+
+    Draws come in batches; of each only the shares and the first misses are kept.
+
+    Parameters
+    ----------
+    level
+        The joint law of the level at n tiles, log10 of the unit.
+    thresholds
+        Those of the target.
+    areas
+        k areas; columns are added to it.
+    weights
+        Share of each area's size that lies in each tile, (n, k).
+    draws, seed
+        Number of draws, and what they are drawn from.
+    """
+    sd = np.sqrt(level.single_variances())
+    scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]
+    met, short = ([FirstMisses(side * z) for z in scores] for side in (1.0, -1.0))
+    parts: list[list[Floats]] = [[] for _ in thresholds]
+    for paths in level.paths(draws, seed=seed):
+        for k, threshold in enumerate(thresholds):
+            above = threshold.holds(paths)
+            met[k].add(above)
+            short[k].add(~above)
+            parts[k].append(np.asarray((weights.T @ (~above).T.astype(np.float64)).T))
+    return tuple(
+        Excursion(
+            threshold,
+            _shares(areas, np.concatenate(parts[k]), weights.T @ special.ndtr(-scores[k])),
+            met[k].region(LEVEL),
+            short[k].region(LEVEL),
+        )
+        for k, threshold in enumerate(thresholds)
+    )
+
+
+def _shares(areas: pd.DataFrame, drawn: Floats, closed_form: Floats) -> pd.DataFrame:
+    lower, upper = np.quantile(drawn, _ENDS, axis=0)
+    return areas.assign(
+        mean=drawn.mean(0),
+        lower=lower,
+        upper=upper,
+        error=drawn.std(0, ddof=1) / np.sqrt(len(drawn)),
+        closed_form=closed_form,
+    )

@@ -1,0 +1,153 @@
+"""JSON read as typed structs; what does not fit is refused by its place, in words."""
+
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Meta, UnsetType
+
+from geogp.errors import DataError
+
+Found = TypeVar("Found")
+
+LARGEST = 1e100
+"""No figure is so large: the square of one and sums of such are still numbers."""
+
+LARGEST_WHOLE = 2**53
+"""Every program that reads JSON holds whole numbers up to this one exactly."""
+
+_SHOWN = 60
+
+
+def checked(value: Any, kind: type[Found], whole: str) -> Found:
+    """Return a value of JSON as a typed struct.
+
+    Parameters
+    ----------
+    value
+        What `parse_json` returned.
+    kind
+        The struct.
+    whole
+        What the value is called where it lacks a key.
+
+    Raises
+    ------
+    DataError
+        A key is missing, holds something else or is out of range; the message names the place,
+        what was expected and what was found.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise DataError(_reason(value, kind, "", whole) or f"{whole}: {error}.") from error
+
+
+def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
+    """Return why a value is not of a kind; None where it is.
+
+    msgspec says so too, but its places leave out the keys of mappings.
+    """
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        pass
+    else:
+        return None
+    parts = _parts(value, kind)
+    if parts is None:
+        return f"expected {_told(kind)} under {place}, found {str(value)[:_SHOWN]!r}."
+    lacking = _lacking(value, kind)
+    if lacking:
+        return f"{place or whole} lacks {', '.join(lacking)}."
+    for end, one, needed in parts:
+        reason = _reason(one, needed, f"{place}{end}".removeprefix("."))
+        if reason is not None:
+            return reason
+    return None
+
+
+def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
+    """Return the ends of the places in a value, what is there, and its kind.
+
+    None where the value itself is of another kind, or has no parts.
+    """
+    bare, metas = _bare(kind)
+    origin = get_origin(bare)
+    if isinstance(value, dict) and origin is dict:
+        keys, values = get_args(bare)
+        named = [("", key, keys) for key in value]
+        return iter(named + [(f".{key}", one, values) for key, one in value.items()])
+    if isinstance(value, dict) and _is_struct(bare):
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(bare)}
+        return ((f".{key}", value[key], fields[key]) for key in fields if key in value)
+    if isinstance(value, list) and origin is list and _fits(len(value), metas):
+        (one,) = get_args(bare)
+        return ((f"[{number}]", item, one) for number, item in enumerate(value))
+    return None
+
+
+def _lacking(value: Any, kind: Any) -> list[str]:
+    bare, _ = _bare(kind)
+    if not _is_struct(bare):
+        return []
+    return [
+        field.encode_name
+        for field in msgspec.structs.fields(bare)
+        if field.default is NODEFAULT
+        and field.default_factory is NODEFAULT
+        and field.encode_name not in value
+    ]
+
+
+def _bare(kind: Any) -> tuple[Any, list[Meta]]:
+    """Return a type without what it says of null and of absent keys, and its limits."""
+    metas: list[Meta] = []
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *found = get_args(kind)
+            metas += [one for one in found if isinstance(one, Meta)]
+            continue
+        if get_origin(kind) in {Union, types.UnionType}:
+            held = [one for one in get_args(kind) if one not in {types.NoneType, UnsetType}]
+            if len(held) == 1:
+                kind = held[0]
+                continue
+        return kind, metas
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _fits(length: int, metas: list[Meta]) -> bool:
+    return all(
+        (one.min_length or 0) <= length and (one.max_length is None or length <= one.max_length)
+        for one in metas
+    )
+
+
+def _told(kind: Any) -> str:
+    """Return what a type asks for, in words: its description, if it has one."""
+    bare, metas = _bare(kind)
+    for one in metas:
+        if one.description is not None:
+            return one.description
+    limits = metas[0] if metas else Meta()
+    if bare in {int, float}:
+        return f"a {'whole ' if bare is int else ''}number{_range(limits)}"
+    if get_origin(bare) is Literal:
+        return f"one of {', '.join(map(str, get_args(bare)))}"
+    if get_origin(bare) is list:
+        least, most = limits.min_length, limits.max_length
+        return f"a list of {least}{'' if least == most else ' or more'}" if least else "a list"
+    return {str: "text", bool: "true or false"}.get(bare, "an object")
+
+
+def _range(limits: Meta) -> str:
+    if limits.gt is not None:
+        return f" above {limits.gt:g}"
+    if limits.le is not None and limits.le not in {LARGEST, LARGEST_WHOLE}:
+        return f" from {limits.ge:g} to {limits.le:g}"
+    return "" if limits.ge in {None, -LARGEST} else f" of {limits.ge:g} or more"

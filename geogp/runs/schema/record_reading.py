@@ -1,0 +1,114 @@
+"""run.json read as typed structs, and their JSON Schema.
+
+What geogp never writes is refused: another form, a name that it does not know, a value out of the
+range that `geogp map` allows, and figures that contradict each other.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from geogp.errors import DataError
+from geogp.evaluation.stored_figures import check_figures
+from geogp.geodata.tiles.targets import TARGETS
+from geogp.models.catalogue.model_names import MODELS
+from geogp.runs.schema.checked_types import checked
+from geogp.runs.schema.run_record import RUN_SCHEMA, RunRecord, RunSettings
+
+Kind = TypeVar("Kind", bound=RunRecord)
+
+_LONGEST_NAME = 255
+"""Bytes of a name in a path; systems raise at longer ones."""
+
+
+def record_of(run: dict[str, Any]) -> RunRecord:
+    """Return a run as typed structs, and refuse one that geogp cannot have written.
+
+    Raises
+    ------
+    DataError
+        A key is missing, holds something else or is out of range, or figures contradict each
+        other; the message names the place.
+    """
+    record = checked(run, RunRecord, "the run")
+    if TARGETS[record.target].counted != MODELS[record.model].counts:
+        raise DataError(f"the model {record.model} does not predict the target {record.target}.")
+    if record.settings is not UNSET:
+        _check_places(record.settings)
+    check_figures(run)
+    return record
+
+
+def complete_record(path: Path, run: dict[str, Any], kind: type[Kind]) -> Kind:
+    """Return a run that has the keys that what is done with it needs.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+    run
+        The content of its run.json.
+    kind
+        `OpenedRecord` or `FittedRecord`.
+
+    Raises
+    ------
+    DataError
+        The message names what is missing, and what to do.
+    """
+    try:
+        return checked(run, kind, "the run")
+    except DataError as error:
+        raise DataError(
+            f"{path} was made by another version: {error} Make the run again with --fresh."
+        ) from error
+
+
+def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
+    """Return what was read from a run.json as typed structs; see `record_of`.
+
+    Raises
+    ------
+    DataError
+        The message names the file, and what to do.
+    """
+    schema = run.get("schema")
+    if isinstance(schema, int) and schema > RUN_SCHEMA:
+        raise DataError(
+            f"{path} was written by a later version of geogp: expected the schema {RUN_SCHEMA}, or "
+            f"none, found {str(schema)[:20]}. Update geogp, or run `geogp map` again with --fresh."
+        )
+    try:
+        return record_of(run)
+    except DataError as error:
+        raise DataError(
+            f"{path} is damaged: {error} Run `geogp map` again with --fresh."
+        ) from error
+
+
+def run_schema() -> str:
+    """Return the JSON Schema of run.json, as `docs/schema` holds it."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "run.json of geogp",
+        **msgspec.json.schema(RunRecord),
+    }
+    return json.dumps(schema, indent=1) + "\n"
+
+
+def _check_places(settings: RunSettings) -> None:
+    """Refuse paths with names that no system takes, which patterns cannot tell: bytes count."""
+    layers = [] if settings.layers is UNSET else settings.layers
+    places = {f"layers[{number}]": text for number, text in enumerate(layers)}
+    for key in ("source", "boundaries", "region_file", "strata_file"):
+        found = getattr(settings, key)
+        if isinstance(found, str):
+            places[key] = found
+    for key, text in places.items():
+        if any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
+            raise DataError(
+                f"expected a path or an address under settings.{key}, found {text[:60]!r}."
+            )

@@ -1,0 +1,69 @@
+"""Names, texts and numbers of run.json, with their ranges."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
+
+from geogp.choices import MOST_SEED
+from geogp.evaluation.conformal.repair_methods import METHODS
+from geogp.evaluation.splits.split_names import MOST_FOLDS, SPLITS
+from geogp.geodata.places.census import URBAN_VINTAGES
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.geodata.tiles.targets import SERVICES, TARGETS
+from geogp.geodata.tiles.thresholds import LEAST, MOST
+from geogp.models.catalogue.model_names import MODELS
+from geogp.models.catalogue.presets import PRESETS
+from geogp.models.core.options import NOISES
+from geogp.runs.question import COUNT
+from geogp.runs.schema.checked_types import LARGEST, LARGEST_WHOLE
+from geogp.runs.settings import INPUT_CHOICES, QUESTIONS
+
+if TYPE_CHECKING:  # which takes no names from tables
+    Service = str
+    Target = str
+    PresetText = str
+    Split = str
+    QuestionText = str
+    Inputs = str
+    Noise = str
+    Method = str
+    ModelText = str
+    Vintage = int
+else:
+    Service = Literal[tuple(SERVICES)]
+    Target = Literal[tuple(TARGETS)]
+    PresetText = Literal[tuple(PRESETS)]
+    Split = Literal[tuple(SPLITS)]
+    QuestionText = Literal[(*QUESTIONS, COUNT)]
+    Inputs = Literal[tuple(INPUT_CHOICES[1:])]
+    Noise = Literal[tuple(NOISES)]
+    Method = Literal[tuple(METHODS)]
+    Vintage = Literal[tuple(URBAN_VINTAGES.values())]
+    ModelText = Annotated[
+        Literal[tuple(MODELS)], Meta(description="a model that `geogp models` lists")
+    ]
+
+Text = Annotated[str, Meta(pattern="^[^\\u0000]*$", description="text")]
+Name = Annotated[str, Meta(pattern="^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$", description="a name")]
+Place = Annotated[str, Meta(pattern="^[^\\u0000]*$", description="a path or an address")]
+Quarter = Annotated[
+    str, Meta(pattern="^[0-9]{4}Q[1-4]$", max_length=6, description="a quarter like 2019Q1")
+]
+Sha256 = Annotated[
+    str, Meta(pattern="^[0-9a-f]{64}$", max_length=64, description="a SHA-256 of 64 digits")
+]
+Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Size = Annotated[float, Meta(ge=0, le=LARGEST)]
+AboveZero = Annotated[float, Meta(gt=0, le=LARGEST)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
+Some = Annotated[int, Meta(ge=1, le=LARGEST_WHOLE)]
+Folds = Annotated[int, Meta(ge=1, le=MOST_FOLDS)]
+Zoom = Annotated[int, Meta(ge=1, le=ZOOM)]
+Seed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
+Nanoseconds = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number of 0 or more")]
+Rank = Annotated[Some | Literal["budget"], Meta(description="a rank, or budget")]
+WeightsAsked = Annotated[
+    dict[str, Real] | Literal["validation"], Meta(description="weights by name, or validation")
+]
+ThresholdValue = Annotated[float, Meta(ge=LEAST, le=MOST)]

@@ -1,0 +1,127 @@
+"""A finished run as an object: typed, read late, and with the answers of the commands."""
+
+import json
+import shutil
+from pathlib import Path
+
+import geopandas as gpd
+import pandas as pd
+import pytest
+from msgspec import UNSET
+from run_worlds import edited_copy
+
+from geogp.commands.areas import AreasRequest, make_areas
+from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
+from geogp.commands.next_tiles import NextRequest, choose_tiles
+from geogp.errors import DataError, RequestError
+from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.job import Job
+from geogp.runs.pipeline.make_map import remake_report
+from geogp.runs.run_places import ReadFrom
+
+STORED = Path(__file__).parents[1] / "fixtures" / "run-0.1"
+SOURCE = ReadFrom(str(STORED / "source"), str(STORED / "source" / "boundaries"))
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return Path(shutil.copytree(STORED / "field", tmp_path / "field"))
+
+
+@pytest.fixture
+def run(stored):
+    return open_run(stored, device="cpu", read_from=SOURCE)
+
+
+def test_it_says_what_its_file_says(run, stored):
+    told = json.loads((stored / "run.json").read_text())
+    assert run.content == told
+    assert run.record.region == told["region"]
+    assert run.record.schema is UNSET
+    assert run.record.settings.splits == told["settings"]["splits"]
+    assert run.record.metrics["random"]["all"].crps == told["metrics"]["random"]["all"]["crps"]
+    assert len(run.predictions) == sum(parts["test"] for parts in told["n"].values())
+    assert run.model.name == told["model"]
+
+
+def test_only_what_is_asked_for_is_read(stored):
+    for name in ("test_predictions.parquet", "model.safetensors"):
+        (stored / name).write_bytes(b"no")
+    run = open_run(str(stored))
+    with pytest.raises(DataError, match=r"test_predictions\.parquet"):
+        _ = run.predictions
+    with pytest.raises(DataError, match=r"model\.safetensors"):
+        _ = run.model
+
+
+def test_areas_are_those_of_the_command(run, stored):
+    found = run.areas("urban", draws=200, seed=3)
+    made = make_areas(AreasRequest(stored, by="urban", draws=200, seed=3, read_from=SOURCE))
+    pd.testing.assert_frame_equal(pd.DataFrame(found)[made.table.columns], made.table)
+    written = gpd.read_parquet(stored / "areas_urban.parquet")
+    assert list(written.columns) == list(found.columns)
+    assert found.crs == written.crs
+    assert found.geometry.geom_equals(written.geometry, align=False).all()
+
+
+def test_shares_are_those_of_the_command(run, stored):
+    found = run.exceedance([25, 80], by="urban", draws=200)
+    asked = ExceedanceRequest(stored, threshold=(25, 80), by="urban", draws=200, read_from=SOURCE)
+    low, high = make_exceedance(asked).excursions
+    for one in (low, high):
+        part = found[found["threshold"] == one.threshold.value].drop(columns="threshold")
+        pd.testing.assert_frame_equal(part.reset_index(drop=True), one.shares)
+    assert set(found["layer"]) == {"whole region", "urban"}
+    assert set(run.exceedance(draws=200)["threshold"]) == set(run.record.drawing.thresholds)
+
+
+def test_tiles_to_measure_are_those_of_the_command(run, stored):
+    found = run.next(5, among="urban")
+    made = choose_tiles(NextRequest(stored, tiles=5, among="urban", read_from=SOURCE))
+    pd.testing.assert_frame_equal(pd.DataFrame(found.drop(columns="geometry")), made.table)
+    centres = gpd.GeoSeries.from_xy(found["longitude"], found["latitude"], crs=4326)
+    assert found.geometry.contains(centres).all()
+
+
+def test_numbers_out_of_range_are_refused(run):
+    for ask in (
+        lambda: run.areas(draws=1),
+        lambda: run.exceedance(seed=-1),
+        lambda: run.next(0),
+        lambda: run.next(5, by="urban"),
+    ):
+        with pytest.raises(RequestError):
+            ask()
+
+
+def test_data_are_read_once_for_a_question(run):
+    assert run.reopen() is run.reopen()
+    later = run.reopen(at="2023Q3")
+    assert later is not run.reopen()
+    assert later.job.question.label() == "2023Q3"
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_what_a_reopened_run_says_follows_from_its_record(tmp_path, refit):
+    """The preset quick fits no map of its own; the run may have been made by another."""
+    path = edited_copy(
+        STORED / "field", tmp_path / "run", lambda run: run["settings"].update(refit=refit)
+    )
+    job = open_run(path, read_from=SOURCE).reopen().job
+    assert isinstance(job, Job)
+    assert job.refits is refit
+    assert job.request.splits == ("random", "blocks")
+
+
+def test_keys_that_geogp_does_not_know_are_kept(tmp_path):
+    def add(run):
+        run["of_another"] = {"x": [1, None]}
+        run["settings"]["of_another"] = 1
+
+    path = edited_copy(STORED / "field", tmp_path / "run", add)
+    remake_report(path)
+    told = json.loads((path / "run.json").read_text())
+    assert told["of_another"] == {"x": [1, None]}
+    assert told["settings"]["of_another"] == 1
+    assert told["file_records"]["report.json"]["bytes"] == (path / "report.json").stat().st_size
+    assert open_run(path).content["of_another"] == {"x": [1, None]}
