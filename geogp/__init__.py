@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from geogp.models.catalogue.model_names import list_models
     from geogp.models.joint.joint_level import JointLevel
     from geogp.models.joint.weighted_sums import WeightedSums
+    from geogp.runs.make_run import make_map
+    from geogp.runs.open_run import Run, open_run
 
 __version__ = "0.2.0"
 
@@ -46,10 +48,13 @@ _MODULES = {
     "Prediction": "distributions.prediction",
     "Region": "geodata.places.region",
     "RequestError": "errors",
+    "Run": "runs.open_run",
     "WeightedSums": "models.joint.weighted_sums",
     "evaluate": "evaluation.evaluate",
     "list_models": "models.catalogue.model_names",
     "load_model": "estimators.stored_estimators",
+    "make_map": "runs.make_run",
+    "open_run": "runs.open_run",
     "read_region": "geodata.readers",
     "read_tiles": "geodata.readers",
     "split": "evaluation.splits.split_table",
@@ -70,11 +75,14 @@ __all__ = [
     "Prediction",
     "Region",
     "RequestError",
+    "Run",
     "WeightedSums",
     "__version__",
     "evaluate",
     "list_models",
     "load_model",
+    "make_map",
+    "open_run",
     "read_region",
     "read_tiles",
     "split",

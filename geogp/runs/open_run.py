@@ -12,10 +12,10 @@ import pandas as pd
 from geogp.errors import RequestError
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import load_model
+from geogp.models.core.devices import pick_device
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.design import CANDIDATES
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.pipeline.job import pick_device
 from geogp.runs.progress import Watcher
 from geogp.runs.questions.area_levels import AreaQuestion, area_levels
 from geogp.runs.questions.measurement_choice import ChoiceQuestion, next_tiles

@@ -235,6 +235,18 @@ def test_counts_follow_their_exposure(model, tmp_path):
     assert (again.predict(table) == estimator.predict(table)).all()
 
 
+def test_intervals_of_a_thousand_points_hold():
+    """A tenth of them, in blocks, tells the width of the law alone, not its middle or lean."""
+    inside, rows = 0.0, 0
+    for seed in range(4):
+        table = made_points(2000, seed=seed)
+        train, test = split(table, x="east", y="north", time="date", random_state=seed)
+        model = FieldGP(**PLAIN, time="date", random_state=seed).fit(train, train.value)
+        found = evaluate(model.predict_distribution(test), test.value).loc["all"]
+        inside, rows = inside + found.n * found.coverage_95, rows + found.n
+    assert 0.92 < inside / rows < 0.98
+
+
 def test_few_rows_say_that_their_width_is_from_folds(points):
     with pytest.warns(UserWarning, match=r"100 rows at 100 places are few"):
         FieldGP(**PLAIN, **TINY).fit(points[:100], points.value[:100])

@@ -14,7 +14,14 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.shape_laws import DISTANCES, NO_LAW, ShapeLaw, fit_shape
+from geogp.models.field.shape_laws import (
+    DISTANCES,
+    FEW_RESIDUALS,
+    NO_LAW,
+    ShapeLaw,
+    fit_shape,
+    width_factor,
+)
 from geogp.models.field.vecchia import Sites, distance_to_others
 
 BY_TESTS = np.array([[0.2, -0.1, 0.0], [0.3, -0.1, 0.0], [-0.5, 0.2, 0.0], [-0.3, 0.1, 0.0]])
@@ -278,3 +285,26 @@ class TestFieldModel:
         x = np.random.default_rng(0).uniform(-1, 1, (9, 3))
         model = build("field", SIZES, x)
         assert model.predict(x).shape is GAUSSIAN
+
+
+def test_of_few_residuals_the_width_alone_is_learned():
+    """A field model that is finished by fewer rows keeps its middle, and its normal shape."""
+    random = np.random.default_rng(0)
+    x, y = random.uniform(-1, 1, (1200, 2)), random.standard_normal(1200) + 2.0
+    model = build("field", Architecture(d=2, h=8, r=4, blocks=1, units=(10.0, 10.0)), x)
+    model.take_target(y)
+    learned = {}
+    for n in (FEW_RESIDUALS - 1, FEW_RESIDUALS):
+        tests = torch.ones(n, dtype=torch.float64)
+        model.finish(Rows(model.scaled(x[:n]), model.standardised(y[:n]), tests))
+        learned[n] = np.argwhere(model.shape_law.coefficients).tolist()
+    few, many = learned.values()
+    assert few == [[1, 0]]  # the logarithm of the scale
+    assert [0, 0] in many
+
+
+def test_the_factor_is_the_width_of_a_student_law():
+    residuals = np.full(90, 1.5)
+    scale = np.sqrt((10 + 90 * 1.5**2) / 100)
+    expected = scale * stats.t.ppf(0.975, 100) / stats.norm.ppf(0.975)
+    assert width_factor(residuals) == pytest.approx(expected)

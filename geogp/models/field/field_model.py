@@ -28,7 +28,7 @@ from geogp.models.core.posteriors import VariationalPosterior, WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed, whitened
 from geogp.models.field.level_drift import level_drift
-from geogp.models.field.shape_laws import NO_LAW, ShapeLaw, fit_shape
+from geogp.models.field.shape_laws import FEW_RESIDUALS, NO_LAW, ShapeLaw, fit_shape, width_factor
 from geogp.models.field.vecchia import NO_ROW, Sites
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ class FieldNetwork(FieldProcess):
         validation
             Rows that took no part in the gradient; their standardised residuals give location,
             scale, skewness and tail weight of the predictive distribution, by number of tests
-            and distance to the held places near.
+            and distance to the held places near; of few rows its scale alone.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
@@ -121,6 +121,9 @@ class FieldNetwork(FieldProcess):
             prediction = self.predict_scaled(validation.x, validation.tests)
             y = numpy_of(self.y_mean + self.y_sd * validation.y.double())
             residuals = (y - prediction.mean) / prediction.sd
+            if len(residuals) < FEW_RESIDUALS:
+                self.widen(width_factor(residuals))
+                return
             distance = self.distance_to_others(validation.x)
             self._set_shape(fit_shape(residuals, numpy_of(validation.tests), distance))
 

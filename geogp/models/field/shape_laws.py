@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy import stats
 
 from geogp.distributions.shapes import Floats, Shape
 from geogp.distributions.sinh_arcsinh import (
@@ -18,6 +19,12 @@ from geogp.errors import NumericalError
 
 PRIOR_ROWS = 30.0
 """Weight, in rows, of the standard normal in the fit of a shape: a few rows do not bend it."""
+
+FEW_RESIDUALS = 300
+"""Of fewer residuals the width alone is learned: location and shape would follow their chance."""
+
+PRIOR_RESIDUALS = 10.0
+"""Weight of a sound model, one that needs no wider law, in residuals."""
 
 DISTANCES = 16
 """Distances that a law tells apart: rows of one distance and as many tests share a shape."""
@@ -145,6 +152,20 @@ def fit_shape(
     coefficients[:, 1:] /= spread
     coefficients[:, 0] -= coefficients[:, 1:] @ centre
     return ShapeLaw(coefficients, ranges)
+
+
+def width_factor(residuals: Floats) -> float:
+    """Return what a normal law must be widened by, from m standardised residuals z, (m,).
+
+        s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
+
+    k = `PRIOR_RESIDUALS`: s² is the scale of its posterior, a scaled inverse chi-squared law, under
+    a prior of k degrees of freedom around 1 (Gelman et al. 2013, section 2.6), and the factor is
+    that of the Student-t law of a new residual at the ends of the 95 % interval.
+    """
+    known = PRIOR_RESIDUALS + len(residuals)
+    s = math.sqrt((PRIOR_RESIDUALS + float(residuals @ residuals)) / known)
+    return s * float(stats.t.ppf(0.975, known) / stats.norm.ppf(0.975))
 
 
 def _covariates(tests: Floats, distance: Floats | float, ranges: Floats) -> Floats:

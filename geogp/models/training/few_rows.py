@@ -1,14 +1,13 @@
 """Intervals of models that learned from few rows: their width follows from folds."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from geogp.errors import DataError
 from geogp.models.core.lowrank import LowRankGP
+from geogp.models.field.shape_laws import width_factor
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
@@ -21,9 +20,6 @@ LEAST_PLACES = 10
 """Fewer places tell nothing of how far a prediction is off where nothing was measured."""
 
 FOLDS = 10
-
-PRIOR_RESIDUALS = 10.0
-"""Weight of a sound model, one that needs no wider law, in residuals."""
 
 
 def count_places(data: Data) -> int:
@@ -45,14 +41,8 @@ def widen(
     """Take from folds how much wider a model's intervals must be, and return the factor.
 
     Each fold holds out a tenth of the places with all their rows. A new model is fitted to the
-    others, of which the next tenth chooses its epoch. With z the m standardised residuals of the
-    rows held out, the factor of the standard deviation is
-
-        s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
-
-    k = `PRIOR_RESIDUALS`: s² is the scale of its posterior, a scaled inverse chi-squared law, under
-    a prior of k degrees of freedom around 1 (Gelman et al. 2013, section 2.6), and the factor is
-    that of the Student-t law of a new residual at the ends of the 95 % interval.
+    others, of which the next tenth chooses its epoch. The factor of the standard deviation is that
+    of `width_factor`, from the residuals of the rows held out.
 
     Parameters
     ----------
@@ -72,10 +62,7 @@ def widen(
     NumericalError
         A fit diverges.
     """
-    z = fold_residuals(make, data, settings)
-    known = PRIOR_RESIDUALS + len(z)
-    s = math.sqrt((PRIOR_RESIDUALS + float(z @ z)) / known)
-    factor = s * float(stats.t.ppf(0.975, known) / stats.norm.ppf(0.975))
+    factor = width_factor(fold_residuals(make, data, settings))
     model.widen(factor)
     return factor
 
