@@ -46,18 +46,4 @@ class CountGP(SpatialGP):
         device: str = "auto",
         random_state: int = 0,
     ) -> None:
-        self.model = model
-        self.x = x
-        self.y = y
-        self.crs = crs
-        self.time = time
-        self.time_unit = time_unit
-        self.exposure = exposure
-        self.validation = validation
-        self.preset = preset
-        self.epochs = epochs
-        self.rank = rank
-        self.batch = batch
-        self.bounds = bounds
-        self.device = device
-        self.random_state = random_state
+        self.keep(locals())

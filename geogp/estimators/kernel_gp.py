@@ -41,17 +41,4 @@ class KernelGP(SpatialGP):
         device: str = "auto",
         random_state: int = 0,
     ) -> None:
-        self.model = model
-        self.x = x
-        self.y = y
-        self.crs = crs
-        self.time = time
-        self.time_unit = time_unit
-        self.validation = validation
-        self.preset = preset
-        self.epochs = epochs
-        self.rank = rank
-        self.batch = batch
-        self.bounds = bounds
-        self.device = device
-        self.random_state = random_state
+        self.keep(locals())

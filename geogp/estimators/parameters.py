@@ -1,6 +1,7 @@
 """Parameters of estimators, kept as given: the manners of scikit-learn without needing it."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Self
 
 from geogp.errors import RequestError
@@ -16,6 +17,11 @@ class Parameters:
     def parameter_names(cls) -> tuple[str, ...]:
         """Return the names of the keyword arguments, in order."""
         return tuple(inspect.signature(cls.__init__).parameters)[1:]
+
+    def keep(self, given: Mapping[str, Any]) -> None:
+        """Keep the arguments of the constructor, which are its local variables, as given."""
+        for name in self.parameter_names():
+            setattr(self, name, given[name])
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
         """Return the parameters by name, as they were given."""

@@ -1,6 +1,7 @@
 """The Census Bureau's files over the web: vintages, cuts, every fault, and the note of each."""
 
 import json
+import logging
 import resource
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import pooch
 import pytest
 from bucket_borders import (
     BORDER_TOWN,
@@ -295,3 +297,14 @@ def test_an_own_region_across_states_takes_the_files_of_each(national, tmp_path)
     assert found.urban_areas.labels == ("Border", "Far", "Town")
     assert found.counties.labels == ("E", "Fulton", "W")
     assert found.region.strata.area.equals(TOWN.union(BORDER_TOWN).union(FAR_TOWN))
+
+
+def test_no_logger_is_left_quieter_than_it_was(server, cache):
+    logger = pooch.get_logger()
+    before = logger.level
+    logger.setLevel("INFO")
+    try:
+        Web(server.url, QUICK).fetch(STATES)
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(before)

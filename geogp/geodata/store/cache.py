@@ -25,8 +25,6 @@ from geogp.files import parse_json, read_text, sha256_of, writing
 from geogp.geodata.store.remote import Transfer, Version
 from geogp.geodata.tiles.tile_files import Ranges
 
-pooch.get_logger().setLevel("WARNING")  # its advice on hashes is not for our users
-
 FORMAT = "geogp-tiles-2"
 
 CURE = "set GEOGP_CACHE to another folder"

@@ -7,7 +7,8 @@ is written into a note beside the file, and every later use is held against that
 import datetime as dt
 import json
 import zipfile
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,14 @@ def fetch_whole(address: str, path: Path, patience: Patience) -> Path:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _clean(path, whole=known is not None)
-            pooch.retrieve(
-                address,
-                known_hash=known,
-                fname=path.name,
-                path=path.parent,
-                downloader=_Downloader(patience),
-            )
+            with _quiet():
+                pooch.retrieve(
+                    address,
+                    known_hash=known,
+                    fname=path.name,
+                    path=path.parent,
+                    downloader=_Downloader(patience),
+                )
         except GeogpError:
             raise
         except ValueError as error:
@@ -99,6 +101,18 @@ def fetch_whole(address: str, path: Path, patience: Patience) -> Path:
 def note_of(path: Path) -> Path:
     """Return where the note on a file of the cache stands."""
     return path.with_name(f"{path.name}.json")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence pooch, whose advice on hashes is not for our users; its level is put back."""
+    logger = pooch.get_logger()
+    before = logger.level
+    logger.setLevel("WARNING")
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 class _Downloader:
