@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MOST_DRAWS, whole_number
 from geogp.distributions.shapes import GAUSSIAN, Shape
-from geogp.errors import NumericalError, RequestError
+from geogp.errors import DataError, NumericalError, RequestError
 
 Floats = NDArray[np.float64]
 
@@ -199,7 +199,7 @@ class Prediction:
 
     def pit(self, y: ArrayLike) -> Floats:
         """Return the probability integral transforms at `y`, uniform if all is right, (n,)."""
-        return self.cdf(y)
+        return self.cdf(self._seen(y))
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""
@@ -211,14 +211,14 @@ class Prediction:
 
     def log_score(self, y: ArrayLike) -> Floats:
         """Return the negative log density at the observations `y`, shape (n,); lower is better."""
-        return 0.5 * np.log(self.variance) - self.shape.log_density(self._standard(y))
+        return 0.5 * np.log(self.variance) - self.shape.log_density(self._standard(self._seen(y)))
 
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
         The score of a location-scale family is sd times that of its shape at (y - mean) / sd.
         """
-        return self.sd * self.shape.crps(self._standard(y))
+        return self.sd * self.shape.crps(self._standard(self._seen(y)))
 
     def power_mean(self, base: float) -> Floats:
         """Return E[base^y] at each point, shape (n,): for log10 of a speed, its mean at base 10.
@@ -227,6 +227,16 @@ class Prediction:
         """
         rate = np.log(base)
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
+        return found
+
+    def _seen(self, y: ArrayLike) -> Floats:
+        """Return what was measured, (n,), or refuse it."""
+        found = np.asarray(y, np.float64)
+        if found.shape not in {(), self.mean.shape} or not np.isfinite(found).all():
+            raise DataError(
+                f"expected {len(self)} finite measurements, one for each prediction, found shape "
+                f"{found.shape}{'' if np.isfinite(found).all() else ' with others'}."
+            )
         return found
 
     def _standard(self, y: ArrayLike) -> Floats:

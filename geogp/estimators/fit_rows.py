@@ -64,7 +64,7 @@ def told_of_few(inputs: Floats, factor: float) -> str:
 
 def warn(text: str) -> None:
     """Warn the caller of `fit`."""
-    warnings.warn(text, UserWarning, stacklevel=4)
+    warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mask:

@@ -6,6 +6,8 @@ from typing import Any, Self
 
 from geogp.errors import RequestError
 
+_MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 class Parameters:
     """Keyword arguments that `get_params`, `set_params` and scikit-learn's `clone` know."""
@@ -15,13 +17,25 @@ class Parameters:
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
-        """Return the names of the keyword arguments, in order."""
-        return tuple(inspect.signature(cls.__init__).parameters)[1:]
+        """Return the names of the arguments of the constructor.
+
+        Where it takes others by ``**``, those of the class that it derives from too.
+        """
+        names: dict[str, None] = {}
+        for one in cls.__mro__:
+            if "__init__" not in vars(one):
+                continue
+            _, *given = inspect.signature(vars(one)["__init__"]).parameters.values()
+            names |= {part.name: None for part in given if part.kind not in _MORE}
+            if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
+                break
+        return tuple(names)
 
     def keep(self, given: Mapping[str, Any]) -> None:
         """Keep the arguments of the constructor, which are its local variables, as given."""
-        for name in self.parameter_names():
-            setattr(self, name, given[name])
+        for name, value in given.items():
+            if name not in {"self", "__class__"}:
+                setattr(self, name, value)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
         """Return the parameters by name, as they were given."""
@@ -45,7 +59,10 @@ class Parameters:
 
     def __repr__(self) -> str:
         usual = {
-            name: one.default for name, one in inspect.signature(type(self)).parameters.items()
+            part.name: part.default
+            for one in reversed(type(self).__mro__)
+            if "__init__" in vars(one)
+            for part in inspect.signature(vars(one)["__init__"]).parameters.values()
         }
         told = ", ".join(
             f"{name}={value!r}"

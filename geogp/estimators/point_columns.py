@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_times import check_unit, quarters_of
+from geogp.estimators.point_times import check_unit, times_of
 
 Floats = NDArray[np.float64]
 
@@ -25,8 +25,8 @@ class Points:
     ----------
     x, y
         Coordinates, as given.
-    time
-        In quarters; None where there are no times.
+    time, time_kind
+        In quarters, and what they were (see `Times`); None where there are no times.
     tests, devices, exposure
         Counts behind each measurement, and what a count was counted over; None: 1 everywhere.
     """
@@ -37,14 +37,17 @@ class Points:
     tests: Floats | None = None
     devices: Floats | None = None
     exposure: Floats | None = None
+    time_kind: str | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
     def at(self, rows: NDArray[np.bool_]) -> "Points":
         """Return some of the points."""
-        held = {name: part for name, part in vars(self).items() if part is not None}
-        return replace(self, **{name: part[rows] for name, part in held.items()})
+        taken: dict[str, Any] = {
+            name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
+        }
+        return replace(self, **taken)
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ class PointColumns:
         """
         check_unit(self.time_unit)
         if isinstance(X, pd.DataFrame):
-            return self._checked(self._of_table(X, counts=counts))
-        return self._checked(self._of_array(X))
+            return self.checked(self._of_table(X, counts=counts))
+        return self.checked(self._of_array(X))
 
     def _of_table(self, table: pd.DataFrame, *, counts: bool) -> Points:
         if not len(table):
@@ -97,15 +100,20 @@ class PointColumns:
             x, y = self._of_geometry(table)
         else:
             x, y = (self._numbers(table, name) for name in place)
-        time = None
+        time, kind, exposure = None, None, None
         if self.time is not None:
             self._need(table, self.time)
-            time = quarters_of(table[self.time], self.time_unit, f"the column {self.time}")
-        optional = {"tests": self.tests, "devices": self.devices, "exposure": self.exposure}
+            found = times_of(table[self.time], self.time_unit, f"the column {self.time}")
+            time, kind = found.quarters, found.kind
+        if self.exposure is not None:
+            exposure = self._numbers(table, self.exposure)
+        optional = {"tests": self.tests, "devices": self.devices}
         return Points(
             x,
             y,
             time,
+            exposure=exposure,
+            time_kind=kind,
             **{
                 key: self._numbers(table, name)
                 for key, name in optional.items()
@@ -122,9 +130,17 @@ class PointColumns:
                 f"{table.crs or 'no coordinate reference system'}. Set crs of one of them."
             )
         points = table.geometry if self.crs is None else table.geometry.to_crs(self.crs)
-        return points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
+        found = points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
+        for values in found:
+            _check_finite(values, "the geometry")
+        return found
 
     def _of_array(self, X: Any) -> Points:
+        if hasattr(X, "columns") or hasattr(X, "column_names"):
+            raise DataError(
+                f"expected a table of pandas or an array, found {type(X).__name__}; convert it "
+                "with to_pandas()."
+            )
         if type(X).__module__.startswith("scipy.sparse"):
             raise DataError("expected a dense array: sparse input is not supported.")
         try:
@@ -159,9 +175,12 @@ class PointColumns:
         parts = dict(zip(names, array.T.astype(np.float64), strict=False))
         for name, values in parts.items():
             _check_finite(values, f"the column {name}")
+        kind = None
         if "time" in parts:
-            parts["time"] = quarters_of(parts["time"], self.time_unit, "the column time")
-        return Points(**{name: np.ascontiguousarray(values) for name, values in parts.items()})
+            found = times_of(parts["time"], self.time_unit, "the column time")
+            parts["time"], kind = found.quarters, found.kind
+        held = {name: np.ascontiguousarray(values) for name, values in parts.items()}
+        return Points(**held, time_kind=kind)
 
     def _numbers(self, table: pd.DataFrame, name: str) -> Floats:
         self._need(table, name)
@@ -178,8 +197,17 @@ class PointColumns:
                 f"expected a column {name!r}, found {', '.join(map(str, table.columns))}. Name "
                 "the columns with x=, y=, time=, tests=."
             )
+        if isinstance(table[name], pd.DataFrame):
+            raise RequestError(f"expected one column {name!r}, found several of that name.")
 
-    def _checked(self, points: Points) -> Points:
+    def checked(self, points: Points) -> Points:
+        """Return points; refuse coordinates and counts that are out of range.
+
+        Raises
+        ------
+        DataError
+            See `read`.
+        """
         if is_geographic(self.crs) and (
             np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
         ):
@@ -206,7 +234,18 @@ def is_geographic(crs: Any) -> bool:
     RequestError
         There is no such coordinate reference system.
     """
-    return crs is not None and bool(_known(crs).is_geographic)
+    if crs is None:
+        return False
+    known = _known(crs)
+    if not known.is_geographic:
+        return False
+    if known.axis_info[0].unit_name != "degree" or known.prime_meridian.longitude != 0:
+        raise RequestError(
+            f"expected longitude and latitude in degrees from Greenwich, found {crs!r} in "
+            f"{known.axis_info[0].unit_name} from {known.prime_meridian.name}. Bring the points to "
+            "EPSG:4326."
+        )
+    return True
 
 
 def km_per_unit(crs: Any) -> float:

@@ -39,9 +39,12 @@ class PointScale:
     times
         First and last time in quarters, which become -1 and 1; None for inputs of place alone.
     exposure
-        The exposure whose logarithm is 0; None where nothing is counted.
+        The exposure whose logarithm is 0, which is that of points without one; None where nothing
+        is counted.
     names
         Of the first three inputs.
+    time_kind
+        What times are: ``quarter``, ``date`` or ``number``; None: of any kind.
     """
 
     bounds: Bounds
@@ -49,6 +52,7 @@ class PointScale:
     times: tuple[float, float] | None = None
     exposure: float | None = None
     names: tuple[str, str, str] = ("longitude", "latitude", "quarter")
+    time_kind: str | None = None
 
     @classmethod
     def of_points(
@@ -70,8 +74,8 @@ class PointScale:
         RequestError
             `bounds` are no box.
         """
-        if bounds is not None and not (bounds[0] < bounds[2] and bounds[1] < bounds[3]):
-            raise RequestError(f"expected bounds west, south, east, north, found {bounds}.")
+        if bounds is not None:
+            bounds = _checked_bounds(bounds)
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
         box = bounds or _box(x, points.y)
@@ -84,7 +88,7 @@ class PointScale:
         exposure = None
         if counts:
             exposure = 1.0 if points.exposure is None else float(points.exposure.mean())
-        return cls(box, km, times, exposure, names)
+        return cls(box, km, times, exposure, names, points.time_kind)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -140,17 +144,44 @@ class PointScale:
                     "of several times."
                 )
             first, last = self.times
-            parts.append((2.0 * points.time - first - last) / (last - first))
+            parts.append((2.0 * self._when(points) - first - last) / (last - first))
         if self.exposure is not None:
-            given = np.ones(len(points)) if points.exposure is None else points.exposure
-            parts.append(np.log(given / self.exposure))
+            share = 1.0 if points.exposure is None else points.exposure / self.exposure
+            parts.append(np.log(np.broadcast_to(share, len(points))))
         return np.column_stack(parts)
+
+    def _when(self, points: Points) -> Floats:
+        """Return times of the kind that the model was fitted to, (n,)."""
+        assert points.time is not None
+        kinds = self.time_kind, points.time_kind
+        if None in kinds or kinds[0] == kinds[1]:
+            return points.time
+        if "number" in kinds:
+            raise RequestError(
+                f"expected times that are {kinds[0]}s, as the model was fitted to, found "
+                f"{kinds[1]}s in {self.names[2]}."
+            )
+        # All of a quarter is one time for a model of quarters.
+        return np.floor(points.time) if kinds[0] == "quarter" else points.time
 
     def described(self) -> dict[str, Any]:
         """Return what a saved model needs to be used again."""
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
-        return {"bounds": self.bounds, "quarters": self.times, **area, **km}
+        kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
+        return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind}
+
+
+def _checked_bounds(bounds: Any) -> Bounds:
+    try:
+        west, south, east, north = (float(edge) for edge in bounds)
+    except (TypeError, ValueError):
+        raise RequestError(
+            f"expected bounds as four numbers, west, south, east, north, found {bounds!r:.80}."
+        ) from None
+    if not (west < east and south < north):
+        raise RequestError(f"expected bounds west, south, east, north, found {bounds}.")
+    return west, south, east, north
 
 
 def _box(x: Floats, y: Floats) -> Bounds:

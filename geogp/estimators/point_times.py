@@ -1,5 +1,6 @@
 """Times of points, brought to quarters since the year 0: numbers with a unit, dates, periods."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,35 @@ def check_unit(unit: str | None) -> None:
         raise RequestError(
             f"expected time_unit as one of {', '.join(QUARTERS_PER)}, found {unit!r}."
         )
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times in quarters, and what they were.
+
+    Attributes
+    ----------
+    quarters
+        Quarters since the year 0, or since the zero of numbers, (n,).
+    kind
+        ``quarter`` for calendar quarters, ``date`` for dates and other periods, ``number``.
+    """
+
+    quarters: Floats
+    kind: str
+
+
+def times_of(values: Any, unit: str | None, what: str) -> Times:
+    """Return times with their kind; see `quarters_of`, which says what is refused."""
+    series = pd.Series(values).reset_index(drop=True)
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(series.dtype.categories.dtype)
+    if isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M":
+        series = pd.Series(pd.to_datetime(series.to_numpy()))
+    found = quarters_of(series, unit, what)
+    if series.dtype == "period[Q-DEC]":
+        return Times(found, "quarter")
+    return Times(found, "number" if series.dtype.kind in "iuf" else "date")
 
 
 def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
@@ -91,8 +121,8 @@ def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
     return found * QUARTERS_PER[unit]
 
 
-def quarter_at(time: Any, unit: str | None) -> float:
-    """Return one time in quarters: a date, a period, text such as ``2023Q4``, or a number.
+def time_at(time: Any, unit: str | None) -> Times:
+    """Return one time: a date, a period, text such as ``2023Q4`` or ``2023-11``, or a number.
 
     Raises
     ------
@@ -101,16 +131,18 @@ def quarter_at(time: Any, unit: str | None) -> float:
     """
     if isinstance(time, str):
         try:
-            time = pd.Period(time, freq="Q") if "Q" in time.upper() else pd.Timestamp(time)
+            period = pd.Period(time)
+            longer = period.freqstr.startswith(("Y", "Q", "M"))
+            time = period if longer else pd.Timestamp(time)
         except ValueError as error:
             raise RequestError(
                 f"expected a time such as 2023Q4 or 2023-11-05, found {time!r}."
             ) from error
-    return float(quarters_of([time], unit, "time")[0])
+    return times_of([time], unit, "time")
 
 
 def _of_periods(periods: pd.PeriodIndex) -> Floats:
-    if str(periods.dtype).startswith("period[Q"):
+    if periods.dtype == "period[Q-DEC]":  # fiscal quarters are other months
         return np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
     middle = periods.start_time + (periods.end_time - periods.start_time) / 2
     return _of_dates(pd.DatetimeIndex(middle))
@@ -120,4 +152,5 @@ def _of_dates(dates: pd.DatetimeIndex) -> Floats:
     quarter = dates.to_period("Q")
     start, end = quarter.start_time, (quarter + 1).start_time
     share = np.asarray((dates - start) / (end - start), np.float64)
+    share = np.minimum(share, 1 - 1e-9)  # the last instant of a quarter belongs to it
     return np.asarray(quarter.year * 4 + quarter.quarter - 1, np.float64) + share

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.choices import MOST_SEED, whole_number
+from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.estimators.fit_rows import (
@@ -23,9 +23,10 @@ from geogp.estimators.fit_rows import (
 from geogp.estimators.parameters import Parameters
 from geogp.estimators.point_columns import PointColumns, Points, crs_text, from_degrees
 from geogp.estimators.point_scale import Bounds, PointScale
-from geogp.estimators.point_times import quarter_at
+from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
-from geogp.maps.prediction_grid import Box, box_grid, tile_grid
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.maps.prediction_grid import MOST_CELLS, Box, box_grid, tile_grid
 from geogp.models.catalogue.build_model import find_spec
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.presets import Preset, find_preset
@@ -86,6 +87,7 @@ class SpatialGP(Parameters):
     random_state: int
 
     network_: LowRankGP
+    feature_names_in_: NDArray[np.object_]
     scale_: PointScale
     history_: FitState
     validation_: Mask
@@ -141,7 +143,12 @@ class SpatialGP(Parameters):
             )
         about.check_noise(self.noise)
         whole_number("random_state", self.random_state, 0, MOST_SEED)
+        for name in ("epochs", "rank", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1, MOST_SEED)
         points = self._columns().read(X)
+        if isinstance(X, pd.DataFrame) and self.tests is not None and points.tests is None:
+            warn(f"the table has no column {self.tests!r}: every measurement is of one test.")
         target = target_of(y, len(points))
         scale = PointScale.of_points(
             points,
@@ -301,13 +308,13 @@ class SpatialGP(Parameters):
         if isinstance(region, Region):
             if self.crs is None:
                 raise RequestError("expected a box of plain units, as crs is None; found a region.")
+            _check_zoom(region, zoom)
             tiles = region.tiles(zoom)
             found = self._predict_places(
                 *from_degrees(self.crs, *tiles.centres), when, tests, level
             )
             return tile_grid(tiles, found)
-        bounds = (float(region[0]), float(region[1]), float(region[2]), float(region[3]))
-        box = Box.of(bounds, resolution)
+        box = Box.of(region, resolution)
         x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
         return box_grid(box, self._predict_places(x, y, when, tests, level), self.crs)
 
@@ -322,20 +329,31 @@ class SpatialGP(Parameters):
             The file cannot be written.
         """
         network = self._fitted()
-        params = self.get_params() | {"crs": crs_text(self.crs)}
+        params = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in self.get_params().items()
+            if name in self.kind().parameter_names()
+        }
+        params["crs"] = crs_text(self.crs)
         if not isinstance(self.validation, str):
             params["validation"] = VALIDATIONS[0]  # a mask is of rows that the file does not hold
         if self.bounds is not None:
-            params["bounds"] = list(self.bounds)
+            params["bounds"] = [float(edge) for edge in self.bounds]
         context = {
-            "estimator": type(self).__name__,
+            "estimator": self.kind().__name__,
             "params": params,
             "inputs": self.scale_.described(),
             "n_features_in": self.n_features_in_,
+            "feature_names_in": [str(n) for n in getattr(self, "feature_names_in_", [])],
             "best_epoch": self.history_.best_epoch,
             "validation_nll": self.history_.best_nll,
         }
         save_model(network, path, context)
+
+    @classmethod
+    def kind(cls) -> type["SpatialGP"]:
+        """Return the class of geogp's own that a file names: this one, or that it derives from."""
+        return next(one for one in cls.__mro__ if "families" in vars(one))
 
     def _columns(self) -> PointColumns:
         return PointColumns(
@@ -353,13 +371,13 @@ class SpatialGP(Parameters):
         """Return what decides the fit: the preset, with what the parameters put in its place."""
         preset = self._preset()
         step = find_spec(self.model).step
-        batch = self.batch or step.rows(preset.batch_for(n), n)
+        batch = step.rows(preset.batch_for(n) if self.batch is None else self.batch, n)
         return FitPlan(
             self.model,
             preset,
             scale.columns,
             scale.units,
-            self.epochs or preset.epochs,
+            preset.epochs if self.epochs is None else self.epochs,
             batch,
             preset.weights,
             pick_device(self.device),
@@ -374,7 +392,7 @@ class SpatialGP(Parameters):
             found.weights.alpha if self.alpha is None else self.alpha,
             found.weights.beta if self.beta is None else self.beta,
         )
-        return replace(found, weights=weights, r=self.rank or found.r)
+        return replace(found, weights=weights, r=found.r if self.rank is None else self.rank)
 
     def _keep(self, X: Any, scale: PointScale, result: FitResult) -> None:
         self.network_, self.scale_, self.history_ = result.model, scale, result.state
@@ -388,7 +406,12 @@ class SpatialGP(Parameters):
         if isinstance(X, pd.DataFrame):
             return
         width = np.asarray(X).shape[1]
-        if width != self.n_features_in_ and not hasattr(self, "feature_names_in_"):
+        if hasattr(self, "feature_names_in_"):
+            warn(
+                "X has no names of columns, and the estimator was fitted to a table that has: its "
+                "columns are taken as x, y, time, tests, devices."
+            )
+        elif width != self.n_features_in_:
             raise DataError(
                 f"X has {width} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: give the columns that it was fitted to."
@@ -401,17 +424,31 @@ class SpatialGP(Parameters):
             )
         return self.network_
 
-    def _when(self, time: Any) -> float | None:
+    def _when(self, time: Any) -> Times | None:
         self._fitted()
         if self.scale_.times is None:
             return None
         if time is None:
             raise RequestError("expected time=, as the model was fitted to rows of several times.")
-        return quarter_at(time, self.time_unit)
+        return time_at(time, self.time_unit)
 
     def _predict_places(
-        self, x: Floats, y: Floats, when: float | None, tests: float, level: bool
+        self, x: Floats, y: Floats, when: Times | None, tests: float, level: bool
     ) -> Prediction:
-        time = None if when is None else np.full(len(x), when)
-        inputs = self.scale_.inputs(Points(x, y, time))
+        whole_number("tests", tests, 1, MOST_TESTS)
+        points = Points(x, y)
+        if when is not None:
+            points = replace(points, time=np.full(len(x), when.quarters[0]), time_kind=when.kind)
+        inputs = self.scale_.inputs(self._columns().checked(points))
         return self._fitted().predict(inputs, float(tests), level=level)
+
+
+def _check_zoom(region: Region, zoom: int) -> None:
+    """Refuse a zoom at which a region has too many tiles."""
+    whole_number("zoom", zoom, 1, ZOOM)
+    found = region.about_tiles(zoom, MOST_CELLS)
+    if found > MOST_CELLS:
+        raise RequestError(
+            f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; ask for "
+            "a smaller zoom."
+        )

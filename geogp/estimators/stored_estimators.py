@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from geogp.errors import DataError
 from geogp.estimators.count_gp import CountGP
 from geogp.estimators.deep_basis_gp import DeepBasisGP
@@ -56,7 +58,11 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
         estimator.history_ = FitState(
             best_epoch=int(context["best_epoch"]), best_nll=float(context["validation_nll"])
         )
-        estimator.n_features_in_ = int(context.get("n_features_in", 2))
+        timed = estimator.scale_.times is not None
+        estimator.n_features_in_ = int(context.get("n_features_in", 2 + timed))
+        names = context.get("feature_names_in", ["longitude", "latitude", "quarter"][: 2 + timed])
+        if names:
+            estimator.feature_names_in_ = np.asarray(names, object)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not say how its inputs are made ({error!r}).") from error
     estimator.device = device
@@ -87,4 +93,5 @@ def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:
         None if times is None else (times[0], times[1]),
         inputs.get("area_km2"),
         (estimator.x, estimator.y, estimator.time or "time"),
+        inputs.get("time_kind"),
     )

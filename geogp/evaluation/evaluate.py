@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import DataError
+from geogp.errors import DataError, RequestError
 from geogp.evaluation.metrics import Scores, row_scores
 from geogp.geodata.places.stratum_column import ALL
 
@@ -35,9 +35,16 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
 
     Raises
     ------
+    RequestError
+        The prediction is no distribution.
     DataError
         Lengths differ, a measurement is not finite, or a group is called ``all``.
     """
+    if not isinstance(prediction, Prediction):
+        raise RequestError(
+            "expected what predict_distribution returns, found "
+            f"{type(prediction).__name__}; predict gives medians alone, which have no spread."
+        )
     scores = row_scores(prediction, y)
     rows = {ALL: np.ones(len(scores), np.bool_)}
     if groups is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import geopandas as gpd
 import pandas as pd
 
+from geogp.choices import one_of
 from geogp.geodata.places.region import Region
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.places.stratum_column import stratum_column
@@ -14,7 +15,7 @@ from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
-from geogp.geodata.tiles.targets import find_target
+from geogp.geodata.tiles.targets import SERVICES, find_target
 
 
 def read_region(
@@ -59,7 +60,7 @@ def read_region(
         What should be known of the boundaries.
     """
     text = str(name)
-    own = isinstance(name, Path) or Path(text.rpartition(":")[0] or text).exists()
+    own = isinstance(name, Path) or Path(text.rpartition(":")[0] or text).is_file()
     found = RegionChoice(
         region=None if own else text,
         file=text if own else None,
@@ -72,7 +73,7 @@ def read_region(
 
 
 def read_tiles(
-    region: Region | str,
+    region: Region | str | Path,
     *,
     target: str = "download",
     service: str = "mobile",
@@ -118,13 +119,14 @@ def read_tiles(
         Quarters that are missing or sparse, and rows that were left out.
     """
     find_target(target)
-    place = read_region(region) if isinstance(region, str) else region
+    place = region if isinstance(region, Region) else read_region(region)
+    one_of("service", service, SERVICES)
     found = read_observations(
         open_source(str(source)),
         place,
         service=service,
         target=target,
-        quarters=parse_quarters(quarters) if quarters else None,
+        quarters=None if quarters is None else parse_quarters(str(quarters)),
     )
     _warn(found.warnings)
     seen = found.observations

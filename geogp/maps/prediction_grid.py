@@ -1,5 +1,6 @@
 """Predictions of any quantity as a georeferenced raster, in the unit they are made in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,7 @@ class Box:
     rows: int
 
     @classmethod
-    def of(cls, bounds: Bounds, resolution: float | None = None) -> "Box":
+    def of(cls, bounds: Sequence[float], resolution: float | None = None) -> "Box":
         """Return a box with cells of about a side; None takes a hundredth of its longer side.
 
         Raises
@@ -62,7 +63,12 @@ class Box:
         RequestError
             It is no box, or has too many cells.
         """
-        west, south, east, north = bounds
+        try:
+            west, south, east, north = (float(edge) for edge in bounds)
+        except (TypeError, ValueError):
+            raise RequestError(
+                f"expected a region, or west, south, east, north, found {bounds!r:.80}."
+            ) from None
         if not (np.isfinite(bounds).all() and west < east and south < north):
             raise RequestError(f"expected a box of west, south, east, north, found {bounds}.")
         side = max(east - west, north - south) / CELLS if resolution is None else resolution
@@ -74,7 +80,7 @@ class Box:
                 f"a raster of {columns:,} by {rows:,} cells is too large; ask for a coarser "
                 "resolution."
             )
-        return cls(bounds, columns, rows)
+        return cls((west, south, east, north), columns, rows)
 
     @property
     def transform(self) -> Affine:

@@ -45,7 +45,9 @@ def make_map(region: str | Path, *, watcher: Watcher | None = None, **settings: 
             f"expected settings of geogp.make_map, found {', '.join(sorted(unknown))}. They are "
             f"{', '.join(MapRequest.__dataclass_fields__)}."
         )
-    own = isinstance(region, Path) or Path(region.rpartition(":")[0] or region).exists()
+    own = isinstance(region, Path) or Path(region.rpartition(":")[0] or region).is_file()
+    if settings.get("out") is not None:
+        settings["out"] = Path(settings["out"])
     place = {"region_file": str(region)} if own else {"region": region}
     found = pipeline.make_map(MapRequest(**place, **settings), watcher)
     return open_run(found.path, device=settings.get("device", "auto"))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_times import QUARTERS_PER, quarter_at, quarters_of
+from geogp.estimators.point_times import QUARTERS_PER, quarters_of, time_at, times_of
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,36 @@ def test_what_is_no_time_is_refused(values, unit, error, match):
         ("2023-10-01", None, 8095),
         (pd.Period("2023Q4", freq="Q"), None, 8095),
         (2.0, "year", 8.0),
+        ("2023", None, 8094.02),
+        ("2023-11", None, 8095.5),
     ],
 )
 def test_one_time(time, unit, expected):
-    assert quarter_at(time, unit) == pytest.approx(expected)
+    assert time_at(time, unit).quarters == pytest.approx([expected], abs=0.01)
 
 
 def test_text_that_is_no_time_is_refused():
     with pytest.raises(RequestError, match="such as 2023Q4"):
-        quarter_at("soon", None)
+        time_at("soon", None)
+
+
+def test_fiscal_quarters_follow_one_another():
+    """Of a year that ends in January, a quarter is no calendar quarter: its middle counts."""
+    found = quarters_of(pd.period_range("2022Q1", periods=9, freq="Q-JAN"), None, "time")
+    assert np.diff(found) == pytest.approx(1, abs=0.05)
+    assert found[0] == pytest.approx(8084.83, abs=0.05)  # February to April 2021
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pd.period_range("2022Q1", periods=3, freq="Q"), "quarter"),
+        (pd.period_range("2022-01", periods=3, freq="M"), "date"),
+        (pd.to_datetime(["2022-01-01"]), "date"),
+        (pd.Series(pd.to_datetime(["2022-01-01"])).astype("timestamp[ns][pyarrow]"), "date"),
+        (pd.Series(pd.to_datetime(["2022-01-01"])).astype("category"), "date"),
+        ([1, 2], "number"),
+    ],
+)
+def test_times_have_a_kind(values, kind):
+    assert times_of(values, "day", "time").kind == kind

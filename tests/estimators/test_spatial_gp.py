@@ -115,7 +115,7 @@ def test_samples_follow_the_law(fitted, points):
 
 
 class TestJoint:
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def law(self, fitted, points):
         return fitted.joint(points[:30].assign(date=points.date.max()))
 
@@ -189,6 +189,8 @@ class TestGrids:
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 0}, "above 0"),
             ({"region": (0, 0, 1, 1), "time": "2025Q1", "resolution": 1e-6}, "too large"),
             ({"region": simple_region(), "time": "2025Q1"}, "plain units"),
+            ({"region": "PR", "time": "2025Q1"}, "expected a region"),
+            ({"region": (0, 0, 1, 1), "time": "2025Q1", "tests": 0}, "tests from 1"),
         ],
     )
     def test_what_is_refused(self, fitted, arguments, match):
@@ -225,7 +227,13 @@ def test_counts_follow_their_exposure(model, tmp_path):
     table["count"] = random.poisson(table.area * np.exp(0.5 * np.sin(table.east / 15)))
     estimator = CountGP(model, **PLAIN, exposure="area", epochs=20, rank=16)
     estimator.fit(table, table["count"])
+    with pytest.raises(RequestError, match="expected a column 'area'"):
+        estimator.predict(table.drop(columns="area"))
     small, large = (estimator.predict_distribution(table.assign(area=a)).mean for a in (1, 4))
+    typical = estimator.predict_distribution(table.assign(area=table.area.mean()))
+    assert estimator.grid((0, 0, 100, 60), resolution=20)["mean"].mean() == pytest.approx(
+        typical.mean.mean(), rel=0.1
+    )
     assert large == pytest.approx(4 * small)
     assert np.corrcoef(small, np.exp(0.5 * np.sin(table.east / 15)))[0, 1] > 0.8
     drawn = estimator.predict_distribution(table[:50]).sample(2000)
@@ -329,7 +337,11 @@ UNFIT = {
         ({"random_state": -1}, "random_state"),
         ({"time": "date", "time_unit": "days"}, "expected time_unit"),
         ({"bounds": (1, 1, 0, 0)}, "west, south, east, north"),
-        ({"epochs": -1}, "epochs"),
+        ({"epochs": 0}, "epochs from 1"),
+        ({"batch": -1}, "batch from 1"),
+        ({"rank": 0.5}, "rank from 1"),
+        ({"crs": "EPSG:4807"}, "degrees from Greenwich"),
+        ({"bounds": (1, 2, 3)}, "four numbers"),
         ({"x": "nowhere"}, "expected a column 'nowhere'"),
     ],
 )
@@ -366,6 +378,69 @@ def test_points_of_a_geodataframe_need_no_columns(points):
     one = DeepBasisGP("sv-rbf", crs=None, **TINY).fit(places, points.value)
     other = DeepBasisGP("sv-rbf", **PLAIN, **TINY).fit(points, points.value)
     assert (one.predict(places) == other.predict(points)).all()
+
+
+def test_times_of_another_kind_are_refused(fitted, points):
+    days = points.assign(date=np.arange(len(points)))
+    with pytest.raises(RequestError, match="expected time_unit"):
+        fitted.predict(days)
+    numbers = FieldGP(**PLAIN, time="date", time_unit="day", **TINY).fit(days, points.value)
+    with pytest.raises(RequestError, match=r"expected times that are numbers.*found dates"):
+        numbers.predict(points)
+    with pytest.raises(RequestError, match="found quarters"):
+        numbers.grid((0, 0, 1, 1), time="2024Q1", resolution=1)
+
+
+def test_all_of_a_quarter_is_one_time_for_a_model_of_quarters(points):
+    quarters = points.assign(date=points.date.dt.to_period("Q"))
+    model = FieldGP(**PLAIN, time="date", **TINY).fit(quarters, points.value)
+    last = points.assign(date=quarters.date.dt.end_time)
+    assert (model.predict(last) == model.predict(quarters)).all()
+
+
+def test_an_array_after_a_table_is_a_warning(deep, points):
+    with pytest.warns(UserWarning, match="no names of columns"):
+        found = deep.predict(points[["east", "north"]].to_numpy())
+    assert found == pytest.approx(deep.predict(points))
+
+
+def test_names_of_columns_come_back_from_a_file(deep, points, tmp_path):
+    deep.save(tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors")
+    assert list(again.feature_names_in_) == list(points.columns)
+
+
+def test_a_subclass_keeps_its_parameters_and_comes_back_as_what_it_derives_from(points, tmp_path):
+    class Mine(DeepBasisGP):
+        def __init__(self, model="sv-rbf", *, extra=1, **kw):
+            super().__init__(model, **kw)
+            self.extra = extra
+
+    mine = Mine(**PLAIN, epochs=np.int64(1), rank=8).fit(points, points.value)
+    assert mine.extra == 1
+    mine.set_params(model="sv-rbf")
+    mine.save(tmp_path / "m.safetensors")
+    assert type(load_model(tmp_path / "m.safetensors")) is DeepBasisGP
+
+
+def test_a_column_of_tests_that_is_not_there_is_a_warning(points):
+    with pytest.warns(UserWarning, match="no column 'test'"):
+        FieldGP(**PLAIN, tests="test", **TINY).fit(points, points.value)
+
+
+@pytest.mark.parametrize(
+    ("y", "match"),
+    [
+        (lambda t: t[["value"]], "found shape"),
+        (lambda t: t.value[:3], "found shape"),
+        (lambda t: t.value * np.nan, "with others"),
+    ],
+)
+def test_scores_of_what_was_not_measured_are_refused(deep, points, y, match):
+    law = deep.predict_distribution(points)
+    for score in (law.crps, law.log_score, law.pit):
+        with pytest.raises(DataError, match=match):
+            score(y(points))
 
 
 def test_split_and_fit_together(points):

@@ -113,6 +113,10 @@ def test_some_rows_validate_however_few(how, n):
         ({"fold": 7}, RequestError, "5 folds"),
         ({"how": "county"}, RequestError, "boundaries of counties"),
         ({"how": "latest"}, RequestError, "2 quarters"),
+        ({"random_state": None}, RequestError, "random_state"),
+        ({"fold": 1.5}, RequestError, "fold"),
+        ({"cell": 0}, RequestError, "cell above 0"),
+        ({"how": "buffer", "buffer_km": -1}, RequestError, "buffer_km above 0"),
     ],
 )
 def test_what_is_refused(points, arguments, error, match):
@@ -125,3 +129,32 @@ def test_points_at_one_place_are_refused():
         split(pd.DataFrame({"longitude": [1.0, 1.0], "latitude": [2.0, 2.0]}))
     with pytest.raises(DataError, match="finite"):
         split(pd.DataFrame({"longitude": [1.0, np.nan], "latitude": [2.0, 2.0]}))
+
+
+def test_the_resolution_of_dates_does_not_matter(points):
+    dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(len(points)), "h")
+    found = [
+        split(
+            points.assign(when=pd.Series(dates).dt.as_unit(unit)),
+            "random",
+            x="a",
+            y="b",
+            time="when",
+            random_state=np.int64(3),
+        )[1].index.tolist()
+        for unit in ("s", "us", "ns")
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_rows_in_no_county_are_left_out(tiles):
+    names = np.array([None, "a", "b", "c", "d"], object)
+    some = tiles.assign(county=names[np.arange(len(tiles)) % 5])
+    train, test = split(some, "county")
+    assert len(train) + len(test) == some.county.notna().sum()
+
+
+def test_metres_have_no_buffer():
+    metres = pd.DataFrame({"longitude": [1e5, 2e5], "latitude": [1e5, 3e5]})
+    with pytest.raises(DataError, match="expected degrees"):
+        split(metres, "buffer")

@@ -128,7 +128,7 @@ def text_codes(texts: NDArray[np.str_]) -> Codes:
 def hashed(seed: int, *keys: NDArray[np.uint64] | NDArray[np.int64]) -> Codes:
     """Mix a seed and integer keys, each of shape (n,), to uniform 64-bit words."""
     # One element rather than a scalar: NumPy lets arrays wrap around without a warning.
-    state = _mix(np.array([seed % 2**64], np.uint64))
+    state = _mix(np.array([int(seed) % 2**64], np.uint64))
     for key in keys:
         state = _mix(state ^ _mix(np.asarray(key).astype(np.uint64)))
     return state

@@ -5,13 +5,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from geogp.choices import one_of
+from geogp.choices import MOST_KM, MOST_SEED, above_zero, one_of, whole_number
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_codes
-from geogp.evaluation.splits.row_parts import LEFT_OUT, TEST, Numbers, Parts
-from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, SPLITS
+from geogp.evaluation.splits.row_parts import LEFT_OUT, TENTHS, TEST, Numbers, Parts
+from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, LATEST, SPLITS
 from geogp.evaluation.splits.split_rows import SplitRows, deal_cells, split_parts
 from geogp.geodata.places.distances import nearest_km
+from geogp.geodata.places.layers import ELSEWHERE
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
 
 Table = TypeVar("Table", bound=pd.DataFrame)
@@ -81,7 +82,14 @@ def split(
     >>> len(train) + len(test)
     500
     """
+    if not isinstance(table, pd.DataFrame):
+        raise RequestError(f"expected a table of pandas, found {type(table).__name__}.")
     one_of("split", how, SPLITS)
+    whole_number("random_state", random_state, 0, MOST_SEED)
+    whole_number("fold", fold, 0, TENTHS - 1)
+    if cell is not None:
+        above_zero("cell", cell, float("inf"), "in the unit of the coordinates")
+    above_zero("buffer_km", buffer_km, MOST_KM, "km")
     for name in (x, y):
         if name not in table.columns:
             raise RequestError(
@@ -91,6 +99,8 @@ def split(
     place = table[x].to_numpy(np.float64), table[y].to_numpy(np.float64)
     if not all(np.isfinite(part).all() for part in place):
         raise DataError(f"expected finite numbers in {x} and {y}; drop the other rows.")
+    if how == BUFFER.name and (np.abs(place[0]).max() > 360 or np.abs(place[1]).max() > 90):
+        raise DataError("expected degrees in x and y, by which the split buffer takes distances.")
     tiles = "quadkey" in table.columns
     parts = (
         _in_cells(place, random_state, fold, cell)
@@ -99,9 +109,9 @@ def split(
             how,
             SplitRows(
                 parse_quadkeys(table["quadkey"].to_numpy()) if tiles else place_codes(*place),
-                _times(table, time),
+                _times(table, time, how),
                 *place,
-                table[county].to_numpy(np.str_) if county in table.columns else None,
+                _counties(table, county),
             ),
             random_state,
             fold=fold,
@@ -116,8 +126,15 @@ def split(
     return table[train], table[test]
 
 
+def _counties(table: pd.DataFrame, county: str) -> Parts | None:
+    if county not in table.columns:
+        return None
+    names = table[county].astype(object)
+    return names.where(names.notna(), ELSEWHERE).to_numpy(np.str_)
+
+
 def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) -> Parts:
-    width = side or 0.1
+    width = 0.1 if side is None else side
     cells = (
         point_cells(*place, (width, width))
         if side is None
@@ -126,13 +143,29 @@ def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) 
     return deal_cells(cells, seed, f"{len(cells)} rows", fold=fold)
 
 
-def _times(table: pd.DataFrame, time: str | None) -> Numbers:
-    """Return a whole number for each row's time: its quarter where that is a period."""
+def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
+    """Return a whole number for each row's time: its quarter where that is a calendar quarter."""
+    quarters = time is not None and time in table.columns and table[time].dtype == "period[Q-DEC]"
+    if how == LATEST.name and not quarters:
+        raise RequestError(
+            f"the split latest needs quarters (Period[Q]) in the column {time!r}, and 2 quarters "
+            "or more; make them with table[...].dt.to_period('Q')."
+        )
     if time is None or time not in table.columns:
         return np.zeros(len(table), np.int64)
     column = table[time]
-    if isinstance(column.dtype, pd.PeriodDtype) and str(column.dtype).startswith("period[Q"):
+    if column.isna().any():
+        raise DataError(f"expected a time in every row of {time}; drop the other rows.")
+    if quarters:
         return np.asarray(column.dt.year * 4 + column.dt.quarter - 1, np.int64)
     if column.dtype.kind in "iuf":
         return time_codes(column.to_numpy(np.float64), len(table))
-    return np.asarray(pd.to_datetime(column, utc=True).astype("int64"), np.int64)
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.start_time
+    try:
+        dates = pd.DatetimeIndex(pd.to_datetime(column, utc=True))
+    except (TypeError, ValueError):
+        raise DataError(
+            f"expected dates, periods or numbers in {time}, found {column.dtype}."
+        ) from None
+    return np.asarray(dates.as_unit("ns").asi8, np.int64)
