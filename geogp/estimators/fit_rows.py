@@ -97,3 +97,26 @@ def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mas
     return validation_part(
         points.x, points.y, points.time, how=validation, seed=seed, side=(side, side)
     )
+
+
+def check_width(X: Any, width: int, *, named: bool) -> None:
+    """Refuse an array of another width than that of the fit; warn after a fit to named columns.
+
+    Raises
+    ------
+    DataError
+        It has other columns.
+    """
+    if isinstance(X, pd.DataFrame):
+        return
+    found = np.asarray(X).shape[1]
+    if named:
+        warn(
+            "X has no names of columns, and the estimator was fitted to a table that has: its "
+            "columns are taken as x, y, time, tests, devices."
+        )
+    elif found != width:
+        raise DataError(
+            f"X has {found} features, but the estimator is expecting {width} features as input: "
+            "give the columns that it was fitted to."
+        )

@@ -11,22 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
 from geogp.distributions.prediction import Prediction
-from geogp.errors import DataError, RequestError
+from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
     VALIDATIONS,
+    check_width,
     data_of,
     target_of,
     told_of_few,
     validation_mask,
     warn,
 )
+from geogp.estimators.gridding import plane_grid, region_grid
 from geogp.estimators.parameters import Parameters
-from geogp.estimators.point_columns import PointColumns, Points, crs_text, from_degrees
+from geogp.estimators.point_columns import PointColumns, Points, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
-from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.maps.prediction_grid import MOST_CELLS, Box, box_grid, tile_grid
 from geogp.models.catalogue.build_model import find_spec
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.presets import Preset, find_preset
@@ -45,8 +45,7 @@ Mask = NDArray[np.bool_]
 class SpatialGP(Parameters):
     """A Gaussian process over points in space and, where they have times, in time.
 
-    Subclasses say which models they fit and have a constructor of their own. Parameters are kept
-    as given; what was learned ends with an underscore.
+    Subclasses say which models they fit. What was learned ends with an underscore.
 
     Attributes
     ----------
@@ -201,7 +200,7 @@ class SpatialGP(Parameters):
         """
         network = self._fitted()
         points = self._columns().read(X)
-        self._check_width(X)
+        check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} says nothing of how sure its level is.")
@@ -254,10 +253,7 @@ class SpatialGP(Parameters):
         return joint_level(network, rows, inputs, seed=seed)
 
     def kernel(self, X: Any, X2: Any) -> Floats:
-        """Return the prior covariance of the function between points, (n, n2), in y's unit².
-
-        The covariance of the smooth function: what single tiles add is no part of it.
-        """
+        """Return the prior covariance of the smooth function between points, (n, n2), in unit²."""
         network, columns = self._fitted(), self._columns()
         one, two = (self.scale_.inputs(columns.read(part)) for part in (X, X2))
         return network.kernel(one, two)
@@ -305,18 +301,13 @@ class SpatialGP(Parameters):
             The estimator is not fitted, there is no time, or the box is none.
         """
         when = self._when(time)
+
+        def predict(x: Floats, y: Floats) -> Prediction:
+            return self._predict_places(x, y, when, tests, level)
+
         if isinstance(region, Region):
-            if self.crs is None:
-                raise RequestError("expected a box of plain units, as crs is None; found a region.")
-            _check_zoom(region, zoom)
-            tiles = region.tiles(zoom)
-            found = self._predict_places(
-                *from_degrees(self.crs, *tiles.centres), when, tests, level
-            )
-            return tile_grid(tiles, found)
-        box = Box.of(region, resolution)
-        x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
-        return box_grid(box, self._predict_places(x, y, when, tests, level), self.crs)
+            return region_grid(region, zoom, self.crs, predict)
+        return plane_grid(region, resolution, self.crs, predict)
 
     def save(self, path: Path | str) -> None:
         """Write the fitted estimator to a file of safetensors; see `geogp.load_model`.
@@ -402,21 +393,6 @@ class SpatialGP(Parameters):
         else:
             self.n_features_in_ = np.asarray(X).shape[1]
 
-    def _check_width(self, X: Any) -> None:
-        if isinstance(X, pd.DataFrame):
-            return
-        width = np.asarray(X).shape[1]
-        if hasattr(self, "feature_names_in_"):
-            warn(
-                "X has no names of columns, and the estimator was fitted to a table that has: its "
-                "columns are taken as x, y, time, tests, devices."
-            )
-        elif width != self.n_features_in_:
-            raise DataError(
-                f"X has {width} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input: give the columns that it was fitted to."
-            )
-
     def _fitted(self) -> LowRankGP:
         if not hasattr(self, "network_"):
             raise RequestError(
@@ -441,14 +417,3 @@ class SpatialGP(Parameters):
             points = replace(points, time=np.full(len(x), when.quarters[0]), time_kind=when.kind)
         inputs = self.scale_.inputs(self._columns().checked(points))
         return self._fitted().predict(inputs, float(tests), level=level)
-
-
-def _check_zoom(region: Region, zoom: int) -> None:
-    """Refuse a zoom at which a region has too many tiles."""
-    whole_number("zoom", zoom, 1, ZOOM)
-    found = region.about_tiles(zoom, MOST_CELLS)
-    if found > MOST_CELLS:
-        raise RequestError(
-            f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; ask for "
-            "a smaller zoom."
-        )
