@@ -20,7 +20,7 @@ from typing import Any
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
-from geogp.models.catalogue.model_names import MODELS
+from geogp.models.catalogue.model_names import MODELS as KNOWN
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import Watcher
@@ -29,7 +29,7 @@ from geogp.runs.settings import MapRequest
 SPLITS = ("random", "blocks")
 STRATA = ("all", "urban", "rural")
 
-MODELS = [name for name, spec in MODELS.items() if not spec.counts]
+MODELS = [name for name, spec in KNOWN.items() if not spec.counts]
 """All but the models of counts, which have a target of their own."""
 
 
@@ -47,7 +47,7 @@ class Lines(Watcher):
 
 def request_of(options: argparse.Namespace, model: str, target: str) -> MapRequest:
     """Return the request of one run."""
-    epochs = options.epochs if MODELS[model].family == "deep" else None
+    epochs = options.epochs if KNOWN[model].family == "deep" else None
     name = f"{options.region}-{target}-{model}-{options.preset}-{epochs or 'preset'}"
     return MapRequest(
         region=options.region,
@@ -115,7 +115,7 @@ def lines_of(run: dict[str, Any]) -> list[dict[str, Any]]:
 
 def markdown(lines: list[dict[str, Any]], command: str, runs: list[dict[str, Any]]) -> str:
     """Return the table with what made it."""
-    first = next((run for run in runs if MODELS[run["model"]].family == "deep"), runs[0])
+    first = next((run for run in runs if KNOWN[run["model"]].family == "deep"), runs[0])
     n, settings = first["n"]["random"], first["settings"]
     head = (
         f"# {first['region_name']}, {first['service']}, {first['quarters'][0]} to "

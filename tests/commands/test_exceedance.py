@@ -99,7 +99,7 @@ def test_low_latencies_meet_a_threshold():
 
 @pytest.fixture(scope="module")
 def result(copy):
-    request = ExceedanceRequest(copy.path, threshold=(25, 80), by="urban", draws=300)
+    request = ExceedanceRequest(copy.path, threshold=(25, 80), by="urban", draws=2000)
     return make_exceedance(request)
 
 
@@ -158,7 +158,7 @@ def test_files(result, copy):
     assert len(names) == 12
     told = json.loads((copy.path / "exceedance_25_mbps.json").read_text())
     assert told["joint_regions"]["met"]["is"] == "at least 25 Mbps"
-    assert told["draws"] == 300
+    assert told["draws"] == 2000
     table = pd.read_csv(copy.path / "exceedance_25_mbps.csv")
     np.testing.assert_allclose(table["mean"], result.excursions[0].shares["mean"][:3])
     with rasterio.open(copy.path / "excursion_25_mbps.tif") as found:

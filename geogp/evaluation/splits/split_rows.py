@@ -210,7 +210,7 @@ def block_split(
         Shapes differ, a coordinate is not finite, or a part came out empty.
     """
     cells = cell_indices(longitude, latitude)
-    what = f"{len(cells)} rows in cells of 0.1 by 0.1 degrees"
+    what = "cells of 0.1 by 0.1 degrees"
     return deal_cells(cells, seed, what, fold=fold, calibrated=calibrated)
 
 
@@ -226,7 +226,7 @@ def deal_cells(
     seed, fold, calibrated
         As in `block_split`.
     what
-        What the rows are, for messages.
+        What the cells are, for messages.
 
     Raises
     ------
@@ -239,7 +239,9 @@ def deal_cells(
     order = np.argsort(hashed(seed, distinct[:, 0], distinct[:, 1]), kind="stable")
     names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
     part_of_row = names[deal(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
-    return without_empty(part_of_row, f"{what} ({len(distinct)} cells)", calibrated=calibrated)
+    return without_empty(
+        part_of_row, f"{len(cells)} rows in {len(distinct)} {what}", calibrated=calibrated
+    )
 
 
 def buffer_split(

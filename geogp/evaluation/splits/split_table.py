@@ -140,7 +140,7 @@ def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) 
         if side is None
         else np.floor(np.column_stack(place) / width).astype(np.int64)
     )
-    return deal_cells(cells, seed, f"{len(cells)} rows", fold=fold)
+    return deal_cells(cells, seed, "cells", fold=fold)
 
 
 def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
