@@ -213,7 +213,7 @@ class TestCommand:
             *("--threshold", 25, "--threshold", 80),
             "--by",
             "urban",
-            *("--draws", 300, "--json"),
+            *("--draws", 2000, "--json"),
         )
         told = json.loads(out)
         assert code == 0
