@@ -387,11 +387,10 @@ class SpatialGP(Parameters):
 
     def _keep(self, X: Any, scale: PointScale, result: FitResult) -> None:
         self.network_, self.scale_, self.history_ = result.model, scale, result.state
+        self.n_features_in_ = np.shape(X)[1]
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray(X.columns, object)
-            self.n_features_in_ = X.shape[1]
-        else:
-            self.n_features_in_ = np.asarray(X).shape[1]
 
     def _fitted(self) -> LowRankGP:
         if not hasattr(self, "network_"):

@@ -404,6 +404,15 @@ def test_an_array_after_a_table_is_a_warning(deep, points):
     assert found == pytest.approx(deep.predict(points))
 
 
+def test_a_fit_to_an_array_forgets_the_names_of_a_table(points):
+    model = DeepBasisGP("sv-rbf", crs=None, x="east", y="north", **TINY)
+    model.fit(points, points.value)
+    array = points[["east", "north"]].to_numpy()
+    model.fit(array, points.value)
+    assert not hasattr(model, "feature_names_in_")
+    assert len(model.predict(array)) == len(points)
+
+
 def test_names_of_columns_come_back_from_a_file(deep, points, tmp_path):
     deep.save(tmp_path / "m.safetensors")
     again = load_model(tmp_path / "m.safetensors")
