@@ -23,7 +23,8 @@ from geogp.errors import GeogpError
 from geogp.files import write_text
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
+from geogp.geodata.tiles.quadkeys import tile_areas_km2
+from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
@@ -87,11 +88,9 @@ def scored(rows: int, layout: str, seed: int, model: str) -> dict[str, Any]:
             opened = open_run(run.path).reopen()
         except GeogpError as error:
             return {**found, "refused": str(error)}
-        quarter = np.array([quarter_index(text) for text in fresh["quarter"]])
-        place = fresh["longitude"].to_numpy(), fresh["latitude"].to_numpy()
-        prediction = opened.model.predict(
-            opened.job.scale.inputs(*place, quarter), fresh["tests"].to_numpy(np.float64)
-        )
+        quarter = pd.PeriodIndex(fresh["quarter"], freq="Q")
+        area = tile_areas_km2(fresh["latitude"].to_numpy())
+        prediction = opened.model.predict_distribution(fresh.assign(quarter=quarter, area_km2=area))
     y = fresh["y"].to_numpy()
     for level in (50, 80, 95):
         lower, upper = prediction.interval(level / 100)

@@ -29,7 +29,6 @@ from geogp.evaluation.splits.split_rows import block_split, cell_indices, random
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.core.options import Weights
-from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
@@ -51,12 +50,10 @@ def measure(job: Job, model: str, split: str, seed: int) -> tuple[dict[str, Any]
     start = monotonic()
     peers = {**PEERS, **SCHEDULES}
     if model in peers:
-        rows_of = Case(
-            data["train"], data["validation"], test, np.array(job.scale.points.units), seed
-        )
+        rows_of = Case(data["train"], data["validation"], test, np.array(job.scale.units), seed)
         answer = peers[model](rows_of)
     else:
-        answer = own(job, rows, test)
+        answer = own(job, rows)
     whole = monotonic() - start
     reference = quarter_baseline(
         seen.quarter[rows["train"]], data["train"].y, seen.quarter[rows["test"]]
@@ -97,13 +94,13 @@ def _digest(*columns: np.ndarray) -> str:
     return found.hexdigest()[:16]
 
 
-def own(job: Job, rows: dict[str, np.ndarray], test: Data) -> Answer:
+def own(job: Job, rows: dict[str, np.ndarray]) -> Answer:
     """Fit a model of the catalogue as `geogp map` does."""
     start = monotonic()
     weights: Weights = job.preset.weights
-    fitted = fit_model(job, "benchmark", rows["train"], rows["validation"], weights)
+    model = fit_model(job, "benchmark", rows["train"], rows["validation"], weights)
     seconds = monotonic() - start
-    return Answer(seconds, fitted.model.predict(test.x, test.tests))
+    return Answer(seconds, model.predict_distribution(job.table[rows["test"]]))
 
 
 def law_of(answer: Answer) -> Prediction | QuantileLaw:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
 from geogp.geodata.simulation.oracles import Oracle, predictive_oracle
@@ -76,11 +77,10 @@ def recover(source: Path, seed: int, preset: str) -> Recovery:
     parts = random_split(seen.quadkey, seen.quarter, seed)
     fitted = fit_model(job, "recovery", parts == "train", parts == "validation", job.preset.weights)
     job.folder.clear()
-    assert isinstance(fitted.model, FieldNetwork)
     law = json.loads((source / "simulation.json").read_text())["laws"][request.target]
     truth = _truth(source, job)
     oracle = predictive_oracle(truth, parts == "train", TruthLaw(**law))
-    return _compare(job, fitted.model, truth, oracle, parts)
+    return _compare(job, fitted, truth, oracle, parts)
 
 
 def _truth(source: Path, job: Job) -> pd.DataFrame:
@@ -99,13 +99,15 @@ def _truth(source: Path, job: Job) -> pd.DataFrame:
 
 
 def _compare(
-    job: Job, model: FieldNetwork, truth: pd.DataFrame, oracle: Oracle, parts: np.ndarray
+    job: Job, fitted: SpatialGP, truth: pd.DataFrame, oracle: Oracle, parts: np.ndarray
 ) -> Recovery:
     test = parts == "test"
-    seen, x, y = job.observations, job.inputs(test), job.observations.y[test]
-    tests = seen.tests[test].astype(float)
-    own = model.predict(x, tests)
-    level = model.predict(x, level=True)
+    model = fitted.network_
+    assert isinstance(model, FieldNetwork)
+    seen, table, y = job.observations, job.table[test], job.observations.y[test]
+    x, tests = fitted.inputs(table), seen.tests[test].astype(float)
+    own = fitted.predict_distribution(table)
+    level = fitted.predict_distribution(table, level=True)
     field, some = model.field_mean(x), x[:500]
     prior = np.diag(model.tile_kernel(some, some))
     known = truth[test]

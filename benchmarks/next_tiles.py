@@ -45,6 +45,7 @@ from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
@@ -83,8 +84,8 @@ class Truth:
     @classmethod
     def of(cls, opened: Reopened, seed: int = 0) -> "Truth":
         """Work out the law of a simulated run, and check it against the truth beside its source."""
-        region, model, scale = opened.job.region, opened.model, opened.job.scale
-        if opened.tiles.zoom != ZOOM or scale.quarters is None:
+        region, model, scale = opened.job.region, opened.model.network_, opened.job.scale
+        if opened.tiles.zoom != ZOOM or scale.times is None:
             raise DataError(f"expected a map of zoom {ZOOM} with several quarters.")
         assert isinstance(model, FieldNetwork), "only the model field holds its rows"
         grid = Grid.of(region)
@@ -94,7 +95,7 @@ class Truth:
         west, south, east, north = region.bounds
         longitude = ((east - west) * x[:, 0] + west + east) / 2
         latitude = ((north - south) * x[:, 1] + south + north) / 2
-        first, last = scale.quarters
+        first, last = scale.times
         quarter = np.rint(((last - first) * x[:, 2] + first + last) / 2).astype(np.int64)
         codes = tiles_to_codes(grid.tiles.column, grid.tiles.row)
         order = np.argsort(codes)
@@ -294,9 +295,8 @@ def run(
     opened = open_run(path, device="cpu").reopen(tests=tests)
     truth = Truth.of(opened)
     asked = int(opened.job.question.tests or 1)
-    quarter = np.full(len(opened.tiles), opened.job.question.quarter)
-    inputs = opened.job.scale.inputs(*opened.tiles.centres, quarter)
-    level = joint_level(opened.model, None, inputs, calibrated=False, seed=seed)
+    inputs = opened.model.inputs(tile_table(opened.tiles, opened.job.question.quarter))
+    level = joint_level(opened.model.network_, None, inputs, calibrated=False, seed=seed)
     covariance = covariance_of(level)
     noise = level.measured(float(asked)).noise_variance
     sets = policies(covariance, noise, count, random_sets, seed)

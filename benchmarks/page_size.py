@@ -38,7 +38,7 @@ def drawn(job: Job) -> Drawing:
     weights, _ = weights_of(job, *tuning_rows(job, plan))
     name = job.request.splits[0]
     train, validation = (plan.rows(name, 0, part) for part in (TRAIN, VALIDATION))
-    model = fit_model(job, "map", train, validation, weights).model
+    model = fit_model(job, "map", train, validation, weights)
     return draw(job, model, repair_of(job, model, map_calibration_rows(job)), {})
 
 

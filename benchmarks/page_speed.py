@@ -29,6 +29,7 @@ from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_error import random_places
 from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.inputs import tile_table
 
 CLICK = """async (place) => {
   const start = performance.now();
@@ -157,8 +158,7 @@ def about(browser: Browser, path: Path, places: int) -> dict[str, Any]:
     frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
 
     def inputs(tiles: Tiles) -> Any:
-        quarter = np.full(len(tiles), opened.job.question.quarter)
-        return opened.job.scale.inputs(*tiles.centres, quarter)
+        return tile_table(tiles, opened.job.question.quarter)
 
     rows = np.sort(random.choice(len(tiles), min(MOST_TILES, len(tiles)), replace=False))
     some = Tiles(tiles.column[rows], tiles.row[rows], tiles.zoom)

@@ -36,10 +36,10 @@ def measure(job: Job, r: int) -> dict[str, Any]:
     parts = random_split(seen.quadkey, seen.quarter, job.request.seed)
     train, test = parts == "train", parts == "test"
     start = monotonic()
-    fitted = fit_model(job, "rank", train, parts == "validation", job.preset.weights)
+    model = fit_model(job, "rank", train, parts == "validation", job.preset.weights)
     fit = monotonic() - start
     start = monotonic()
-    prediction = fitted.model.predict(job.inputs(test))
+    prediction = model.predict_distribution(job.table[test])
     predict = monotonic() - start
     job.folder.clear()
     y = seen.y[test]

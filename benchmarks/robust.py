@@ -71,8 +71,8 @@ def measure(job: Job, share: float, factor: float) -> dict[str, Any]:
     y = contaminated(seen.y, ~rows["test"], share=share, factor=factor, seed=request.seed)
     job.ingested = replace(job.ingested, observations=replace(seen, y=y))
     fitted = fit_model(job, "robust", rows["train"], rows["validation"], job.preset.weights)
-    model = fitted.model
-    prediction = model.predict(job.inputs(rows["test"]))
+    model = fitted.network_
+    prediction = fitted.predict_distribution(job.table[rows["test"]])
     df = float(model.law.df.detach()) if isinstance(model, StudentGP) else None
     return {
         "region": job.region.code,

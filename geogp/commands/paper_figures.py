@@ -26,6 +26,7 @@ from geogp.models.catalogue.model_names import find_model
 from geogp.models.joint.joint_law import Components, leading_components
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.reference_slices import reference_slices
 from geogp.runs.progress import Watcher
 from geogp.runs.reopen import Reopened
@@ -233,9 +234,9 @@ def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
 def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
     job, tiles = opened.job, opened.tiles
     quarter = job.question.quarter
-    slices = reference_slices(opened.model, job.scale.inputs, tiles, job.observations, quarter)
-    inputs = job.scale.inputs(*tiles.centres, np.full(len(tiles), quarter))
-    return slices, leading_components(opened.model, inputs, COMPONENTS)
+    slices = reference_slices(opened.model, tiles, job.observations, quarter)
+    inputs = opened.model.inputs(tile_table(tiles, quarter))
+    return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 
 def _curves(

@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-from geogp.estimators.point_scale import Bounds
 from geogp.estimators.spatial_gp import SpatialGP
 
 
@@ -15,7 +14,7 @@ class DeepBasisGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("deep")``.
-    x, y, crs, time, time_unit, validation, bounds, device, random_state
+    x, y, crs, time, time_unit, validation, device, random_state
         As `FieldGP` has them.
     preset, epochs, rank, batch
         As `FieldGP` has them.
@@ -44,7 +43,6 @@ class DeepBasisGP(SpatialGP):
         epochs: int | None = None,
         rank: int | None = None,
         batch: int | None = None,
-        bounds: Bounds | None = None,
         device: str = "auto",
         random_state: int = 0,
     ) -> None:

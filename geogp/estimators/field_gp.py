@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-from geogp.estimators.point_scale import Bounds
 from geogp.estimators.spatial_gp import SpatialGP
 
 
@@ -36,9 +35,6 @@ class FieldGP(SpatialGP):
         ``quick``, ``standard`` or ``paper``: sizes and schedule.
     epochs, rank, batch
         In the place of the preset's; None leaves them.
-    bounds
-        West, south, east, north of the box that the inputs are scaled by; None takes that of the
-        training rows.
     device
         ``auto``, ``cpu`` or ``cuda``.
     random_state
@@ -74,7 +70,6 @@ class FieldGP(SpatialGP):
         epochs: int | None = None,
         rank: int | None = None,
         batch: int | None = None,
-        bounds: Bounds | None = None,
         device: str = "auto",
         random_state: int = 0,
     ) -> None:

@@ -12,7 +12,6 @@ from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, validation_part
 from geogp.models.core.arrays import as_floats
-from geogp.models.training.few_rows import count_places
 from geogp.models.training.training_loop import Data
 
 Floats = NDArray[np.float64]
@@ -51,15 +50,6 @@ def target_of(y: ArrayLike, n: int) -> Floats:
     if values.shape != (n,):
         raise DataError(f"expected {n} measurements, one a row of X, found shape {values.shape}.")
     return values
-
-
-def told_of_few(inputs: Floats, factor: float) -> str:
-    """Say that rows are few, and by how much intervals were widened for that."""
-    places = count_places(Data(inputs, np.zeros(len(inputs))))
-    return (
-        f"{len(inputs)} rows at {places} places are few: the width of the intervals comes from "
-        f"folds, and is {factor:.2f} times the model's own."
-    )
 
 
 def warn(text: str) -> None:

@@ -62,23 +62,15 @@ class PointScale:
         *,
         counts: bool = False,
         names: tuple[str, str, str] = ("x", "y", "time"),
-        bounds: Bounds | None = None,
     ) -> "PointScale":
         """Return the scale of training points.
 
         Longitudes are taken around the widest gap between them, so that points may lie on both
         sides of 180 degrees.
-
-        Raises
-        ------
-        RequestError
-            `bounds` are no box.
         """
-        if bounds is not None:
-            bounds = _checked_bounds(bounds)
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
-        box = bounds or _box(x, points.y)
+        box = _box(x, points.y)
         km = None
         if not degrees:
             km = km_per_unit(crs) if crs is not None else SPACING_KM / _spacing(points)
@@ -170,18 +162,6 @@ class PointScale:
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
         return {"bounds": self.bounds, "quarters": self.times, **area, **km, **kind}
-
-
-def _checked_bounds(bounds: Any) -> Bounds:
-    try:
-        west, south, east, north = (float(edge) for edge in bounds)
-    except (TypeError, ValueError):
-        raise RequestError(
-            f"expected bounds as four numbers, west, south, east, north, found {bounds!r:.80}."
-        ) from None
-    if not (west < east and south < north):
-        raise RequestError(f"expected bounds west, south, east, north, found {bounds}.")
-    return west, south, east, north
 
 
 def _box(x: Floats, y: Floats) -> Bounds:

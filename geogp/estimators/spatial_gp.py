@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
+from geogp.choices import MOST_TESTS, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
@@ -17,32 +17,27 @@ from geogp.estimators.fit_rows import (
     check_width,
     data_of,
     target_of,
-    told_of_few,
     validation_mask,
     warn,
 )
 from geogp.estimators.gridding import plane_grid, region_grid
-from geogp.estimators.parameters import Parameters
-from geogp.estimators.point_columns import PointColumns, Points, crs_text
+from geogp.estimators.point_columns import Points, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
+from geogp.estimators.spatial_parameters import SpatialParameters
 from geogp.geodata.places.region import Region
-from geogp.models.catalogue.build_model import find_spec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.catalogue.storage import save_model
-from geogp.models.core.devices import pick_device
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.options import NOISES, Weights
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.training.fit_plan import FitPlan, FitResult
+from geogp.models.training.fit_plan import Tell
 from geogp.models.training.training_loop import FitState, Progress
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-class SpatialGP(Parameters):
+class SpatialGP(SpatialParameters):
     """A Gaussian process over points in space and, where they have times, in time.
 
     Subclasses say which models they fit. What was learned ends with an underscore.
@@ -61,30 +56,6 @@ class SpatialGP(Parameters):
         Columns of the training table or array; the names of a table's.
     """
 
-    families: ClassVar[tuple[str, ...]] = ()
-    """Families of the catalogue that the estimator fits."""
-
-    model: str
-    x: str
-    y: str
-    crs: Any
-    time: str | None
-    time_unit: str | None
-    tests: str | None = None
-    devices: str | None = None
-    exposure: str | None = None
-    noise: str = NOISES[0]
-    validation: Any
-    preset: str
-    epochs: int | None
-    rank: int | None
-    batch: int | None
-    alpha: float | None = None
-    beta: float | None = None
-    bounds: Bounds | None
-    device: str
-    random_state: int
-
     network_: LowRankGP
     feature_names_in_: NDArray[np.object_]
     scale_: PointScale
@@ -97,8 +68,11 @@ class SpatialGP(Parameters):
         X: Any,
         y: ArrayLike,
         *,
+        scale: PointScale | None = None,
         checkpoint: Path | None = None,
         progress: Progress | None = None,
+        warn: Tell = warn,
+        stage: Tell | None = None,
     ) -> Self:
         """Fit the model to measurements.
 
@@ -110,10 +84,16 @@ class SpatialGP(Parameters):
             a table are not looked at.
         y
             Measurements, (n,), in any unit.
+        scale
+            How points become inputs, such as `scale_` of another fit; None takes these points'.
         checkpoint
             A file that keeps an unfinished fit; the same call continues from it.
         progress
             Called after every epoch with the state and the number of epochs.
+        warn
+            Hears what there is to say of the rows, in the place of Python's warnings.
+        stage
+            Hears what is done after the epochs.
 
         Returns
         -------
@@ -134,46 +114,36 @@ class SpatialGP(Parameters):
             A column has one value only, rows are fewer than weights, or so few that the width of
             intervals is taken from folds.
         """
-        about = find_model(self.model)
-        if about.family not in self.families:
-            raise RequestError(
-                f"{type(self).__name__} fits models of {', '.join(self.families)}, found "
-                f"{self.model!r}. geogp.list_models() names the families."
-            )
-        about.check_noise(self.noise)
-        whole_number("random_state", self.random_state, 0, MOST_SEED)
-        for name in ("epochs", "rank", "batch"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), 1, MOST_SEED)
-        points = self._columns().read(X)
+        self.check()
+        points = self.columns().read(X)
         if isinstance(X, pd.DataFrame) and self.tests is not None and points.tests is None:
             warn(f"the table has no column {self.tests!r}: every measurement is of one test.")
         target = target_of(y, len(points))
-        scale = PointScale.of_points(
-            points,
-            self.crs,
-            counts=about.counts,
-            names=(self.x, self.y, self.time or "time"),
-            bounds=self.bounds,
-        )
+        if scale is None:
+            names = self.x, self.y, self.time or "time"
+            scale = PointScale.of_points(points, self.crs, counts=self.counts, names=names)
         if points.time is not None and scale.times is None:
             warn("all rows are of one time: the model is one of place alone.")
         held = validation_mask(self.validation, points, self.crs, self.random_state)
         told: list[str] = []
-        result = self._plan(scale, int((~held).sum())).fit(
+        network, history = self.plan(scale, int((~held).sum())).fit(
             data_of(scale, points.at(~held), target[~held]),
             data_of(scale, points.at(held), target[held]),
             checkpoint=checkpoint,
             progress=progress,
             warn=told.append,
+            stage=stage,
         )
         for text in dict.fromkeys(told):
             warn(text)
-        if result.width_factor is not None:
-            warn(told_of_few(scale.inputs(points), result.width_factor))
-        self._keep(X, scale, result)
+        self.network_, self.scale_, self.history_ = network, scale, history
+        self.n_features_in_ = np.shape(X)[1]
+        vars(self).pop("feature_names_in_", None)  # of an earlier fit
+        if isinstance(X, pd.DataFrame):
+            self.feature_names_in_ = np.asarray(X.columns, object)
         self.validation_ = held
-        self._train = None if about.has_tiles else (points.at(~held), target[~held])
+        holds = find_model(self.model).has_tiles
+        self._train = None if holds else (points.at(~held), target[~held])
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -199,8 +169,7 @@ class SpatialGP(Parameters):
             A value is missing or out of range.
         """
         network = self._fitted()
-        points = self._columns().read(X)
-        check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
+        points = self._read(X)
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
             raise RequestError(f"{self.model} says nothing of how sure its level is.")
@@ -217,7 +186,14 @@ class SpatialGP(Parameters):
         found = self.predict_distribution(X)
         return -float(found.log_score(target_of(y, len(found))).mean())
 
-    def joint(self, points: Any, *, seed: int = 0) -> JointLevel:
+    def joint(
+        self,
+        points: Any,
+        *,
+        seed: int = 0,
+        columns: int = 0,
+        rows: tuple[Any, ArrayLike] | None = None,
+    ) -> JointLevel:
         """Return the joint law of the level at points of one time.
 
         Parameters
@@ -226,6 +202,11 @@ class SpatialGP(Parameters):
             As for `predict_distribution`, each place once.
         seed
             Of the order in which places are conditioned on each other.
+        columns
+            Sums or paths that will be asked for together, which take memory.
+        rows
+            The points and measurements that the model learned from, but for those that validate.
+            An estimator that was loaded from a file needs them where its model does not hold them.
 
         Returns
         -------
@@ -235,28 +216,37 @@ class SpatialGP(Parameters):
         Raises
         ------
         RequestError
-            The model has no level, the estimator was loaded from a file and its model does not
-            hold its rows, or there is not enough memory.
+            The model has no level, its rows are needed and not given, or there is not enough
+            memory.
         DataError
             The points are at several times, or two at one place.
         """
-        network = self._fitted()
-        inputs = self.scale_.inputs(self._columns().read(points))
-        train = getattr(self, "_train", None)
+        network, inputs = self._fitted(), self.inputs(points)
+        kept = getattr(self, "_train", None)
+        if rows is not None:
+            known = self._read(rows[0])
+            kept = known, target_of(rows[1], len(known))
         about = find_model(self.model)
-        if train is None and not about.has_tiles and not about.counts:
+        if kept is None and not about.has_tiles and not about.counts:
             raise RequestError(
                 f"{self.model} was loaded from a file, which does not hold the rows that its joint "
-                "law needs. Fit the estimator again."
+                "law needs: give them with rows=, or fit the estimator again."
             )
-        rows = None if train is None else data_of(self.scale_, *train)
-        return joint_level(network, rows, inputs, seed=seed)
+        train = None if kept is None else data_of(self.scale_, *kept)
+        return joint_level(network, train, inputs, seed=seed, columns=columns)
+
+    def inputs(self, X: Any) -> Floats:
+        """Return points as the network takes them, (n, d), in [-1, 1] within its box."""
+        self._fitted()
+        return self.scale_.inputs(self._read(X))
+
+    def features(self, X: Any) -> Floats:
+        """Return phi(x), (n, r), in the unit of y: `kernel` is the product of two of them."""
+        return self._fitted().features(self.inputs(X))
 
     def kernel(self, X: Any, X2: Any) -> Floats:
         """Return the prior covariance of the smooth function between points, (n, n2), in unit²."""
-        network, columns = self._fitted(), self._columns()
-        one, two = (self.scale_.inputs(columns.read(part)) for part in (X, X2))
-        return network.kernel(one, two)
+        return self._fitted().kernel(self.inputs(X), self.inputs(X2))
 
     def grid(
         self,
@@ -309,8 +299,15 @@ class SpatialGP(Parameters):
             return region_grid(region, zoom, self.crs, predict)
         return plane_grid(region, resolution, self.crs, predict)
 
-    def save(self, path: Path | str) -> None:
+    def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a file of safetensors; see `geogp.load_model`.
+
+        Parameters
+        ----------
+        path
+            The file.
+        notes
+            What else the file shall say of the model.
 
         Raises
         ------
@@ -328,9 +325,8 @@ class SpatialGP(Parameters):
         params["crs"] = crs_text(self.crs)
         if not isinstance(self.validation, str):
             params["validation"] = VALIDATIONS[0]  # a mask is of rows that the file does not hold
-        if self.bounds is not None:
-            params["bounds"] = [float(edge) for edge in self.bounds]
         context = {
+            **(notes or {}),
             "estimator": self.kind().__name__,
             "params": params,
             "inputs": self.scale_.described(),
@@ -341,56 +337,10 @@ class SpatialGP(Parameters):
         }
         save_model(network, path, context)
 
-    @classmethod
-    def kind(cls) -> type["SpatialGP"]:
-        """Return the class of geogp's own that a file names: this one, or that it derives from."""
-        return next(one for one in cls.__mro__ if "families" in vars(one))
-
-    def _columns(self) -> PointColumns:
-        return PointColumns(
-            self.x,
-            self.y,
-            self.crs,
-            self.time,
-            self.time_unit,
-            self.tests,
-            self.devices,
-            self.exposure,
-        )
-
-    def _plan(self, scale: PointScale, n: int) -> FitPlan:
-        """Return what decides the fit: the preset, with what the parameters put in its place."""
-        preset = self._preset()
-        step = find_spec(self.model).step
-        batch = step.rows(preset.batch_for(n) if self.batch is None else self.batch, n)
-        return FitPlan(
-            self.model,
-            preset,
-            scale.columns,
-            scale.units,
-            preset.epochs if self.epochs is None else self.epochs,
-            batch,
-            preset.weights,
-            pick_device(self.device),
-            scale.offsets,
-            self.noise,
-            self.random_state,
-        )
-
-    def _preset(self) -> Preset:
-        found = find_preset(self.preset, self.model)
-        weights = Weights(
-            found.weights.alpha if self.alpha is None else self.alpha,
-            found.weights.beta if self.beta is None else self.beta,
-        )
-        return replace(found, weights=weights, r=found.r if self.rank is None else self.rank)
-
-    def _keep(self, X: Any, scale: PointScale, result: FitResult) -> None:
-        self.network_, self.scale_, self.history_ = result.model, scale, result.state
-        self.n_features_in_ = np.shape(X)[1]
-        vars(self).pop("feature_names_in_", None)  # of an earlier fit
-        if isinstance(X, pd.DataFrame):
-            self.feature_names_in_ = np.asarray(X.columns, object)
+    def _read(self, X: Any) -> Points:
+        points = self.columns().read(X)
+        check_width(X, self.n_features_in_, named=hasattr(self, "feature_names_in_"))
+        return points
 
     def _fitted(self) -> LowRankGP:
         if not hasattr(self, "network_"):
@@ -414,5 +364,5 @@ class SpatialGP(Parameters):
         points = Points(x, y)
         if when is not None:
             points = replace(points, time=np.full(len(x), when.quarters[0]), time_kind=when.kind)
-        inputs = self.scale_.inputs(self._columns().checked(points))
+        inputs = self.scale_.inputs(self.columns().checked(points))
         return self._fitted().predict(inputs, float(tests), level=level)

@@ -51,6 +51,11 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     RequestError
         There is no such device.
     """
+    return load_with_notes(path, device=device)[0]
+
+
+def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
+    """Return the estimator of a file, and all that the file says of it; see `load_model`."""
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
@@ -67,21 +72,34 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
         raise DataError(f"{path} does not say how its inputs are made ({error!r}).") from error
     estimator.device = device
     estimator.network_ = network.to(pick_device(device))
-    return estimator
+    return estimator, context
+
+
+def make_estimator(model: str, **parameters: Any) -> SpatialGP:
+    """Return the estimator of a model of the catalogue, with those of the parameters it takes.
+
+    Raises
+    ------
+    RequestError
+        There is no such model.
+    """
+    kind = estimator_of(model)
+    names = kind.parameter_names()
+    wanted = {"model": model, **parameters}
+    return kind(**{name: value for name, value in wanted.items() if name in names})
 
 
 def _estimator(model: str, context: dict[str, Any]) -> SpatialGP:
     if "params" in context:
         return ESTIMATORS[context["estimator"]](**context["params"])
-    kind = estimator_of(model)
-    wanted = {
-        "model": model,
-        "time": None if context["inputs"]["quarters"] is None else "quarter",
-        "tests": "tests",
-        "devices": "devices",
-    }
-    names = kind.parameter_names()
-    return kind(**{name: value for name, value in wanted.items() if name in names})
+    inputs = context["inputs"]
+    return make_estimator(
+        model,
+        time=None if inputs["quarters"] is None else "quarter",
+        tests="tests",
+        devices="devices",
+        exposure="area_km2" if "area_km2" in inputs else None,
+    )
 
 
 def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:

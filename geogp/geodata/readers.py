@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 
 import geopandas as gpd
-import pandas as pd
 
 from geogp.choices import one_of
 from geogp.geodata.places.region import Region
@@ -12,9 +11,10 @@ from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.observations import quarter_periods
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import format_quadkeys
-from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
+from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES, find_target
 
 
@@ -134,9 +134,7 @@ def read_tiles(
         {
             "longitude": seen.longitude,
             "latitude": seen.latitude,
-            "quarter": pd.PeriodIndex(
-                [quarter_label(index) for index in seen.quarter.tolist()], freq="Q"
-            ),
+            "quarter": quarter_periods(seen.quarter),
             "y": seen.y,
             "tests": seen.tests,
             "devices": seen.devices,

@@ -10,10 +10,9 @@ import geopandas as gpd
 import pandas as pd
 
 from geogp.errors import RequestError
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.storage import load_model
-from geogp.models.core.devices import pick_device
-from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.design import CANDIDATES
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import Watcher
@@ -61,13 +60,13 @@ class Run:
         return read_predictions(self.path, self.content)
 
     @property
-    def model(self) -> LowRankGP:
-        """The model of the map, on the device; see `load_model`."""
-        return self._loaded[0].to(pick_device(self.device))
+    def model(self) -> SpatialGP:
+        """The fitted estimator of the map, on the device; see `geogp.load_model`."""
+        return self._loaded[0]
 
     @cached_property
-    def _loaded(self) -> tuple[LowRankGP, dict[str, Any]]:
-        return load_model(self.path / MODEL_FILE)
+    def _loaded(self) -> tuple[SpatialGP, dict[str, Any]]:
+        return load_with_notes(self.path / MODEL_FILE, device=self.device)
 
     def reopen(
         self, *, tests: int | None = None, at: str | None = None, counts: bool = False

@@ -7,18 +7,20 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import pandas as pd
 from msgspec import UNSET, to_builtins
+from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_rows import random_split
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
-from geogp.models.core.lowrank import LowRankGP
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.training.training_loop import Data
+from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import MODEL_FILE, RUN_FILE
@@ -26,6 +28,8 @@ from geogp.runs.run_identity import same_input
 from geogp.runs.run_places import AS_TOLD, ReadFrom
 from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
+
+Floats = NDArray[np.float64]
 
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers that come with the boundaries."""
@@ -47,7 +51,7 @@ class Reopened:
     job
         What it was made from, as the record says; the user's layers are not read.
     model
-        The model of the map, on the job's device.
+        The estimator of the map, on the job's device.
     tiles
         The tiles of the map.
     """
@@ -55,11 +59,11 @@ class Reopened:
     path: Path
     record: OpenedRecord
     job: Job
-    model: LowRankGP
+    model: SpatialGP
     tiles: Tiles
 
     def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
-        """Return the joint law of the level at the tiles; see `joint_level`.
+        """Return the joint law of the level at the tiles; see `SpatialGP.joint`.
 
         Raises
         ------
@@ -68,9 +72,8 @@ class Reopened:
         DataError
             The rows that the model was fitted to cannot be told.
         """
-        quarter = np.full(len(self.tiles), self.job.question.quarter)
-        inputs = self.job.scale.inputs(*self.tiles.centres, quarter)
-        return joint_level(self.model, self._rows(), inputs, seed=seed, columns=columns)
+        places = tile_table(self.tiles, self.job.question.quarter)
+        return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
 
     def layer(self, by: str) -> PolygonLayer:
         """Return the polygons that ``--by`` names: county, urban, or a file.
@@ -99,23 +102,23 @@ class Reopened:
             self.job.warn(overlap)
         return layer
 
-    def _rows(self) -> Data | None:
+    def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""
-        job, record, model = self.job, self.record, self.model
-        if isinstance(model, FieldNetwork):
+        job, record, network = self.job, self.record, self.model.network_
+        if isinstance(network, FieldNetwork):
             return None
         seen, calibrated = job.observations, job.request.calibrated
         parts = random_split(seen.quadkey, seen.quarter, record.seed, calibrated=calibrated)
         held_out = np.isin(parts, (VALIDATION, CALIBRATION))
-        rows = job.data(~held_out if job.refits else parts == TRAIN)
-        if not np.allclose(
-            [rows.y.mean(), rows.y.std()], [float(model.y_mean), float(model.y_sd)], rtol=1e-9
-        ):
+        rows = ~held_out if job.refits else parts == TRAIN
+        y = seen.y[rows]
+        told = float(network.y_mean), float(network.y_sd)
+        if not np.allclose([y.mean(), y.std()], told, rtol=1e-9):
             raise DataError(
                 f"the rows that {record.model} was fitted to cannot be told from the run's "
                 "settings."
             )
-        return rows
+        return job.table[rows], y
 
 
 def tag_of(by: str, layer: PolygonLayer) -> str:
@@ -136,7 +139,7 @@ def tag_of(by: str, layer: PolygonLayer) -> str:
 def reopen(
     path: Path,
     record: OpenedRecord,
-    loaded: tuple[LowRankGP, dict[str, Any]],
+    loaded: tuple[SpatialGP, dict[str, Any]],
     watcher: Watcher,
     *,
     read_from: ReadFrom = AS_TOLD,
@@ -151,7 +154,7 @@ def reopen(
     path, record
         The run folder, and what its run.json says.
     loaded
-        Its model, with the context in its file.
+        Its model, with what its file says of it.
     watcher
         Hears of stages and warnings.
     read_from
@@ -177,10 +180,10 @@ def reopen(
     )
     # The preset may be another in this version than in that which made the run.
     job.preset = replace(job.preset, refit=record.settings.refit)
-    model, context = loaded
-    _check_model(path, record, job, model.name, context)
+    model, notes = loaded
+    _check_model(path, record, job, model.model, notes)
     _check_inputs(path, record, job)
-    return Reopened(path, record, job, model.to(job.device), _tiles(path, record, job))
+    return Reopened(path, record, job, model, _tiles(path, record, job))
 
 
 def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> MapRequest:
@@ -234,12 +237,12 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
 
 
 def _check_model(
-    path: Path, record: OpenedRecord, job: Job, name: str, context: dict[str, Any]
+    path: Path, record: OpenedRecord, job: Job, name: str, notes: dict[str, Any]
 ) -> None:
     """Refuse a run.json that says of the model's file what it is not."""
     told = {"model": job.spec.name, "region": record.region}
     told |= {"target": record.target, "service": record.service}
-    held = {**told, **context, "model": name}
+    held = {**told, **notes, "model": name}
     wrong = [f"{key} {told[key]}" for key in told if held[key] != told[key]]
     if wrong:
         raise DataError(

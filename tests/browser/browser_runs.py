@@ -17,6 +17,7 @@ from shapely.geometry.base import BaseGeometry
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import pandas as pd
 from run_worlds import Small, write_small
 
 from geogp.commands.demo import demo_request
@@ -25,6 +26,7 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.simulation.simulated_tiles import simple_region
 from geogp.maps.frame import Frame
 from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import Asker
 from geogp.runs.pipeline.repair import repair_of
@@ -78,8 +80,7 @@ class Run:
         job, model = self.opened.job, self.opened.model
         repair = repair_of(job, model, map_calibration_rows(job))
         zoom = self.data["frame"]["zoom"]
-        seen, inputs = job.observations, job.scale.inputs
-        return Asker(job.region, seen, model, inputs, job.question, repair, zoom)
+        return Asker(job.region, job.observations, model, job.question, repair, zoom)
 
     def law(self, at: tuple[int, int]) -> Prediction:
         """Return what the model predicts for a cell of the grid, (row, column)."""
@@ -92,10 +93,9 @@ class Run:
     def frame(self) -> Frame:
         return Frame(**self.data["frame"])
 
-    def inputs(self, tiles: Tiles) -> np.ndarray:
-        """Return the model's inputs at tiles, in the quarter of the map."""
-        job = self.opened.job
-        return job.scale.inputs(*tiles.centres, np.full(len(tiles), job.question.quarter))
+    def places(self, tiles: Tiles) -> pd.DataFrame:
+        """Return tiles as the model takes them, in the quarter of the map."""
+        return tile_table(tiles, self.opened.job.question.quarter)
 
 
 def cells_of(inside: np.ndarray, frame: Frame) -> Tiles:

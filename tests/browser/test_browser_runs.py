@@ -17,6 +17,7 @@ from geogp.geodata.places.region import Tiles
 from geogp.maps.page.kernel_error import random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_assets import page_scripts, page_styles
+from geogp.runs.pipeline.inputs import place_table
 
 LEAFLET = sum(len(parts[0].encode()) for parts in (page_scripts(), page_styles()))
 
@@ -152,9 +153,9 @@ def test_the_live_kernel_is_the_models(visit, run):
     seen, data = visit(run.page), run.data
     kernel, model, region = data["kernel"], run.opened.model, cells_of(run.inside, run.frame)
     some = np.unique(np.linspace(0, len(region) - 1, 5000).astype(int))
-    inputs = run.inputs(Tiles(region.column[some], region.row[some], region.zoom))
+    inputs = run.places(Tiles(region.column[some], region.row[some], region.zoom))
     chosen = random_places(region, np.random.default_rng(run.inside.sum()), 12)
-    own = model.features(run.inputs(chosen))
+    own = model.features(run.places(chosen))
     largest = max((model.features(inputs) ** 2).sum(axis=1).max(), (own**2).sum(axis=1).max())
     seen.update(layer="live")
     number_ = np.flatnonzero(run.inside)[some].tolist()
@@ -163,7 +164,7 @@ def test_the_live_kernel_is_the_models(visit, run):
         seen.update(point=place)
         found = np.array(seen.evaluate(KERNEL, [place, number_]), float)
         here = Tiles(chosen.column[[k]], chosen.row[[k]], chosen.zoom)
-        exact = model.kernel(inputs, run.inputs(here))[:, 0]
+        exact = model.kernel(inputs, run.places(here))[:, 0]
         assert np.abs(found - exact).max() <= kernel["error"] * largest
     whole = np.array(seen.evaluate(KERNEL, [place, None]), float).reshape(run.inside.shape)
     np.testing.assert_array_equal(np.isfinite(whole), run.inside)
@@ -174,13 +175,13 @@ def test_the_fixed_slices_are_the_models(run):
     data = run.data
     tiles = cells_of(run.inside, run.frame)
     some = np.unique(np.linspace(0, len(tiles) - 1, 4000).astype(int))
-    inputs = run.inputs(Tiles(tiles.column[some], tiles.row[some], tiles.zoom))
+    inputs = run.places(Tiles(tiles.column[some], tiles.row[some], tiles.zoom))
     job, model = run.opened.job, run.opened.model
     assert len(data["slices"]) == 3
     for number_, packed in enumerate(data["slices"]):
         point = layer_of(data, f"slice-{number_}")["point"]
         place = [np.array([point[name]]) for name in ("longitude", "latitude")]
-        reference = job.scale.inputs(*place, np.array([job.question.quarter]))
+        reference = place_table(*place, np.array([job.question.quarter]))
         exact = model.kernel(inputs, reference)[:, 0]
         found = unpack(packed)[run.inside][some]
         most = data["steps"]["slice"] / 2 + 1e-5 * np.abs(exact).max()

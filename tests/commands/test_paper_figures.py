@@ -13,6 +13,7 @@ from run_worlds import edited_copy
 from geogp.commands.paper_figures import FiguresRequest, make_figures
 from geogp.errors import DataError, RequestError
 from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.inputs import place_table, tile_table
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.reference_slices import reference_slices
 from geogp.runs.run_folder import PREDICTIONS_FILE
@@ -126,14 +127,10 @@ class TestNumbersOfTests:
         opened = open_run(counted.path, device="cpu").reopen(counts=True)
         job, tiles = opened.job, opened.tiles
         quarter = job.question.quarter
-        (one, *_) = reference_slices(
-            opened.model, job.scale.inputs, tiles, job.observations, quarter
-        )
-        inputs = job.scale.inputs(*tiles.centres, np.full(len(tiles), quarter))
-        here = job.scale.inputs(
-            np.array([one.longitude]), np.array([one.latitude]), np.array([quarter])
-        )
-        products = opened.model.features(inputs) @ opened.model.features(here)[0]
+        (one, *_) = reference_slices(opened.model, tiles, job.observations, quarter)
+        features = opened.model.features
+        here = place_table(np.array([one.longitude]), np.array([one.latitude]), np.array([quarter]))
+        products = features(tile_table(tiles, quarter)) @ features(here)[0]
         np.testing.assert_allclose(one.values, products, rtol=1e-5, atol=1e-9)
         assert np.ptp(products) > 0
 

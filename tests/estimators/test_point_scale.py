@@ -77,8 +77,3 @@ def test_one_time_is_none():
 def test_points_on_a_line_have_a_box():
     scale = PointScale.of_points(points([0, 1], [5, 5]), None)
     assert (scale.inputs(points([0, 1], [5, 5])) == [[-1, 0], [1, 0]]).all()
-
-
-def test_bounds_that_are_none_are_refused():
-    with pytest.raises(RequestError, match="west, south, east, north"):
-        PointScale.of_points(points([0], [0]), None, bounds=(1, 0, 0, 1))

@@ -142,8 +142,13 @@ class TestJoint:
     def test_other_models_need_their_rows(self, deep, points, tmp_path):
         assert deep.joint(points[:5]).weighted_sums(np.ones(5)).sd > 0
         deep.save(tmp_path / "m.safetensors")
-        with pytest.raises(RequestError, match="Fit the estimator again"):
-            load_model(tmp_path / "m.safetensors").joint(points[:5])
+        again = load_model(tmp_path / "m.safetensors")
+        with pytest.raises(RequestError, match=r"give them with rows="):
+            again.joint(points[:5])
+        known = points[~deep.validation_]
+        told = again.joint(points[:5], rows=(known, known["value"]))
+        expected = deep.joint(points[:5]).weighted_sums(np.ones(5))
+        np.testing.assert_allclose(told.weighted_sums(np.ones(5)).covariance, expected.covariance)
 
     def test_models_without_a_level_refuse(self, points):
         counts = CountGP(**PLAIN, **TINY).fit(points, points.tests)

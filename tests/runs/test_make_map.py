@@ -14,6 +14,8 @@ from PIL import Image
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import shape_of
 from geogp.errors import DataError, OutputError, RequestError
+from geogp.estimators.point_columns import Points
+from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.metrics import score
 from geogp.geodata.places.census import read_region
 from geogp.geodata.store.sources import open_source
@@ -24,7 +26,6 @@ from geogp.models.core.devices import pick_device
 from geogp.models.training.budget import RankChoice
 from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
-from geogp.runs.pipeline.inputs import InputScale
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.pipeline.validation import losing_groups
 from geogp.runs.progress import Watcher
@@ -141,7 +142,8 @@ def test_the_saved_model_predicts_the_map(finished, small):
     region, _ = observations_of(small)
     assert context["inputs"]["quarters"] == [8094, 8095]
     tiles = region.tiles(13)
-    inputs = InputScale(region, (8094, 8095)).inputs(*tiles.centres, np.full(len(tiles), 8095))
+    places = Points(*tiles.centres, np.full(len(tiles), 8095.0))
+    inputs = PointScale(region.bounds, times=(8094, 8095)).inputs(places)
     tests = finished.run["map"]["tests"]
     median = 10 ** model.predict(inputs, tests).quantile(0.5)
     with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from geogp.commands.areas import AreasRequest, make_areas
-from geogp.geodata.tiles.quarters import quarter_index
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import ReadFrom
@@ -36,13 +36,9 @@ def test_the_older_run_lacks_what_came_later():
 def test_its_model_predicts_what_it_predicted(stored):
     """The model of the map is that of the random split, whose predictions are stored."""
     run = open_run(stored, device="cpu", read_from=SOURCE)
-    opened = run.reopen()
     rows = run.predictions[run.predictions["split"] == "random"]
-    quarter = np.array([quarter_index(text) for text in rows["quarter"]])
-    inputs = opened.job.scale.inputs(
-        rows["longitude"].to_numpy(), rows["latitude"].to_numpy(), quarter
-    )
-    found = opened.model.predict(inputs, rows["tests"].to_numpy(np.float64))
+    quarters = pd.PeriodIndex(rows["quarter"], freq="Q")
+    found = run.model.predict_distribution(rows.assign(quarter=quarters))
     assert len(rows) > 30
     np.testing.assert_allclose(found.mean, rows["mean"], rtol=1e-5)
 

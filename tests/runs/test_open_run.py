@@ -41,7 +41,7 @@ def test_it_says_what_its_file_says(run, stored):
     assert run.record.settings.splits == told["settings"]["splits"]
     assert run.record.metrics["random"]["all"].crps == told["metrics"]["random"]["all"]["crps"]
     assert len(run.predictions) == sum(parts["test"] for parts in told["n"].values())
-    assert run.model.name == told["model"]
+    assert run.model.model == told["model"]
 
 
 def test_only_what_is_asked_for_is_read(stored):

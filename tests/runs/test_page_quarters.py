@@ -10,6 +10,8 @@ import xarray as xr
 
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
+from geogp.estimators.point_columns import Points
+from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.region import Tiles
@@ -23,7 +25,6 @@ from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import unpack_quantiles
 from geogp.models.catalogue.storage import load_model
-from geogp.runs.pipeline.inputs import InputScale
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, Asker, other_zoom
 from geogp.runs.question import LEVEL, Question
@@ -48,9 +49,14 @@ def region_of(small):
     return read_region(open_source(str(small.folder / "boundaries")), "DEMO").region
 
 
+def inputs_of(region, tiles, quarter):
+    scale = PointScale(region.bounds, times=QUARTERS)
+    return scale.inputs(Points(*tiles.centres, np.full(len(tiles), float(quarter))))
+
+
 def predicted(result, region, tiles, quarter, level):
     model = load_model(result.path / "model.safetensors")[0]
-    inputs = InputScale(region, QUARTERS).inputs(*tiles.centres, np.full(len(tiles), quarter))
+    inputs = inputs_of(region, tiles, quarter)
     return model.predict(inputs, result.run["map"]["tests"]).quantile(level)
 
 
@@ -94,7 +100,7 @@ def test_the_live_kernel_is_that_of_the_model(finished, small):
     places = random_places(region.tiles(13), np.random.default_rng(7), 1500)
     c = interpolated(unpack(kernel["components"]), Frame(**kernel["frame"]), places)
     model = load_model(finished.path / "model.safetensors")[0]
-    inputs = InputScale(region, QUARTERS).inputs(*places.centres, np.full(len(places), QUARTERS[1]))
+    inputs = inputs_of(region, places, QUARTERS[1])
     exact = model.kernel(inputs, inputs)
     found = np.abs(c @ c.T - exact).max() / np.abs(exact).max()
     assert found <= 1.1 * kernel["error"]  # the largest k is over other places
@@ -128,11 +134,14 @@ class _Told:
 
     counts: bool = False
 
-    def predict(self, x, tests, *, level):
+    def predict_distribution(self, places, *, level):
+        tests = set(places["tests"]) if "tests" in places else None
         self.asked = (tests, level)
+        quarter = places["quarter"].dt.year * 4.0 + places["quarter"].dt.quarter - 1
+        mean, longitude = quarter.to_numpy(), places["longitude"].to_numpy()
         if self.counts:
-            return predict_counts(x[:, 2] / 1000, np.zeros(len(x)), np.zeros(len(x)))
-        return Prediction(x[:, 2], x[:, 0] ** 2 + 1, np.ones(len(x)))
+            return predict_counts(mean / 1000, np.zeros(len(mean)), np.zeros(len(mean)))
+        return Prediction(mean, longitude**2 + 1, np.ones(len(mean)))
 
 
 @dataclass
@@ -153,10 +162,7 @@ def asking(small):
     seen = read_observations(open_source(str(small.folder)), region).observations
 
     def make(model, repair, question, zoom=13):
-        def inputs(longitude, latitude, quarter):
-            return np.column_stack([longitude, latitude, quarter])
-
-        return Asker(region, seen, model, inputs, question, repair, zoom)
+        return Asker(region, seen, model, question, repair, zoom)
 
     return make
 
@@ -166,7 +172,7 @@ def test_the_question_and_the_repair_are_those_of_the_map(asking, small):
     asker = asking(model, repair, Question("tile-mean", 8095, 8095, 4))
     maps = asker.other_quarters(tiles, [8090, 8094])
     assert [one.label for one in maps] == ["2022Q3", "2023Q3"]
-    assert model.asked == (4, False)
+    assert model.asked == ({4}, False)
     for one, quarter in zip(maps, (8090, 8094), strict=True):
         np.testing.assert_array_equal(one.prediction.mean, quarter + 1)
         np.testing.assert_allclose(one.prediction.function_variance, one.tiles.centres[0] ** 2 + 1)

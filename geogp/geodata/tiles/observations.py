@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.geodata.places.region import STRATA
@@ -68,6 +69,21 @@ class Observations:
             devices=self.devices[rows],
             stratum=self.stratum[rows],
         )
+
+
+_OF_1970 = 4 * 1970
+"""The quarter that pandas counts from."""
+
+
+def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
+    """Return quarter indices, (n,), as calendar quarters of pandas.
+
+    Examples
+    --------
+    >>> str(quarter_periods(np.array([8095]))[0])
+    '2023Q4'
+    """
+    return pd.PeriodIndex(pd.arrays.PeriodArray(indices - _OF_1970, pd.PeriodDtype("Q")))
 
 
 @dataclass(frozen=True)

@@ -15,33 +15,11 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.memory import check_memory
 from geogp.models.core.options import Weights
-from geogp.models.training.few_rows import are_few, check_places, widen
+from geogp.models.training.few_rows import are_few, check_places, count_places, widen
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, FitState, Progress, fit
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """A fitted model and how its fit went.
-
-    Attributes
-    ----------
-    model
-        The model.
-    state
-        Losses, scores and the best epoch.
-    seconds
-        Time that the fit took, interrupted parts included.
-    width_factor
-        What intervals were multiplied by, as few rows ask for it; None where rows are many.
-    """
-
-    model: LowRankGP
-    state: FitState
-    seconds: float
-    width_factor: float | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +118,7 @@ class FitPlan:
         progress: Progress | None = None,
         warn: Tell | None = None,
         stage: Tell | None = None,
-    ) -> FitResult:
+    ) -> tuple[LowRankGP, FitState]:
         """Build and train a model; of few rows, take the width of intervals from folds.
 
         Parameters
@@ -153,6 +131,10 @@ class FitPlan:
             Hears what there is to say of the rows.
         stage
             Hears when the folds begin.
+
+        Returns
+        -------
+        The model, and its losses, scores and best epoch.
 
         Raises
         ------
@@ -168,10 +150,15 @@ class FitPlan:
         state = fit(
             model, train, validation, self.settings, checkpoint=checkpoint, progress=progress
         )
-        if not few:
-            return FitResult(model, state, state.seconds)
-        if stage is not None:
-            stage("the width of intervals from folds")
-        start = monotonic()
-        factor = widen(model, self.build, known, self.settings)
-        return FitResult(model, state, state.seconds + monotonic() - start, factor)
+        if few:
+            if stage is not None:
+                stage("the width of intervals from folds")
+            start = monotonic()
+            factor = widen(model, self.build, known, self.settings)
+            state.seconds += monotonic() - start
+            if warn is not None:
+                warn(
+                    f"{len(known.y)} rows at {count_places(known)} places are few: the width of "
+                    f"the intervals comes from folds, and is {factor:.2f} times the model's own."
+                )
+        return model, state

@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from geogp.distributions.count_prediction import CountPrediction
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.evaluation.conformal.conformal_words import LEVEL_NOTE
 from geogp.files import write_bytes
@@ -30,15 +31,13 @@ from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.tile_table import write_tile_table
-from geogp.models.core.lowrank import LowRankGP
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.predicting import Asker, MakeInputs
+from geogp.runs.pipeline.predicting import Asker
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
 from geogp.runs.question import LEVEL, Question
 from geogp.runs.run_folder import GRID_FILE
 from geogp.runs.settings import MOST_TILES
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class Drawing:
 
 
 def draw(
-    job: Job, model: LowRankGP, repair: Repair, settings: dict[str, str | int | float]
+    job: Job, model: SpatialGP, repair: Repair, settings: dict[str, str | int | float]
 ) -> Drawing:
     """Draw the map that a run asks for; see `make_drawing`.
 
@@ -167,14 +166,13 @@ def draw(
         job.region,
         job.observations,
         model,
-        job.scale.inputs,
         question=job.question,
         zoom=job.request.zoom,
         far_km=job.request.far_km,
         settings=settings,
         repair=repair,
         thresholds=job.request.thresholds,
-        other_quarters=() if job.scale.quarters is None else job.observations.quarters,
+        other_quarters=() if job.scale.times is None else job.observations.quarters,
         counties=job.boundaries.counties,
         urban_areas=job.boundaries.urban_areas,
     )
@@ -183,8 +181,7 @@ def draw(
 def make_drawing(
     region: Region,
     observations: Observations,
-    model: LowRankGP,
-    make_inputs: MakeInputs,
+    model: SpatialGP,
     *,
     question: Question,
     zoom: int,
@@ -206,8 +203,6 @@ def make_drawing(
         All measured rows; distances and reference places come from them.
     model
         The fitted model.
-    make_inputs
-        Turns longitude, latitude and quarter, each (n,), into the model's inputs (n, d).
     question
         What to predict, and for which quarter.
     zoom
@@ -236,7 +231,7 @@ def make_drawing(
     quarter = question.quarter
     longitude, latitude = tiles.centres
     distance = distance_to_measured(tiles, observations)
-    asker = Asker(region, observations, model, make_inputs, question, repair, used)
+    asker = Asker(region, observations, model, question, repair, used)
     prediction = asker.predict(tiles, [quarter])
     stratum = region.stratum(longitude, latitude)
     grid = build_grid(
@@ -251,7 +246,7 @@ def make_drawing(
         settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
         thresholds=thresholds,
     )
-    slices = reference_slices(model, make_inputs, tiles, observations, quarter)
+    slices = reference_slices(model, tiles, observations, quarter)
     told = []
     if used < zoom:
         told.append(
@@ -283,19 +278,18 @@ def make_drawing(
         tuple(told),
         tuple(quarters),
         shown,
-        _kernel(asker, tiles),
+        _kernel(model, tiles, quarter),
         thresholds,
         counties,
         urban_areas,
     )
 
 
-def _kernel(asker: Asker, tiles: Tiles) -> KernelBasis | None:
+def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
     """Reduce the kernel in the map's quarter for the page; None where it is 0."""
-    model, inputs = asker.model, asker.inputs
     asked = KernelFeatures(
-        lambda cells: model.features(inputs(cells)),
-        lambda first, second: model.kernel(inputs(first), inputs(second)),
+        lambda cells: model.features(tile_table(cells, quarter)),
+        lambda one, other: model.kernel(tile_table(one, quarter), tile_table(other, quarter)),
     )
     return kernel_basis(tiles, asked)
 

@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.files import read_json, write_text
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.training.budget import rank_for
-from geogp.models.training.few_rows import FOLDS, are_few, count_places
-from geogp.models.training.fit_plan import FitPlan, FitResult
+from geogp.models.training.few_rows import FOLDS, are_few
 from geogp.models.training.training_loop import Data, FitState
 from geogp.models.training.tuning import TUNING_EPOCHS, Trial, choose_weights
 from geogp.runs.machine import cores_here
@@ -29,8 +29,8 @@ THREADS = "threads"
 """Key of run.json: how many threads the fits were begun with. It tells no run from another."""
 
 
-def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> FitResult:
-    """Fit the requested model, continuing from its checkpoint where there is one.
+def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> SpatialGP:
+    """Return the fitted model that was asked for, continuing from its checkpoint if there is one.
 
     Parameters
     ----------
@@ -46,10 +46,9 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
     Raises
     ------
     DataError, NumericalError
-        As `FitPlan.fit` says.
+        As `SpatialGP.fit` says.
     """
     job.watcher.stage(f"fitting {job.request.model} ({name})")
-    rows, held = job.data(train), job.data(validation)
 
     def progress(state: FitState, epochs: int) -> None:
         note = f"validation log score {state.validation_nll[-1]:.4f}"
@@ -59,41 +58,19 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         if text not in job.warnings:
             job.warn(text)
 
-    found = plan_of(job, weights).fit(
-        rows,
-        held,
+    rows = train | validation
+    model = job.estimator(weights, validation=validation[rows])
+    model.fit(
+        job.table[rows],
+        job.observations.y[rows],
+        scale=job.scale,
         checkpoint=job.folder.unfinished / f"{name}.safetensors",
         progress=progress,
         warn=warn,
         stage=lambda text: job.watcher.stage(f"{text} ({name})"),
     )
-    job.seconds["fit"] += found.seconds
-    if found.width_factor is not None:
-        known = rows.joined(held)
-        job.warn(
-            f"{len(known.y)} rows at {count_places(known)} places are few: the width of the "
-            f"intervals ({name}) comes from folds, and is {found.width_factor:.2f} times the "
-            "model's own."
-        )
-    return found
-
-
-def plan_of(job: Job, weights: Weights, epochs: int | None = None) -> FitPlan:
-    """Return what decides the fits of a run but for their rows."""
-    scale = job.scale.points
-    return FitPlan(
-        job.request.model,
-        job.preset,
-        scale.columns,
-        scale.units,
-        epochs or job.epochs,
-        job.batch,
-        weights,
-        job.device,
-        scale.offsets,
-        job.request.noise,
-        job.request.seed,
-    )
+    job.seconds["fit"] += model.history_.seconds
+    return model
 
 
 def threads_for(job: Job, note: dict[str, Any]) -> int:
@@ -139,7 +116,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> dict[str, Any]:
         rows = job.data(train)
         fits = len(job.request.splits) * job.request.folds + job.refits
         fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1
-        plan = plan_of(job, job.preset.weights)
+        plan = job.estimator(job.preset.weights).plan(job.scale, len(rows.y))
 
         def make(r: int) -> LowRankGP:
             return replace(plan, preset=replace(plan.preset, r=r)).build(rows)
@@ -204,7 +181,8 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
         note = f"search {len(done) + 1}, validation log score {state.validation_nll[-1]:.4f}"
         job.watcher.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
 
-    plan = plan_of(job, job.preset.weights, min(TUNING_EPOCHS, job.epochs))
+    asked = job.estimator(job.preset.weights, epochs=min(TUNING_EPOCHS, job.epochs))
+    plan = asked.plan(job.scale, len(train.y))
     trials = choose_weights(
         lambda: plan.build(train),
         train,

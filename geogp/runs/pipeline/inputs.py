@@ -1,15 +1,13 @@
-"""How places and quarters become the inputs of models."""
-
-from dataclasses import dataclass
+"""Places and quarters as the table that a run's estimators take."""
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
-from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
-from geogp.geodata.places.region import Region
-from geogp.geodata.tiles.observations import Observations
+from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.tiles.observations import Observations, quarter_periods
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.model_names import find_model
@@ -17,44 +15,45 @@ from geogp.runs.settings import MapRequest
 
 Floats = NDArray[np.float64]
 
-
-@dataclass(frozen=True)
-class InputScale:
-    """How places and quarters become inputs in [-1, 1]^d.
-
-    Attributes
-    ----------
-    region
-        Scales longitude and latitude by its bounding box.
-    quarters
-        First and last quarter index, scaled to -1 and 1; None for inputs of place alone.
-    area_km2
-        Area of a tile whose exposure is 1, for counts: the log exposure is one more input.
-    """
-
-    region: Region
-    quarters: tuple[int, int] | None
-    area_km2: float | None = None
-
-    @property
-    def points(self) -> PointScale:
-        """How points of the region become inputs."""
-        return PointScale(self.region.bounds, times=self.quarters, exposure=self.area_km2)
-
-    def inputs(self, longitude: Floats, latitude: Floats, quarter: NDArray[np.int64]) -> Floats:
-        """Return inputs of shape (n, d), float64."""
-        area = None if self.area_km2 is None else tile_areas_km2(latitude)
-        when = quarter.astype(np.float64)
-        return self.points.inputs(Points(longitude, latitude, when, exposure=area))
+COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure": "area_km2"}
+"""What the columns of `place_table` are to an estimator."""
 
 
-def input_scale(request: MapRequest, region: Region, observations: Observations) -> InputScale:
-    """Return the scale of the inputs that a request asks for.
+def place_table(
+    longitude: Floats, latitude: Floats, quarter: NDArray[np.int64], tests: int | None = None
+) -> pd.DataFrame:
+    """Return places in quarters, with the area of a tile at each, and tests unless None."""
+    table = {
+        "longitude": longitude,
+        "latitude": latitude,
+        "quarter": quarter_periods(quarter),
+        "area_km2": tile_areas_km2(latitude),
+    }
+    counted = {} if tests is None else {"tests": np.full(len(longitude), tests)}
+    return pd.DataFrame(table | counted)
+
+
+def tile_table(tiles: Tiles, quarter: int, tests: int | None = None) -> pd.DataFrame:
+    """Return the middle of tiles in one quarter; see `place_table`."""
+    return place_table(*tiles.centres, np.full(len(tiles), quarter), tests)
+
+
+def measured_table(seen: Observations) -> pd.DataFrame:
+    """Return the rows of observations; see `place_table`."""
+    table = place_table(seen.longitude, seen.latitude, seen.quarter)
+    return table.assign(tests=seen.tests, devices=seen.devices)
+
+
+def run_scale(request: MapRequest, region: Region, observations: Observations) -> PointScale:
+    """Return how the rows of all fits of a run become inputs.
+
+    The box is the region's, times are those of all rows, and a count's exposure is its tile's
+    area over the mean one, so that all splits and the map share one scale.
 
     Raises
     ------
     RequestError
-        It asks for quarters, and the rows are of one.
+        The request asks for quarters, and the rows are of one.
     """
     quarters = observations.quarters
     if request.inputs == "place-quarter" and len(quarters) == 1:
@@ -63,7 +62,7 @@ def input_scale(request: MapRequest, region: Region, observations: Observations)
             "--inputs place-quarter needs two or more."
         )
     timeless = request.inputs == "place" or len(quarters) == 1
-    ends = None if timeless else (quarters[0], quarters[-1])
-    if not find_model(request.model).counts:
-        return InputScale(region, ends)
-    return InputScale(region, ends, float(tile_areas_km2(observations.latitude).mean()))
+    times = None if timeless else (quarters[0], quarters[-1])
+    counts = find_model(request.model).counts
+    area = float(tile_areas_km2(observations.latitude).mean()) if counts else None
+    return PointScale(region.bounds, times=times, exposure=area)

@@ -5,15 +5,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from geogp import __version__
 from geogp.errors import DataError, RequestError
+from geogp.estimators.fit_rows import data_of
+from geogp.estimators.point_scale import PointScale
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.estimators.stored_estimators import make_estimator
 from geogp.evaluation.conformal.repair_methods import BY_STRATA
 from geogp.evaluation.splits.split_names import BUFFER
 from geogp.geodata.places.census import Boundaries
@@ -27,15 +33,15 @@ from geogp.models.catalogue.build_model import ModelSpec, find_spec, with_noise
 from geogp.models.catalogue.model_names import ModelName, find_model
 from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
-from geogp.models.core.options import NOISES
+from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_loop import Data
-from geogp.runs.pipeline.inputs import InputScale, input_scale
+from geogp.runs.pipeline.inputs import COLUMNS, measured_table, run_scale
 from geogp.runs.progress import Watcher
 from geogp.runs.question import COUNT, LEVEL, Question
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.settings import MOST_TILES, MapRequest
 
-Floats = NDArray[np.float64]
+Rows = NDArray[np.bool_]
 
 
 @dataclass
@@ -68,7 +74,7 @@ class Job:
     folder: RunFolder
     boundaries: Boundaries
     ingested: Ingested
-    scale: InputScale
+    scale: PointScale
     device: torch.device
     seconds: dict[str, float]
     warnings: list[str] = field(default_factory=list)
@@ -95,6 +101,42 @@ class Job:
         """What is known of the model by its name."""
         return find_model(self.request.model)
 
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """All rows, as estimators take them."""
+        return measured_table(self.observations)
+
+    def estimator(
+        self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
+    ) -> SpatialGP:
+        """Return the estimator of the run's model, unfitted.
+
+        Parameters
+        ----------
+        weights
+            alpha and beta of its objective.
+        validation
+            Which of the rows that it will be fitted to choose the epoch; None leaves it open.
+        epochs
+            Passes over the training rows; None takes the run's.
+        """
+        request = self.request
+        timeless = {"time": None} if self.scale.times is None else {}
+        return make_estimator(
+            request.model,
+            **COLUMNS | timeless,
+            validation="random" if validation is None else validation,
+            preset=request.preset,
+            epochs=epochs or self.epochs,
+            rank=self.preset.r,
+            batch=self.batch,
+            alpha=weights.alpha,
+            beta=weights.beta,
+            noise=request.noise,
+            device=str(self.device),
+            random_state=request.seed,
+        )
+
     @property
     def epochs(self) -> int:
         """Passes over the training rows: the request's, or the preset's."""
@@ -106,16 +148,10 @@ class Job:
         n = 8 * len(self.observations) // 10
         return self.spec.step.rows(self.preset.batch_for(n), n)
 
-    def inputs(self, rows: NDArray[np.bool_]) -> Floats:
-        """Return the inputs of some of the observations, shape (n, d)."""
-        seen = self.observations
-        return self.scale.inputs(seen.longitude[rows], seen.latitude[rows], seen.quarter[rows])
-
-    def data(self, rows: NDArray[np.bool_]) -> Data:
-        """Return inputs, targets and tests of some of the observations."""
-        seen, counted = self.observations, self.about.counts
-        tests = None if counted else seen.tests[rows].astype(np.float64)
-        return Data(self.inputs(rows), seen.y[rows], tests)  # type: ignore[arg-type]
+    def data(self, rows: Rows) -> Data:
+        """Return inputs, targets and tests of some of the observations, as networks take them."""
+        points = self.estimator(self.preset.weights).columns().read(self.table[rows])
+        return data_of(self.scale, points, self.observations.y[rows])
 
     @property
     def question(self) -> Question:
@@ -184,7 +220,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         RunFolder(request.out or Path("runs") / name),
         boundaries,
         ingested,
-        input_scale(request, region, ingested.observations),
+        run_scale(request, region, ingested.observations),
         device,
         seconds,
         layers=layers,
@@ -224,7 +260,7 @@ def _check_strata(job: Job) -> None:
 
 def _check_question(job: Job) -> None:
     question, scale = job.question, job.scale
-    if question.quarter != question.latest and scale.quarters is None:
+    if question.quarter != question.latest and scale.times is None:
         raise RequestError(
             f"--at {quarter_label(question.quarter)} needs a model of time, but the inputs are "
             f"those of place alone; the data are of {quarter_label(question.latest)}"
@@ -284,7 +320,7 @@ def identity_of(job: Job) -> dict[str, Any]:
         "folds": request.folds,
         "layers": list(request.layers),
         "conformal": request.conformal,
-        "inputs": "place" if job.scale.quarters is None else "place-quarter",
+        "inputs": "place" if job.scale.times is None else "place-quarter",
         "source": request.source,
         "boundaries": request.boundaries,
         "urban_vintage": job.region.urban_vintage,

@@ -12,16 +12,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from geogp.estimators.spatial_gp import SpatialGP
+from geogp.estimators.stored_estimators import load_model
 from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATION
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import PointPosterior
 from geogp.models.joint.joint_law import two_variances
-from geogp.models.training.fit_plan import FitResult
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import (
     Report,
@@ -213,7 +213,7 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
                 request.conformal, {name: one.repairs for name, one in outcomes.items()}
             )
         },
-        "variance_check": _variance_check(job, final.model, plan),
+        "variance_check": _variance_check(job, final, plan),
         "fit_warnings": job.warnings[before:],
         THREADS: threads,
     }
@@ -222,8 +222,8 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
     return _complete(
         job,
         scores,
-        final.model,
-        lambda path: save_model(final.model, path, _model_context(job, final)),
+        final,
+        lambda path: final.save(path, notes=_notes(job)),
         predictions,
     )
 
@@ -233,7 +233,7 @@ def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
     record = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
-    model = load_model(file)[0].to(job.device)
+    model = load_model(file, device=str(job.device))
     content = file.read_bytes()
     for text in record.fit_warnings:
         job.warn(text)
@@ -253,7 +253,7 @@ def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
 def _complete(
     job: Job,
     scores: dict[str, Any],
-    model: LowRankGP,
+    model: SpatialGP,
     keep_model: Callable[[Path], None],
     predictions: pd.DataFrame,
     *,
@@ -351,14 +351,14 @@ def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -
 
 def _map_model(
     job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights
-) -> FitResult:
+) -> SpatialGP:
     """Return the model that draws the map: that of the random split's first fold, or one more fit.
 
     The one more fit learns from all rows but those that choose its epoch or are kept for
     calibration.
     """
     if not job.refits:
-        return outcomes[RANDOM.name].fitted
+        return outcomes[RANDOM.name].model
     validation = plan.rows(RANDOM.name, 0, VALIDATION)
     return fit_model(job, "map", _map_rows(job, plan), validation, weights)
 
@@ -371,18 +371,19 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
     return ~(validation | kept)
 
 
-def _variance_check(job: Job, model: LowRankGP, plan: Plan) -> dict[str, Any] | None:
+def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> dict[str, Any] | None:
     """Compare two accounts of the function's sd at test rows; None where they are one.
 
     They are where the posterior is in closed form, and where none is: for counts.
     """
+    model = fitted.network_
     if model.posterior.in_closed_form or job.about.counts:
         return None
     job.watcher.stage("two accounts of the function variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0
-    found = two_variances(model, job.data(_map_rows(job, plan)), job.inputs(test))
+    found = two_variances(model, job.data(_map_rows(job, plan)), fitted.inputs(job.table[test]))
     return {"differ_by": _difference(job, model), **found}
 
 
@@ -395,13 +396,7 @@ def _difference(job: Job, model: LowRankGP) -> str:
     return FIELD if job.about.has_tiles else STEPS
 
 
-def _model_context(job: Job, final: FitResult) -> dict[str, Any]:
-    """Return what a saved model needs to be used and understood later."""
-    return {
-        "region": job.region.code,
-        "target": job.request.target,
-        "service": job.request.service,
-        "inputs": job.scale.points.described(),
-        "best_epoch": final.state.best_epoch,
-        "validation_nll": final.state.best_nll,
-    }
+def _notes(job: Job) -> dict[str, str]:
+    """Return what a saved model says of what it was fitted to."""
+    request = job.request
+    return {"region": job.region.code, "target": request.target, "service": request.service}

@@ -1,13 +1,14 @@
 """Predictions of a map: one question, asked of tiles in its quarter and in others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.geodata.places.region import Region, Tiles
@@ -16,11 +17,8 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
-from geogp.models.core.lowrank import LowRankGP
+from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.question import LEVEL, Question
-
-Floats = NDArray[np.float64]
-MakeInputs = Callable[[Floats, Floats, NDArray[np.int64]], Floats]
 
 OTHER_SHARE = 1 / 8
 """Predictions of all other quarters together, over those of the map."""
@@ -39,8 +37,6 @@ class Asker:
         What is mapped, and all measured rows.
     model
         The fitted model.
-    make_inputs
-        Turns longitude, latitude and quarter, each (n,), into the model's inputs (n, d).
     question
         What to predict.
     repair
@@ -51,22 +47,16 @@ class Asker:
 
     region: Region
     observations: Observations
-    model: LowRankGP
-    make_inputs: MakeInputs
+    model: SpatialGP
     question: Question
     repair: Repair
     zoom: int
 
-    def inputs(self, tiles: Tiles, quarter: int | None = None) -> Floats:
-        """Return the model's inputs at the middle of tiles, in the map's quarter or another."""
-        at = self.question.quarter if quarter is None else quarter
-        return self.make_inputs(*tiles.centres, np.full(len(tiles), at))
-
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
         """Predict the middle of tiles in q quarters, all tiles of one after those of another."""
-        inputs = np.concatenate([self.inputs(tiles, quarter) for quarter in quarters])
         question = self.question
-        found = self.model.predict(inputs, question.tests, level=question.name == LEVEL)
+        places = pd.concat([tile_table(tiles, quarter, question.tests) for quarter in quarters])
+        found = self.model.predict_distribution(places, level=question.name == LEVEL)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))
         if isinstance(found, CountPrediction):

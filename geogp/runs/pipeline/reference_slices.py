@@ -5,20 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.region import UNKNOWN, Tiles
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.kernel_slices import KernelSlice
-from geogp.models.core.lowrank import LowRankGP
-from geogp.runs.pipeline.predicting import MakeInputs
+from geogp.runs.pipeline.inputs import place_table, tile_table
 
 Floats = NDArray[np.float64]
 
 
 def reference_slices(
-    model: LowRankGP,
-    make_inputs: MakeInputs,
+    model: SpatialGP,
     tiles: Tiles,
     observations: Observations,
     quarter: int,
@@ -29,8 +28,6 @@ def reference_slices(
     ----------
     model
         The fitted model.
-    make_inputs
-        Turns longitude, latitude and quarter, each (n,), into the model's inputs (n, d).
     tiles
         Where the kernel is evaluated.
     observations
@@ -39,13 +36,12 @@ def reference_slices(
         Of the places and of the tiles.
     """
     places = _reference_places(_measured_tiles(observations), tiles)
-    references = make_inputs(
+    references = place_table(
         np.array([place.longitude for place in places]),
         np.array([place.latitude for place in places]),
         np.full(len(places), quarter),
     )
-    inputs = make_inputs(*tiles.centres, np.full(len(tiles), quarter))
-    values = model.kernel(inputs, references)
+    values = model.kernel(tile_table(tiles, quarter), references)
     return [
         KernelSlice(
             place.name,

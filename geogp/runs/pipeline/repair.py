@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair, fit_repair
 from geogp.evaluation.conformal.conformal_words import APPROXIMATE, EXCHANGEABLE
 from geogp.evaluation.conformal.coverage_bands import check_coverage
 from geogp.evaluation.conformal.repair_methods import LOCAL
 from geogp.geodata.tiles.observations import Observations
-from geogp.models.core.lowrank import LowRankGP
 from geogp.runs.pipeline.job import Job
 
 Rows = NDArray[np.bool_]
@@ -27,7 +27,7 @@ def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
     )
 
 
-def repair_of(job: Job, model: LowRankGP, rows: Rows) -> Repair:
+def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
     """Return the repair that the calibration rows of a fitted model call for.
 
     Every prediction of a run passes through it: test rows of each fold, and the map.
@@ -50,7 +50,7 @@ def repair_of(job: Job, model: LowRankGP, rows: Rows) -> Repair:
         return NO_REPAIR
     seen = job.observations
     places = places_of(seen, rows)
-    prediction = model.predict(job.inputs(rows), places.tests)
+    prediction = model.predict_distribution(job.table[rows])
     return fit_repair(job.request.conformal, prediction, seen.y[rows], places)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
+from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.baseline import Baseline, count_baseline, quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
@@ -30,7 +31,6 @@ from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import Weights
-from geogp.models.training.fit_plan import FitResult
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import RepairCheck, check_repair, places_of, repair_of
@@ -192,8 +192,8 @@ class SplitOutcome:
 
     Attributes
     ----------
-    fitted
-        The first fold's model.
+    model
+        The first fold's model, fitted.
     metrics, baseline
         Scores of model and yardstick on the test rows of all folds, by stratum.
     folds
@@ -204,7 +204,7 @@ class SplitOutcome:
         What the repair of each fold did; None without one.
     """
 
-    fitted: FitResult
+    model: SpatialGP
     metrics: Figures
     baseline: Figures
     folds: list[dict[str, Any]]
@@ -214,7 +214,7 @@ class SplitOutcome:
 
 @dataclass(frozen=True)
 class _Fold:
-    fitted: FitResult
+    model: SpatialGP
     scores: GroupScores
     baseline: GroupScores
     table: pd.DataFrame
@@ -230,7 +230,7 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
     for fold in range(job.request.folds):
         one = _run_fold(job, name, fold, plan, weights)
         # One model at a time: only the first may draw the map.
-        found.append(replace(one, fitted=found[0].fitted) if found else one)
+        found.append(replace(one, model=found[0].model) if found else one)
     metrics = _figures(_pooled([one.scores for one in found]))
     yardstick = _figures(_pooled([one.baseline for one in found]))
     for group in losing_groups(metrics, yardstick):
@@ -248,19 +248,17 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
     ]
     table = pd.concat([one.table for one in found], ignore_index=True)
     repairs = [one.repair for one in found]
-    return SplitOutcome(found[0].fitted, metrics, yardstick, folds, table, repairs)
+    return SplitOutcome(found[0].model, metrics, yardstick, folds, table, repairs)
 
 
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
     observations = job.observations
     train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
     # The name is also that of the checkpoint.
-    fitted = fit_model(job, f"{name}-{fold}" if fold else name, train, validation, weights)
+    model = fit_model(job, f"{name}-{fold}" if fold else name, train, validation, weights)
     with timed(job.seconds, "predict"):
-        prediction = fitted.model.predict(
-            job.inputs(test), observations.tests[test].astype(np.float64)
-        )
-        repair = repair_of(job, fitted.model, plan.rows(name, fold, CALIBRATION))
+        prediction = model.predict_distribution(job.table[test])
+        repair = repair_of(job, model, plan.rows(name, fold, CALIBRATION))
         check = None
         if repair.n:
             places = places_of(observations, test)
@@ -276,7 +274,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     y = observations.y[test]
     stratum = stratum_column(observations.stratum[test], observations.strata)
     return _Fold(
-        fitted,
+        model,
         score_by_stratum(prediction, y, stratum),
         score_by_stratum(reference.prediction, y, stratum),
         _prediction_table(job, name, fold, (train, test), prediction),

@@ -1,0 +1,109 @@
+"""The parameters that all estimators share, and the fit that they ask for."""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from geogp.choices import MOST_SEED, whole_number
+from geogp.errors import RequestError
+from geogp.estimators.parameters import Parameters
+from geogp.estimators.point_columns import PointColumns
+from geogp.estimators.point_scale import PointScale
+from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.model_names import ModelName, find_model
+from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.core.devices import pick_device
+from geogp.models.core.options import NOISES, Weights
+from geogp.models.training.fit_plan import FitPlan
+
+
+class SpatialParameters(Parameters):
+    """What an estimator is asked for: columns, a model, and how hard to try."""
+
+    families: ClassVar[tuple[str, ...]] = ()
+    """Families of the catalogue that the estimator fits."""
+
+    model: str
+    x: str
+    y: str
+    crs: Any
+    time: str | None
+    time_unit: str | None
+    tests: str | None = None
+    devices: str | None = None
+    exposure: str | None = None
+    noise: str = NOISES[0]
+    validation: Any
+    preset: str
+    epochs: int | None
+    rank: int | None
+    batch: int | None
+    alpha: float | None = None
+    beta: float | None = None
+    device: str
+    random_state: int
+
+    def check(self) -> ModelName:
+        """Return what is known of the model by its name; refuse parameters out of range.
+
+        Raises
+        ------
+        RequestError
+            A parameter is out of range, or the model is one of another estimator.
+        """
+        about = find_model(self.model)
+        if about.family not in self.families:
+            raise RequestError(
+                f"{type(self).__name__} fits models of {', '.join(self.families)}, found "
+                f"{self.model!r}. geogp.list_models() names the families."
+            )
+        about.check_noise(self.noise)
+        whole_number("random_state", self.random_state, 0, MOST_SEED)
+        for name in ("epochs", "rank", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1, MOST_SEED)
+        return about
+
+    def columns(self) -> PointColumns:
+        """Return which columns of a table are what."""
+        return PointColumns(
+            self.x,
+            self.y,
+            self.crs,
+            self.time,
+            self.time_unit,
+            self.tests,
+            self.devices,
+            self.exposure,
+        )
+
+    def plan(self, scale: PointScale, n: int) -> FitPlan:
+        """Return what decides a fit to n rows: the preset, and the parameters in its place."""
+        preset = self._preset()
+        step = find_spec(self.model).step
+        batch = step.rows(preset.batch_for(n), n) if self.batch is None else min(self.batch, n)
+        return FitPlan(
+            self.model,
+            preset,
+            scale.columns,
+            scale.units,
+            preset.epochs if self.epochs is None else self.epochs,
+            batch,
+            preset.weights,
+            pick_device(self.device),
+            scale.offsets,
+            self.noise,
+            self.random_state,
+        )
+
+    def _preset(self) -> Preset:
+        found = find_preset(self.preset, self.model)
+        weights = Weights(
+            found.weights.alpha if self.alpha is None else self.alpha,
+            found.weights.beta if self.beta is None else self.beta,
+        )
+        return replace(found, weights=weights, r=found.r if self.rank is None else self.rank)
+
+    @classmethod
+    def kind(cls) -> type["SpatialParameters"]:
+        """Return the class of geogp's own that a file names: this one, or that it derives from."""
+        return next(one for one in cls.__mro__ if "families" in vars(one))
