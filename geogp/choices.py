@@ -18,8 +18,8 @@ from geogp.errors import RequestError
 MOST_SEED = 2**63 - 1
 """What PyTorch takes."""
 
-MOST_DRAWS = 100_000
-"""Of a posterior."""
+LEAST_DRAWS, MOST_DRAWS = 200, 100_000
+"""Of a posterior; with fewer, ten draws or less decide where a region of 95 % ends."""
 
 MOST_TESTS = 1_000_000
 """Behind one average."""

@@ -43,7 +43,7 @@ def areas(
     ] = False,
 ) -> None:
     """Mean and median level of counties, urban areas or any polygons, with joint intervals."""
-    from geogp.commands.areas import AreasRequest, described_table, make_areas
+    from geogp.commands.run_requests import AreasRequest
     from geogp.runs.run_places import ReadFrom
 
     request = AreasRequest(
@@ -57,6 +57,8 @@ def areas(
         seed=seed,
         read_from=ReadFrom(source, boundaries),
     )
+    from geogp.commands.areas import described_table, make_areas
+
     with console.working() as watcher:
         result = make_areas(request, watcher)
     if as_json:

@@ -40,7 +40,7 @@ def exceedance(
     ] = False,
 ) -> None:
     """Share of area below thresholds with its interval, and where the level meets them for sure."""
-    from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
+    from geogp.commands.run_requests import ExceedanceRequest
     from geogp.runs.run_places import ReadFrom
 
     request = ExceedanceRequest(
@@ -54,6 +54,8 @@ def exceedance(
         device=device,
         read_from=ReadFrom(source, boundaries),
     )
+    from geogp.commands.exceedance import make_exceedance
+
     with console.working() as watcher:
         result = make_exceedance(request, watcher)
     if as_json:

@@ -1,6 +1,7 @@
 """The command `geogp figures`: parse, call, print."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -31,17 +32,20 @@ def figures(
     ] = False,
 ) -> None:
     """Figures for papers, as PNG and PDF: kernel, basis, widths, spread, reliability."""
-    from geogp.commands.paper_figures import FiguresRequest, make_figures
+    from geogp.commands.run_requests import FiguresRequest
     from geogp.runs.run_names import find_run
     from geogp.runs.run_places import ReadFrom
 
     request = FiguresRequest(
-        find_run(run),
+        Path(run),
         tuple(beside or ()),
         out,
         device=device,
         read_from=ReadFrom(source, boundaries),
     )
+    request = replace(request, run=find_run(run))
+    from geogp.commands.paper_figures import make_figures
+
     with console.working() as watcher:
         result = make_figures(request, watcher)
     if as_json:

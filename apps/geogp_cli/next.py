@@ -1,6 +1,8 @@
 """The command `geogp next`: parse, call, print."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,12 +49,12 @@ def next_command(
     ] = False,
 ) -> None:
     """Where to measure next: tiles that take most variance from the map, one after the other."""
-    from geogp.commands.next_tiles import NextRequest, choose_tiles, described_tiles
+    from geogp.commands.run_requests import NextRequest
     from geogp.runs.run_names import find_run
     from geogp.runs.run_places import ReadFrom
 
     request = NextRequest(
-        run=find_run(run),
+        run=Path(run),
         tiles=tiles,
         among=among,
         within=within,
@@ -64,6 +66,12 @@ def next_command(
         device=device,
         read_from=ReadFrom(source, boundaries),
     )
+    request = replace(request, run=find_run(run))
+    from geogp.commands.next_tiles import (
+        choose_tiles,
+        described_tiles,
+    )
+
     with console.working() as watcher:
         result = choose_tiles(request, watcher)
     if as_json:

@@ -1,51 +1,21 @@
 """Levels of areas from a finished run: county, urban area, or any polygons a user brings."""
 
 import io
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import RunAnswer, RunRequest
-from geogp.errors import RequestError
+from geogp.commands.run_answer import RunAnswer, open_asked
+from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import choropleth
 from geogp.maps.grid import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import Watcher
-from geogp.runs.questions.area_levels import REACH, AreaLevels, AreaQuestion, area_levels
+from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import held_run
-
-AREA_QUESTIONS = ("level", "tile-mean")
-"""Values of ``--for``: what the figure and the printed table show."""
-
-
-@dataclass(frozen=True)
-class AreasRequest(RunRequest, AreaQuestion):
-    """What to say of areas, from which run, and what to show of it.
-
-    Attributes
-    ----------
-    question
-        ``level``, what measurements scatter around, or ``tile-mean``, the mean over the tiles of
-        one average of `tests` tests each, with its noise.
-
-    Raises
-    ------
-    RequestError
-        An unknown question, or a number out of range.
-    """
-
-    question: str = AREA_QUESTIONS[0]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.question not in AREA_QUESTIONS:
-            raise RequestError(
-                f"unknown --for {self.question!r}; choose one of {', '.join(AREA_QUESTIONS)}."
-            )
 
 
 def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> RunAnswer:
@@ -70,7 +40,7 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> RunAnsw
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
-        opened = request.opened(watcher).reopen(tests=request.tests, at=request.at)
+        opened = open_asked(request, watcher).reopen(tests=request.tests, at=request.at)
         found = area_levels(opened, request)
         described = {
             "run": str(request.run),

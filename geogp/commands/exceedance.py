@@ -7,8 +7,8 @@ from time import monotonic
 from typing import Any
 
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import RunRequest
-from geogp.errors import RequestError
+from geogp.commands.run_answer import open_asked
+from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
 from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.runs.pipeline.arithmetic import arithmetic
@@ -16,14 +16,10 @@ from geogp.runs.progress import Watcher
 from geogp.runs.questions.threshold_shares import (
     LEVEL,
     Excursion,
-    ThresholdQuestion,
     threshold_shares,
 )
 from geogp.runs.reopen import WHOLE, Reopened
 from geogp.runs.run_folder import held_run
-
-QUESTION = "level"
-"""The value of ``--for``."""
 
 NOTES = (
     "The level is what measurements scatter around, without their noise. Shares are of area, and "  # noqa: ISC004
@@ -32,33 +28,6 @@ NOTES = (
     "holds by itself; the two hold together with 90 % or more.",
     "The basis counts as known: what was uncertain in learning it is not included.",
 )
-
-
-@dataclass(frozen=True)
-class ExceedanceRequest(RunRequest, ThresholdQuestion):
-    """Which thresholds to compare the level of which run with.
-
-    Attributes
-    ----------
-    question
-        ``level``.
-
-    Raises
-    ------
-    RequestError
-        Another question, or a number out of range.
-    """
-
-    question: str = QUESTION
-
-    def __post_init__(self) -> None:
-        if self.question != QUESTION:
-            raise RequestError(
-                f"--for {self.question} is not answered jointly: averages of tests follow other "
-                "laws than the normal one. Choose --for level, or map probabilities tile by tile "
-                "with geogp map --threshold."
-            )
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -102,7 +71,7 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
-        opened = request.opened(watcher).reopen(at=request.at)
+        opened = open_asked(request, watcher).reopen(at=request.at)
         found = threshold_shares(opened, request)
         opened.job.watcher.stage("writing shares and joint regions")
         common = {

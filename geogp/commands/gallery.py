@@ -24,12 +24,11 @@ from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import (
     GRID_FILE,
-    RUN_FILE,
     RunFolder,
     check_apart,
     read_run_record,
 )
-from geogp.runs.run_names import printable
+from geogp.runs.run_names import RUN_FILE, printable
 
 _PAGE = "index.html"
 _LINKS = {"map": "map.html", "report": "report.html"}

@@ -1,29 +1,24 @@
 """Where to measure next: tiles of a finished run's map, as GeoJSON, figure and JSON."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from geogp.commands.run_answer import RunAnswer, RunRequest
+from geogp.commands.run_answer import RunAnswer, open_asked
+from geogp.commands.run_requests import NextRequest
 from geogp.files import write_bytes, write_text
 from geogp.maps.figures.numbered import numbered_figure
 from geogp.maps.grid import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import Watcher
-from geogp.runs.questions.measurement_choice import ChoiceQuestion, NextTiles, next_tiles
+from geogp.runs.questions.measurement_choice import NextTiles, next_tiles
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import held_run
 
 STEM = "next_tiles"
-
-
-@dataclass(frozen=True)
-class NextRequest(RunRequest, ChoiceQuestion):
-    """Which tiles to choose, from which run."""
 
 
 def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> RunAnswer:
@@ -48,7 +43,7 @@ def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> RunAns
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
-        opened = request.opened(watcher).reopen(tests=request.tests, at=request.at)
+        opened = open_asked(request, watcher).reopen(tests=request.tests, at=request.at)
         found = next_tiles(opened, request)
         described = {"run": str(request.run), **found.described}
         files = _write(opened, found, described)

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.commands.run_answer import RunRequest
+from geogp.commands.run_answer import open_asked
+from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
 from geogp.evaluation.score_groups import group_reports
@@ -51,23 +52,6 @@ LEFT_OUT_OF_COUNTS = {
     "its few busiest tiles",
 }
 """Figures that are not drawn of numbers of tests, and why."""
-
-
-@dataclass(frozen=True)
-class FiguresRequest(RunRequest):
-    """Of which run to draw figures.
-
-    Attributes
-    ----------
-    beside
-        Other finished runs of the same region, service and target, for the violins; none for a run
-        that maps numbers of tests.
-    out
-        Where the figures go; None takes the folder ``figures`` of the run.
-    """
-
-    beside: tuple[Path, ...] = ()
-    out: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -118,7 +102,7 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
 
 
 def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresResult:
-    run = request.opened(watcher)
+    run = open_asked(request, watcher)
     counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(

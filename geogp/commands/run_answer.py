@@ -1,39 +1,24 @@
 """What commands on a finished run share: which run they ask, and what they answer."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from geogp.commands.run_requests import RunRequest
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.progress import Watcher
-from geogp.runs.run_places import AS_TOLD, ReadFrom
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """Which finished run is asked.
-
-    Attributes
-    ----------
-    run
-        Its folder.
-    device
-        ``auto``, ``cpu`` or ``cuda``.
-    read_from
-        Where the run's tiles and boundaries are, where not as its run.json says.
-    """
-
-    run: Path
-    device: str = field(default="auto", kw_only=True)
-    read_from: ReadFrom = field(default=AS_TOLD, kw_only=True)
-
-    def opened(self, watcher: Watcher | None) -> Run:
-        """Return the run; see `open_run`."""
-        return open_run(
-            self.run, device=self.device, read_from=self.read_from, watcher=watcher or Watcher()
-        )
+def open_asked(request: RunRequest, watcher: Watcher | None) -> Run:
+    """Return the run that a request names; see `open_run`."""
+    return open_run(
+        request.run,
+        device=request.device,
+        read_from=request.read_from,
+        watcher=watcher or Watcher(),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,19 @@ from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.joint.design import CANDIDATES
+from geogp.models.core.options import CANDIDATES
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import Watcher
-from geogp.runs.questions.area_levels import AreaQuestion, area_levels
-from geogp.runs.questions.measurement_choice import ChoiceQuestion, next_tiles
-from geogp.runs.questions.threshold_shares import ThresholdQuestion, threshold_shares
-from geogp.runs.reopen import BY_COUNTY, Reopened, reopen
+from geogp.runs.questions.area_levels import area_levels
+from geogp.runs.questions.measurement_choice import next_tiles
+from geogp.runs.questions.question_types import (
+    BY_COUNTY,
+    AreaQuestion,
+    ChoiceQuestion,
+    ThresholdQuestion,
+)
+from geogp.runs.questions.threshold_shares import threshold_shares
+from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import AS_TOLD, ReadFrom
 from geogp.runs.schema.record_reading import complete_record

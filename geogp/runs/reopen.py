@@ -23,16 +23,15 @@ from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
-from geogp.runs.run_folder import MODEL_FILE, RUN_FILE
+from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
+from geogp.runs.run_folder import MODEL_FILE
 from geogp.runs.run_identity import same_input
+from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_places import AS_TOLD, ReadFrom
 from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 Floats = NDArray[np.float64]
-
-BY_COUNTY, BY_URBAN = "county", "urban"
-"""Layers that come with the boundaries."""
 
 WHOLE = "whole region"
 """Name of the layer of the region, its urban and its rural part."""

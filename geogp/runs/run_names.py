@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geogp.errors import RequestError
-from geogp.runs.run_folder import RUN_FILE
+
+RUN_FILE = "run.json"
+"""What a run is, in its folder."""
 
 RUNS = Path("runs")
 """Where runs are made unless another folder is asked for."""

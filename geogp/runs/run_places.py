@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_address
-from geogp.runs.schema.run_record import OpenedSettings
+
+if TYPE_CHECKING:
+    from geogp.runs.schema.run_record import OpenedSettings
 
 _OWN = {"source": ("tiles", PUBLIC_SOURCE), "boundaries": ("boundaries", PUBLIC_BOUNDARIES)}
 """What is read from each place, and the address that geogp itself would take."""
@@ -22,7 +25,7 @@ class ReadFrom:
     source: str | None = None
     boundaries: str | None = None
 
-    def places(self, file: Path, settings: OpenedSettings) -> tuple[str, str | None]:
+    def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
         """Return the source and the boundaries of a run.
 
         Parameters

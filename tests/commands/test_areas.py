@@ -13,7 +13,8 @@ from PIL import Image
 from run_worlds import edited_copy, write_halves
 from shapely.geometry import box
 
-from geogp.commands.areas import AreasRequest, described_table, make_areas
+from geogp.commands.areas import described_table, make_areas
+from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.models.catalogue.build_model import build

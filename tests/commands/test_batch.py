@@ -24,7 +24,7 @@ from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.runs.locks import hold, is_vacant
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.run_folder import RUN_FILE
+from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_records import spoilt
 from geogp.runs.settings import MapRequest
 

@@ -26,7 +26,7 @@ from geogp.commands.batch.mosaic import join_rasters
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.geodata.tiles.quadkeys import HALF_WORLD_M
 from geogp.runs.locks import LOCK_FILES
-from geogp.runs.run_folder import RUN_FILE
+from geogp.runs.run_names import RUN_FILE
 
 NAMES = tuple(f"{code}-mobile-download" for code in CODES)
 NATIONAL = Path("national/mobile-download")

@@ -13,7 +13,8 @@ from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
 
-from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
+from geogp.commands.exceedance import make_exceedance
+from geogp.commands.run_requests import ExceedanceRequest
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of

@@ -104,6 +104,17 @@ REFUSED = {
     ("simulate", "--out", "made", "--seed", "-1"): "expected a seed from 0 to",
     ("simulate", "--out", "made", "--service", "wifi"): "unknown service 'wifi'",
     ("simulate", "--out", "made", "--quarters", "2023"): "expected a quarter like 2019Q1",
+    ("areas", "run", "--for", "median"): "unknown --for 'median'; choose one of level, tile-mean",
+    ("areas", "run", "--draws", "10"): "expected draws from 200 to 100,000, found 10",
+    ("areas", "run", "--device", "gpu"): "unknown device 'gpu'; choose one of auto, cpu, cuda",
+    ("exceedance", "run", "--for", "tile-mean"): "--for tile-mean is not answered jointly",
+    ("exceedance", "run", "--seed", "-1"): "expected a seed from 0 to",
+    ("next", "run", "--tiles", "0"): "expected tiles from 1 to 1,000,000, found 0",
+    ("next", "run", "--by", "urban"): "--by urban names areas; say which one counts with --in",
+    ("next", "run", "--candidates", "60"): "expected 100 candidates or more for 50 tiles, found 60",
+    ("next", "nowhere"): "nowhere",
+    ("figures", "run", "--device", "gpu"): "unknown device 'gpu'",
+    ("figures", "nowhere"): "nowhere",
 }
 
 

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 from run_worlds import write_halves
 
-from geogp.commands.next_tiles import NextRequest, choose_tiles, described_tiles
+from geogp.commands.next_tiles import choose_tiles, described_tiles
+from geogp.commands.run_requests import NextRequest
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import find_run

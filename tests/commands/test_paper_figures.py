@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 from run_worlds import edited_copy
 
-from geogp.commands.paper_figures import FiguresRequest, make_figures
+from geogp.commands.paper_figures import make_figures
+from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import DataError, RequestError
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.inputs import place_table, tile_table

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from geogp.commands.areas import AreasRequest, make_areas
+from geogp.commands.areas import make_areas
+from geogp.commands.run_requests import AreasRequest
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
 from geogp.runs.run_places import ReadFrom

@@ -10,9 +10,10 @@ import pytest
 from msgspec import UNSET
 from run_worlds import edited_copy
 
-from geogp.commands.areas import AreasRequest, make_areas
-from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
-from geogp.commands.next_tiles import NextRequest, choose_tiles
+from geogp.commands.areas import make_areas
+from geogp.commands.exceedance import make_exceedance
+from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.job import Job

@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from shapely.geometry import box
 
-from geogp.commands.areas import AreasRequest, make_areas
+from geogp.commands.areas import make_areas
 from geogp.commands.data_requests import FetchRequest
 from geogp.commands.fetch import fetch
-from geogp.commands.next_tiles import NextRequest, choose_tiles
+from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.run_requests import AreasRequest, NextRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.runs.open_run import open_run

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from geogp.commands.areas import AreasRequest, make_areas
-from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
-from geogp.commands.next_tiles import NextRequest, choose_tiles
-from geogp.commands.paper_figures import FiguresRequest, make_figures
+from geogp.commands.areas import make_areas
+from geogp.commands.exceedance import make_exceedance
+from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.paper_figures import make_figures
+from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import OutputError, RequestError
 from geogp.evaluation.metrics import Scores
 from geogp.files import read_json

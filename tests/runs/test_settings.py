@@ -2,10 +2,8 @@
 
 import pytest
 
-from geogp.commands.areas import AreasRequest
 from geogp.commands.batch.execution import Execution
-from geogp.commands.exceedance import ExceedanceRequest
-from geogp.commands.next_tiles import NextRequest
+from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.settings import MapRequest

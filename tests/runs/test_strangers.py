@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from run_worlds import edited_copy
 
-from geogp.commands.areas import AreasRequest, make_areas
+from geogp.commands.areas import make_areas
+from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError
 from geogp.runs.run_places import ReadFrom
 

@@ -10,9 +10,10 @@ import xarray as xr
 from shapely.geometry import box
 
 from geogp.commands.compare_runs import compare_runs
-from geogp.commands.exceedance import ExceedanceRequest, make_exceedance
-from geogp.commands.next_tiles import NextRequest, choose_tiles
-from geogp.commands.paper_figures import FiguresRequest, make_figures
+from geogp.commands.exceedance import make_exceedance
+from geogp.commands.next_tiles import choose_tiles
+from geogp.commands.paper_figures import make_figures
+from geogp.commands.run_requests import ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report

@@ -24,8 +24,9 @@ from geogp.commands.batch.batch_plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
 from geogp.files import ELSEWHERE, plain_names, writing
 from geogp.runs.locks import LOCK_FILES, hold
-from geogp.runs.run_folder import LATER_FILES, RUN_FILE
+from geogp.runs.run_folder import LATER_FILES
 from geogp.runs.run_identity import same_map
+from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_records import spoilt, spoilt_of_sizes
 
 BLOCK = 1 << 20

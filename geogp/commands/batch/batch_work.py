@@ -20,8 +20,9 @@ from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.pipeline.job import identity_of, prepare
 from geogp.runs.pipeline.make_map import carry_out
 from geogp.runs.progress import Watcher
-from geogp.runs.run_folder import RUN_FILE, RunFolder
+from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import same_map
+from geogp.runs.run_names import RUN_FILE
 
 TOPIC = "geogp-batch"
 """What workers publish their progress under."""

@@ -15,7 +15,8 @@ from geogp.commands.gallery import make_gallery
 from geogp.errors import OutputError
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.grid import quantity_of
-from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE, RUN_FILE
+from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
+from geogp.runs.run_names import RUN_FILE
 
 FOLDER = "national"
 """Folder of what is joined from all runs."""

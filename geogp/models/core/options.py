@@ -20,6 +20,9 @@ Optimiser = Literal["adamw", "lbfgs"]
 OFFSET = "log_exposure"
 """Name of the input that models of counts add to the logarithm of the rate; no basis sees it."""
 
+CANDIDATES = 2000
+"""Tiles whose gain is worked out exactly where measurements are chosen, unless asked otherwise."""
+
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 
 

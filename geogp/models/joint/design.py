@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
 from geogp.models.core.memory import WORD, available_bytes
+from geogp.models.core.options import CANDIDATES
 from geogp.models.joint.joint_level import JointLevel
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-CANDIDATES = 2000
-"""Tiles whose gain is worked out exactly, unless asked otherwise."""
 
 AT_ONCE = 32
 """Columns of C that are held at once."""

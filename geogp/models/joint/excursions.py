@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from geogp.choices import LEAST_DRAWS
 from geogp.distributions.prediction import check_inside
 from geogp.errors import DataError, RequestError
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-
-LEAST_DRAWS = 200
-"""With fewer, ten draws or less decide where a region of 95 % ends."""
 
 _CERTAIN = 0.95
 """Level of the intervals that state what the number of draws leaves open."""

@@ -56,12 +56,12 @@ from geogp.runs.run_folder import (
     GRID_FILE,
     MODEL_FILE,
     PREDICTIONS_FILE,
-    RUN_FILE,
     RunFolder,
     held_run,
     read_predictions,
     read_run_record,
 )
+from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_records import record_files, spoilt
 from geogp.runs.schema.record_reading import complete_record
 from geogp.runs.schema.run_record import RUN_SCHEMA, FittedRecord

@@ -9,57 +9,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
-from geogp.choices import MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
 from geogp.errors import RequestError
 from geogp.maps.grid import Quantity, quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
-from geogp.runs.reopen import BY_COUNTY, Reopened, tag_of
+from geogp.runs.questions.question_types import AreaQuestion
+from geogp.runs.reopen import Reopened, tag_of
 
 Floats = NDArray[np.float64]
-
-LEAST_DRAWS = 200
 
 REACH = float(stats.norm.ppf(0.975))
 """Standard deviations from the middle of a 95 % interval to its end."""
 
 _ENDS = (0.025, 0.975)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AreaQuestion:
-    """What to say of which areas.
-
-    Attributes
-    ----------
-    by
-        ``county``, ``urban``, or polygons as ``FILE`` or ``FILE:COLUMN``.
-    tests
-        Tests of each tile mean; None takes the median of the region's rows.
-    at
-        The quarter; None takes that of the run's map.
-    draws
-        Draws from the posterior, for medians and arithmetic means.
-    seed
-        Of the draws.
-
-    Raises
-    ------
-    RequestError
-        A number is out of range.
-    """
-
-    by: str = BY_COUNTY
-    tests: int | None = None
-    at: str | None = None
-    draws: int = 400
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.tests is not None:
-            whole_number("tests", self.tests, 1, MOST_TESTS)
-        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
-        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True)

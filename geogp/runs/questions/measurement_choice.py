@@ -9,74 +9,19 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-from geogp.choices import MOST_SEED, MOST_TESTS, whole_number
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_bounds, tiles_to_codes
 from geogp.maps.grid import quantity_of
-from geogp.models.joint.design import CANDIDATES, Chosen, choose, covariance_of, widest
+from geogp.models.joint.design import Chosen, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
-from geogp.runs.reopen import BY_COUNTY, Reopened
-from geogp.runs.settings import MOST_TILES
+from geogp.runs.questions.question_types import ChoiceQuestion
+from geogp.runs.reopen import Reopened
 
 Floats = NDArray[np.float64]
 
 _SHOWN_LABELS = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceQuestion:
-    """Which tiles to choose.
-
-    Attributes
-    ----------
-    tiles
-        Tiles to choose.
-    among
-        A stratum of the run, such as ``urban``: whose variance counts. None counts all.
-    within
-        Label of the area whose tiles count, as county names; None counts all.
-    by
-        Whose areas `within` names: ``county``, ``urban``, or polygons as ``FILE`` or
-        ``FILE:COLUMN``.
-    tests
-        Tests of each new measurement; None takes the median of the region's rows.
-    at
-        The quarter of measurement; None takes that of the run's map.
-    candidates
-        Tiles whose gain is worked out exactly.
-    seed
-        Of the order of the tiles and of estimates.
-
-    Raises
-    ------
-    RequestError
-        A number is out of range, or `by` names areas of which none is said to count.
-    """
-
-    tiles: int = 50
-    among: str | None = None
-    within: str | None = None
-    by: str = BY_COUNTY
-    tests: int | None = None
-    at: str | None = None
-    candidates: int = CANDIDATES
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole_number("tiles", self.tiles, 1, MOST_TILES)
-        whole_number("candidates", self.candidates, 1, 2 * MOST_TILES)
-        if self.by != BY_COUNTY and self.within is None:
-            raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
-        if self.tests is not None:
-            whole_number("tests", self.tests, 1, MOST_TESTS)
-        if self.candidates < 2 * self.tiles:
-            raise RequestError(
-                f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
-                f"{self.candidates}."
-            )
-        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True)

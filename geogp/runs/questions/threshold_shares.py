@@ -8,12 +8,12 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from geogp.choices import MOST_DRAWS, MOST_SEED, whole_number
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.models.joint.excursions import LEAST_DRAWS, FirstMisses, JointRegion
+from geogp.models.joint.excursions import FirstMisses, JointRegion
 from geogp.models.joint.joint_level import JointLevel
+from geogp.runs.questions.question_types import ThresholdQuestion
 from geogp.runs.reopen import WHOLE, Reopened, tag_of
 
 Floats = NDArray[np.float64]
@@ -22,41 +22,6 @@ LEVEL = 0.95
 """Level of intervals and joint regions."""
 
 _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThresholdQuestion:
-    """Which thresholds to compare the level with.
-
-    Attributes
-    ----------
-    threshold
-        Values in the unit of the target; None takes those of the run's map.
-    by
-        Shares of polygons besides those of the region: ``county``, ``urban``, ``FILE`` or
-        ``FILE:COLUMN``; None for no more.
-    at
-        The quarter; None takes that of the run's map.
-    draws
-        Draws from the posterior, 200 or more.
-    seed
-        Of the draws.
-
-    Raises
-    ------
-    RequestError
-        A number is out of range.
-    """
-
-    threshold: tuple[float, ...] | None = None
-    by: str | None = None
-    at: str | None = None
-    draws: int = 500
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
-        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True)
