@@ -105,6 +105,13 @@ class Prediction:
             tile_variance=square * self.tile_variance,
         )
 
+    def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
+        """Return what is measured in several pieces of a place together, each of this law.
+
+        An average is that of any of them; counts add up.
+        """
+        return self
+
     def columns(self) -> dict[str, Floats]:
         """Return all that the distributions follow from, by name, each (n,)."""
         shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}

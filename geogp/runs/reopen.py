@@ -16,7 +16,6 @@ from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.job import Job, prepare
@@ -102,7 +101,7 @@ class Reopened:
     def _rows(self) -> Data | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""
         job, record, model = self.job, self.record, self.model
-        if isinstance(model, FieldNetwork):
+        if model.holds_rows:
             return None
         seen, calibrated = job.observations, job.request.calibrated
         parts = random_split(seen.quadkey, seen.quarter, record.seed, calibrated=calibrated)

@@ -1,7 +1,7 @@
 """The one model behind every row of the catalogue: a basis, a posterior, a noise law."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -88,7 +88,14 @@ class LowRankGP(nn.Module):
         Sizes.
     basis, posterior, noise, diagonal
         The parts; `diagonal` is what is added to the variance at single points.
+
+    Attributes
+    ----------
+    holds_rows
+        Whether it holds the rows that it was fitted to, which its predictions need.
     """
+
+    holds_rows: ClassVar[bool] = False
 
     x_low: Tensor
     x_high: Tensor

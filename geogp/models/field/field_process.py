@@ -58,6 +58,8 @@ class FieldProcess(LowRankGP):
         Other inputs than two coordinates and, or not, a time.
     """
 
+    holds_rows = True
+
     units: Tensor
     drift: Tensor
     shape_coefficients: Tensor
