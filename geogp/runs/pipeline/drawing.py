@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.distributions.quantity import Quantity
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.evaluation.conformal.conformal_words import LEVEL_NOTE
 from geogp.files import write_bytes
@@ -20,7 +21,7 @@ from geogp.geodata.tiles.quadkeys import ZOOM, codes_to_tiles, tile_centres
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
-from geogp.maps.grid import Quantity, build_grid, quantity_of
+from geogp.maps.grid import build_grid, quantity_of
 from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from geogp.choices import MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
+from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
-from geogp.maps.grid import Quantity, quantity_of
+from geogp.maps.grid import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.reopen import BY_COUNTY, Reopened, tag_of
