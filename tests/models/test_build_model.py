@@ -149,14 +149,15 @@ def test_rows_have_the_parts_of_the_papers(name):
     model, step = build(name, SIZES, None), CATALOGUE[name].step
     assert type(model.basis) is basis
     assert type(model.posterior) is posterior
-    assert find_spec(name).about.has_spread == (posterior is not PointPosterior)
+    about = find_spec(name).about
+    assert about.has_spread == (posterior is not PointPosterior)
     assert type(model.diagonal) is diagonal
     by_errors = objective == "squared_error"
     assert type(model.noise) is (ValidationNoise if by_errors else ConstantNoise)
     assert step.objective.__name__ == objective
     assert type(step) is (WholeData if "marginal" in objective else PerBatch)
-    assert step.spread_is_noise == ("ppgp" in objective)
-    assert step.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
+    assert about.spread_is_noise == ("ppgp" in objective)
+    assert about.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
     has_network = getattr(model.basis, "backbone", None) is not None
     assert has_network == (name != "sv-rbf")
 

@@ -4,7 +4,7 @@ from functools import partial
 from operator import attrgetter
 
 from geogp.models.bases.nystrom import AnchorEvidence, kernel_prior
-from geogp.models.catalogue.model_spec import ModelSpec, plain_gp
+from geogp.models.catalogue.model_spec import Assemble, ModelSpec, plain_gp
 from geogp.models.catalogue.part_makers import (
     anchored,
     closed_form,
@@ -12,10 +12,8 @@ from geogp.models.catalogue.part_makers import (
     deep_basis,
     dense_basis,
     field_gp,
-    kernel_gp,
     last_layer,
     last_layer_basis,
-    last_layer_gp,
     mixed_kernel,
     network_basis,
     network_kernel,
@@ -23,6 +21,7 @@ from geogp.models.catalogue.part_makers import (
     point,
 )
 from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.noise import (
     ValidationNoise,
 )
@@ -43,6 +42,7 @@ from geogp.models.core.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.families.cox import CountLaw, Dispersion, PerCount
+from geogp.models.families.kernel_process import KernelProcess
 from geogp.models.families.last_layers import LastLayerGP, RichGP
 from geogp.models.families.scale_mixture import (
     BurrProcess,
@@ -56,14 +56,14 @@ from geogp.models.families.student_noise import StudentPerBatch
 from geogp.models.field.field_step import PerPlace
 from geogp.models.training.steps import PerBatch, WholeData
 
-_DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
-_PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
+_DPPGP = PerBatch(dppgp)
+_PPGP = PerBatch(ppgp)
 _ELBO = PerBatch(elbo)
 _CORRECTED_ELBO = PerBatch(corrected_elbo)
 _STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
 _CORRECTED_STUDENT_ELBO = StudentPerBatch(batch_correction)
-_CORRECTED_MLL = WholeData(corrected_log_marginal_likelihood)
-_MLL = WholeData(log_marginal_likelihood)
+_CORRECTED_MLL: WholeData[LowRankGP] = WholeData(corrected_log_marginal_likelihood)
+_MLL: WholeData[LowRankGP] = WholeData(log_marginal_likelihood)
 _MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
 _FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
 _EVIDENCE = AnchorEvidence(log_marginal_likelihood)
@@ -71,6 +71,12 @@ _SCALED_ELBO = PerBatch(scaled_elbo)
 _STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
 _BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
+
+
+def _of(kind: type[LowRankGP]) -> Assemble:
+    """Return what puts a model of a class together."""
+    return partial(plain_gp, kind=kind)
+
 
 _ROWS = (
     ModelSpec(
@@ -169,7 +175,7 @@ _ROWS = (
         closed_form,
         _MAP,
         Diagonal,
-        assemble=kernel_gp,
+        assemble=_of(KernelProcess),
     ),
     ModelSpec(
         "nystrom-mixed-fitc",
@@ -177,7 +183,7 @@ _ROWS = (
         closed_form,
         _FITC_MAP,
         NystromDiagonal,
-        assemble=kernel_gp,
+        assemble=_of(KernelProcess),
     ),
     ModelSpec(
         "nngp",
@@ -185,7 +191,7 @@ _ROWS = (
         closed_form,
         _EVIDENCE,
         Diagonal,
-        assemble=kernel_gp,
+        assemble=_of(KernelProcess),
     ),
     ModelSpec(
         "nngp-relu",
@@ -193,7 +199,7 @@ _ROWS = (
         closed_form,
         _EVIDENCE,
         Diagonal,
-        assemble=kernel_gp,
+        assemble=_of(KernelProcess),
     ),
     ModelSpec(
         "t-process",
@@ -201,7 +207,7 @@ _ROWS = (
         closed_form,
         _STUDENT_EVIDENCE,
         Diagonal,
-        assemble=partial(plain_gp, kind=StudentProcess),
+        assemble=_of(StudentProcess),
     ),
     ModelSpec(
         "sv-t-process",
@@ -209,7 +215,7 @@ _ROWS = (
         VariationalPosterior,
         _SCALED_ELBO,
         NystromDiagonal,
-        assemble=partial(plain_gp, kind=VariationalStudentProcess),
+        assemble=_of(VariationalStudentProcess),
     ),
     ModelSpec(
         "bll",
@@ -218,7 +224,7 @@ _ROWS = (
         _MSE,
         Diagonal,
         noise=ValidationNoise,
-        assemble=last_layer_gp(LastLayerGP),
+        assemble=_of(LastLayerGP),
     ),
     ModelSpec(
         "rich-bll",
@@ -227,7 +233,7 @@ _ROWS = (
         _MSE,
         Diagonal,
         noise=ValidationNoise,
-        assemble=last_layer_gp(RichGP),
+        assemble=_of(RichGP),
     ),
     ModelSpec(
         "cox",
@@ -251,7 +257,7 @@ _ROWS = (
         closed_form,
         _BURR_EVIDENCE,
         Diagonal,
-        assemble=partial(plain_gp, kind=BurrProcess),
+        assemble=_of(BurrProcess),
     ),
 )
 

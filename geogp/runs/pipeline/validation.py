@@ -140,7 +140,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
 def _warn_of(job: Job) -> None:
     """Say what a reader of the scores should know of how they come about."""
     request = job.request
-    if request.folds > 1 and request.tune_weights and job.spec.step.uses:
+    if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
             "alpha and beta are chosen once, on rows that no first fold tests; later folds test "
             "some of these rows, so that their scores may be a little too good."
