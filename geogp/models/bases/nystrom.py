@@ -120,10 +120,6 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
     objective: WholeObjective
     prior: "LogPrior[KernelProcess]" = no_prior
 
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
-
     def parts(
         self,
         model: "KernelProcess",

@@ -20,11 +20,9 @@ from geogp.models.catalogue.part_makers import (
     plain_basis,
     point,
 )
-from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
+from geogp.models.core.diagonals import NystromDiagonal, VarianceCorrection
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.noise import (
-    ValidationNoise,
-)
+from geogp.models.core.noise import ValidationNoise
 from geogp.models.core.objectives import (
     batch_correction,
     corrected_elbo,
@@ -38,9 +36,7 @@ from geogp.models.core.objectives import (
     ppgp,
     squared_error,
 )
-from geogp.models.core.posteriors import (
-    VariationalPosterior,
-)
+from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.families.cox import CountLaw, Dispersion, PerCount
 from geogp.models.families.kernel_process import KernelProcess
 from geogp.models.families.last_layers import LastLayerGP, RichGP
@@ -79,50 +75,15 @@ def _of(kind: type[LowRankGP]) -> Assemble:
 
 
 _ROWS = (
+    ModelSpec("field", dense_basis, VariationalPosterior, PerPlace(), assemble=field_gp),
+    ModelSpec("dbk-rbf", deep_basis, VariationalPosterior, _DPPGP),
+    ModelSpec("dbk-silu", dense_basis, VariationalPosterior, _DPPGP),
+    ModelSpec("pp-dkl", deep_basis, VariationalPosterior, _PPGP, NystromDiagonal),
     ModelSpec(
-        "field",
-        dense_basis,
-        VariationalPosterior,
-        PerPlace(),
-        Diagonal,
-        assemble=field_gp,
+        "sv-dkl", deep_basis, VariationalPosterior, _ELBO, NystromDiagonal, student=_STUDENT_ELBO
     ),
     ModelSpec(
-        "dbk-rbf",
-        deep_basis,
-        VariationalPosterior,
-        _DPPGP,
-        Diagonal,
-    ),
-    ModelSpec(
-        "dbk-silu",
-        dense_basis,
-        VariationalPosterior,
-        _DPPGP,
-        Diagonal,
-    ),
-    ModelSpec(
-        "pp-dkl",
-        deep_basis,
-        VariationalPosterior,
-        _PPGP,
-        NystromDiagonal,
-    ),
-    ModelSpec(
-        "sv-dkl",
-        deep_basis,
-        VariationalPosterior,
-        _ELBO,
-        NystromDiagonal,
-        student=_STUDENT_ELBO,
-    ),
-    ModelSpec(
-        "sv-rbf",
-        plain_basis,
-        VariationalPosterior,
-        _ELBO,
-        NystromDiagonal,
-        student=_STUDENT_ELBO,
+        "sv-rbf", plain_basis, VariationalPosterior, _ELBO, NystromDiagonal, student=_STUDENT_ELBO
     ),
     ModelSpec(
         "sv-dbk",
@@ -132,50 +93,13 @@ _ROWS = (
         VarianceCorrection,
         student=_CORRECTED_STUDENT_ELBO,
     ),
+    ModelSpec("vbll", dense_basis, VariationalPosterior, _ELBO, student=_STUDENT_ELBO),
+    ModelSpec("dbk-exact", dense_basis, closed_form, _CORRECTED_MLL, VarianceCorrection),
+    ModelSpec("dbk-exact-rbf", deep_basis, closed_form, _CORRECTED_MLL, VarianceCorrection),
+    ModelSpec("dbk-mml", dense_basis, closed_form, _MLL),
+    ModelSpec("dnn", network_basis, point, _MSE, noise=ValidationNoise),
     ModelSpec(
-        "vbll",
-        dense_basis,
-        VariationalPosterior,
-        _ELBO,
-        Diagonal,
-        student=_STUDENT_ELBO,
-    ),
-    ModelSpec(
-        "dbk-exact",
-        dense_basis,
-        closed_form,
-        _CORRECTED_MLL,
-        VarianceCorrection,
-    ),
-    ModelSpec(
-        "dbk-exact-rbf",
-        deep_basis,
-        closed_form,
-        _CORRECTED_MLL,
-        VarianceCorrection,
-    ),
-    ModelSpec(
-        "dbk-mml",
-        dense_basis,
-        closed_form,
-        _MLL,
-        Diagonal,
-    ),
-    ModelSpec(
-        "dnn",
-        network_basis,
-        point,
-        _MSE,
-        Diagonal,
-        noise=ValidationNoise,
-    ),
-    ModelSpec(
-        "nystrom-mixed",
-        anchored(mixed_kernel),
-        closed_form,
-        _MAP,
-        Diagonal,
-        assemble=_of(KernelProcess),
+        "nystrom-mixed", anchored(mixed_kernel), closed_form, _MAP, assemble=_of(KernelProcess)
     ),
     ModelSpec(
         "nystrom-mixed-fitc",
@@ -186,19 +110,13 @@ _ROWS = (
         assemble=_of(KernelProcess),
     ),
     ModelSpec(
-        "nngp",
-        anchored(network_kernel("erf")),
-        closed_form,
-        _EVIDENCE,
-        Diagonal,
-        assemble=_of(KernelProcess),
+        "nngp", anchored(network_kernel("erf")), closed_form, _EVIDENCE, assemble=_of(KernelProcess)
     ),
     ModelSpec(
         "nngp-relu",
         anchored(network_kernel("relu")),
         closed_form,
         _EVIDENCE,
-        Diagonal,
         assemble=_of(KernelProcess),
     ),
     ModelSpec(
@@ -206,7 +124,6 @@ _ROWS = (
         anchored(network_kernel("erf", own_scale=False)),
         closed_form,
         _STUDENT_EVIDENCE,
-        Diagonal,
         assemble=_of(StudentProcess),
     ),
     ModelSpec(
@@ -218,37 +135,19 @@ _ROWS = (
         assemble=_of(VariationalStudentProcess),
     ),
     ModelSpec(
-        "bll",
-        last_layer_basis,
-        last_layer,
-        _MSE,
-        Diagonal,
-        noise=ValidationNoise,
-        assemble=_of(LastLayerGP),
+        "bll", last_layer_basis, last_layer, _MSE, noise=ValidationNoise, assemble=_of(LastLayerGP)
     ),
     ModelSpec(
-        "rich-bll",
-        last_layer_basis,
-        last_layer,
-        _MSE,
-        Diagonal,
-        noise=ValidationNoise,
-        assemble=_of(RichGP),
+        "rich-bll", last_layer_basis, last_layer, _MSE, noise=ValidationNoise, assemble=_of(RichGP)
     ),
     ModelSpec(
-        "cox",
-        dense_basis,
-        VariationalPosterior,
-        PerCount(poisson_elbo),
-        Diagonal,
-        assemble=cox_gp(CountLaw),
+        "cox", dense_basis, VariationalPosterior, PerCount(poisson_elbo), assemble=cox_gp(CountLaw)
     ),
     ModelSpec(
         "cox-nb",
         dense_basis,
         VariationalPosterior,
         PerCount(negative_binomial_elbo),
-        Diagonal,
         assemble=cox_gp(Dispersion),
     ),
     ModelSpec(
@@ -256,7 +155,6 @@ _ROWS = (
         anchored(network_kernel("erf", own_scale=False)),
         closed_form,
         _BURR_EVIDENCE,
-        Diagonal,
         assemble=_of(BurrProcess),
     ),
 )

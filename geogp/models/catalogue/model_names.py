@@ -52,7 +52,7 @@ class ModelName:
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a rank can be picked for a time to fit in: features at anchors, a few parameters."""
+        """Whether a rank can be picked for a time to fit in: that of its anchors, which stay."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:

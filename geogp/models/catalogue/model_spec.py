@@ -88,7 +88,7 @@ class ModelSpec:
     basis: MakeBasis
     posterior: MakePosterior
     step: Step[Any]
-    diagonal: Callable[[], Diagonal]
+    diagonal: Callable[[], Diagonal] = Diagonal
     noise: MakeNoise = ConstantNoise
     assemble: "Assemble" = plain_gp
     student: Step[Any] | None = None

@@ -116,10 +116,6 @@ class StudentPerBatch(ByRows[StudentGP]):
 
     missed: Callable[[BatchTerms], Tensor]
 
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
-
     def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:  # noqa: ARG002
         """Differentiate the objective of the batch."""
         terms, law = model.terms(rows.x), model.noise

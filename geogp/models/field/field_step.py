@@ -9,7 +9,7 @@ from torch import Tensor
 
 from geogp.models.core.objectives import elbo, whitened_elbo
 from geogp.models.core.options import Weights
-from geogp.models.training.steps import Part
+from geogp.models.training.steps import Part, Step
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
@@ -21,7 +21,7 @@ GROUP = 16
 
 
 @dataclass(frozen=True)
-class PerPlace:
+class PerPlace(Step["FieldNetwork"]):
     """The evidence lower bound under Vecchia's approximation; see `Step`.
 
     In the first epochs every row is a block of its own, which is cheap and finds field, noise
@@ -34,14 +34,6 @@ class PerPlace:
     """
 
     single: float = 0.5
-
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
-
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows themselves: those of a place differ in time and tests."""
-        return rows
 
     def complete(self, share: float) -> bool:
         """Tell whether an epoch, with which `share` is done, takes whole places."""

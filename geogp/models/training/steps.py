@@ -25,24 +25,29 @@ M = TypeVar("M", bound="LowRankGP")
 M_contra = TypeVar("M_contra", bound="LowRankGP", contravariant=True)
 
 
-class Step(Protocol[M_contra]):
-    """How a model of one kind is trained: which rows a step takes, and what it learns of them."""
+class Step(ABC, Generic[M]):
+    """How models of a class are trained: which rows a step takes, and what it learns of them."""
 
     def rows(self, batch: int, n: int) -> int:
-        """Return the rows of one step, of n."""
+        """Return the rows of one step, of n: the batch size asked for."""
+        return min(batch, n)
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows as the steps shall take them."""
+        """Return the rows as the steps shall take them: as they are."""
+        return rows
 
-    def complete(self, share: float) -> bool:
+    def complete(self, share: float) -> bool:  # noqa: ARG002
         """Tell whether the epoch that ends at a share of all trains every part of the model."""
+        return True
 
+    @abstractmethod
     def parts(
-        self, model: M_contra, rows: "Rows", batch: int, rng: np.random.Generator, share: float
+        self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
         """Cut the rows into the steps of one epoch, which ends at `share` of all epochs."""
 
-    def split(self, model: M_contra, rows: "Rows", part: "Part", count: int) -> list["Part"]:
+    @abstractmethod
+    def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
         """Cut a part into so many, some of them perhaps empty, for several processes.
 
         Raises
@@ -51,11 +56,13 @@ class Step(Protocol[M_contra]):
             The objective is not a mean over rows.
         """
 
-    def learn(self, model: M_contra, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
+    @abstractmethod
+    def learn(self, model: M, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
-    def predicted(self, model: M_contra, rows: "Rows", share: float) -> "Prediction":
+    def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":  # noqa: ARG002
         """Predict rows that were held out of the epoch that ends at `share` of all epochs."""
+        return model.predict_scaled(rows.x, rows.tests)
 
 
 class LogPrior(Protocol[M_contra]):
@@ -78,24 +85,12 @@ class Part(NamedTuple):
     whole_places: bool = False
 
 
-class ByRows(ABC, Generic[M]):
+class ByRows(Step[M]):
     """A step that takes rows one by one, whatever their places."""
-
-    @abstractmethod
-    def rows(self, batch: int, n: int) -> int:
-        """Return the rows of one step, of n."""
 
     @abstractmethod
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
-
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows themselves."""
-        return rows
-
-    def complete(self, share: float) -> bool:  # noqa: ARG002
-        """Every epoch does."""
-        return True
 
     def parts(
         self,
@@ -125,15 +120,6 @@ class ByRows(ABC, Generic[M]):
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         return self.backward(model, rows.at(part.numbers), rows.n, weights)
 
-    def predicted(
-        self,
-        model: M,
-        rows: "Rows",
-        share: float,  # noqa: ARG002
-    ) -> "Prediction":
-        """Predict as ever."""
-        return model.predict_scaled(rows.x, rows.tests)
-
 
 class ByInputs(ByRows[M]):
     """A step whose objective needs no more of rows of equal inputs than `Repeats` holds."""
@@ -152,10 +138,6 @@ class PerBatch(ByInputs["LowRankGP"]):
     """An objective of a batch; see `Step`."""
 
     objective: BatchObjective
-
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
 
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Differentiate the objective of the batch."""
