@@ -75,6 +75,16 @@ class CountPrediction(Prediction):
                 "others."
             )
 
+    @classmethod
+    def of_moments(cls, mean: Floats, variance: Floats) -> "CountPrediction":
+        """Return the law of counts with a mean and a variance, of a known rate, each (n,).
+
+        Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance
+        does not exceed the mean.
+        """
+        dispersion = np.maximum(variance - mean, 0.0) / mean**2
+        return predict_counts(np.log(mean), np.zeros(len(mean)), dispersion)
+
     def __getitem__(
         self, rows: "NDArray[np.bool_] | NDArray[np.intp] | slice"
     ) -> "CountPrediction":

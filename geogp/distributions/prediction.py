@@ -86,6 +86,11 @@ class Prediction:
                 f"{self.tile_variance.min():.3g} to {self.tile_variance.max():.3g}."
             )
 
+    @classmethod
+    def of_moments(cls, mean: Floats, variance: Floats) -> "Prediction":
+        """Return the law of measurements with a mean and a variance, all of it noise, each (n,)."""
+        return Prediction(mean, np.zeros(len(mean)), variance)
+
     def __len__(self) -> int:
         return len(self.mean)
 

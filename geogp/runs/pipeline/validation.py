@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
-from geogp.evaluation.baseline import Baseline, count_baseline, quarter_baseline
+from geogp.evaluation.baseline import Baseline, quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
 from geogp.evaluation.splits.row_parts import (
@@ -28,7 +28,6 @@ from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import Weights
 from geogp.models.training.fit_plan import FitResult
 from geogp.runs.pipeline.fitting import fit_model
@@ -266,7 +265,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
             places = places_of(observations, test)
             check = check_repair(repair, prediction, observations.y[test], places)
             prediction = repair.apply(prediction, places)
-    reference = _baseline(job, train, test)
+    reference = _baseline(job, train, test, type(prediction))
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
@@ -284,10 +283,9 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     )
 
 
-def _baseline(job: Job, train: Rows, test: Rows) -> Baseline:
+def _baseline(job: Job, train: Rows, test: Rows, law: type[Prediction]) -> Baseline:
     seen = job.observations
-    yardstick_of = count_baseline if find_model(job.request.model).counts else quarter_baseline
-    return yardstick_of(seen.quarter[train], seen.y[train], seen.quarter[test])
+    return quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
 
 
 def _pooled(parts: list[GroupScores]) -> GroupScores:
