@@ -144,6 +144,13 @@ def test_names_say_what_they_are():
         assert spec.about.summary
 
 
+@pytest.mark.parametrize("row", sorted(CATALOGUE))
+def test_models_are_what_is_said_of_their_names(row, make_model):
+    model, about = make_model(row), find_spec(row).about
+    assert model.holds_rows == about.has_tiles
+    assert model.has_level == (not about.counts)
+
+
 def test_rows_have_the_parts_of_the_papers(name):
     basis, posterior, objective, diagonal = PARTS[name]
     model, step = build(name, SIZES, None), CATALOGUE[name].step
