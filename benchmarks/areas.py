@@ -30,6 +30,7 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.joint.tile_level import TileLevel
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
@@ -168,7 +169,7 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
     """
     model, random = world.model, np.random.default_rng([seed, 1])
     level = joint_level(model, None, world.tiles, calibrated=False)
-    assert level.tiles is not None, "the field model has a process of single tiles"
+    assert isinstance(level, TileLevel), "the field model has a process of single tiles"
     sds = {
         "joint": np.sqrt(level.sum_variances(world.weights)),
         "independent": np.sqrt((world.weights**2).T @ level.single_variances()),
@@ -193,11 +194,11 @@ def standard_errors(world: World, replicates: int, seed: int) -> dict[str, Float
     return {name: np.concatenate(errors) / sd for name, sd in sds.items()}
 
 
-def _check(world: World, level: JointLevel, y: Floats, mean: Floats) -> None:
+def _check(world: World, level: TileLevel, y: Floats, mean: Floats) -> None:
     """Compare means of the level with those of the model itself, given the targets."""
     model, held = world.model, world.model.rows
     held.y.copy_(torch.from_numpy(y))
-    m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
+    m, _ = model.conditioned(Rows(held.x, held.y, held.tests))
     own = closed_form_mean(model, level.x, m, level.tiles)
     if not np.allclose(own, mean, atol=1e-8):
         raise NumericalError(

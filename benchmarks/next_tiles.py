@@ -44,6 +44,7 @@ from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.joint.tile_level import TileLevel
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.reopen import Reopened
@@ -204,13 +205,13 @@ def try_world(
     random: np.random.Generator,
 ) -> dict[str, Any]:
     """Draw a world; return squared error and log score of the level before and after."""
+    assert isinstance(level, TileLevel), "only the model field has a process of single tiles"
     model = level.model
-    assert isinstance(model, FieldNetwork), "only the model field holds its rows"
     values, true = truth.draw(random)
     held, y_mean, y_sd = model.rows, float(model.y_mean), float(model.y_sd)
     held.y.copy_(torch.from_numpy((values - y_mean) / y_sd))
     with torch.no_grad():
-        m, _ = model.conditioned(Rows(held.x, held.y, held.tests), spread_is_noise=False)
+        m, _ = model.conditioned(Rows(held.x, held.y, held.tests))
     before = closed_form_mean(model, level.x, m, level.tiles)
     variance = level.single_variances()
     counts = torch.tensor([float(tests), torch.inf], dtype=torch.float64)

@@ -73,7 +73,7 @@ def measure(job: Job, share: float, factor: float) -> dict[str, Any]:
     fitted = fit_model(job, "robust", rows["train"], rows["validation"], job.preset.weights)
     model = fitted.network_
     prediction = fitted.predict_distribution(job.table[rows["test"]])
-    df = float(model.law.df.detach()) if isinstance(model, StudentGP) else None
+    df = float(model.noise.df.detach()) if isinstance(model, StudentGP) else None
     return {
         "region": job.region.code,
         "target": request.target,

@@ -25,7 +25,8 @@ import geogp
 from geogp.distributions.prediction import Prediction
 from geogp.errors import GeogpError, RequestError
 from geogp.files import write_text
-from geogp.models.catalogue.build_model import CATALOGUE, build, find_spec
+from geogp.models.catalogue.build_model import CATALOGUE, build
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
@@ -136,7 +137,7 @@ class Benchmark:
             return _weights(given)
         if self.options.model in PEERS:
             return Weights(alpha=0.0, beta=1.0)
-        if not find_spec(self.options.model).step.uses:
+        if not find_model(self.options.model).uses:
             return Weights()
         path = self.folder / "weights.json"
         if not path.exists():

@@ -128,3 +128,40 @@ def test_the_command_holds_no_numerics():
     for path in (ROOT / "apps").rglob("*.py"):
         tops = {name.split(".")[0] for name in imported(path)}
         assert not tops & {"numpy", "torch", "pandas", "scipy", "xarray"}, path
+
+
+def asked_of(path: Path) -> set[str]:
+    """Names of classes that a file tells apart by isinstance, issubclass, type or match."""
+    found: list[ast.expr] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                found.append(kinds)
+            case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=kinds):
+                found.extend(kinds)
+            case ast.MatchClass(cls=kind):
+                found.append(kind)
+    return {
+        part.id if isinstance(part, ast.Name) else part.attr
+        for kinds in found
+        for part in ast.walk(kinds)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
+
+
+def test_only_its_own_file_asks_of_what_kind_a_model_or_a_law_is():
+    """What differs between models is a method or a property of theirs or of their predictions."""
+    homes = {
+        node.name: path
+        for room in ("models", "distributions")
+        for path in (ROOT / "geogp" / room).rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {"LowRankGP", "FieldNetwork", "CountPrediction", "PointPosterior"} < homes.keys()
+    # An argument may be no prediction at all.
+    del homes["Prediction"]
+    files = [*(ROOT / "geogp").rglob("*.py"), *(ROOT / "apps").rglob("*.py")]
+    asked = {(path.name, name) for path in files for name in asked_of(path) if name in homes}
+    assert {(file, name) for file, name in asked if homes[name].name != file} == set()
+    assert asked  # and the question would be found

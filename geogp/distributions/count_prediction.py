@@ -9,12 +9,14 @@ many that neighbours lie no farther apart than the law given the rate is wide.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.distributions.count_mixtures import PLACES, REACH, RateMixture, places_of
 from geogp.distributions.prediction import Prediction, check_inside
+from geogp.distributions.quantity import Quantity, Variable
 from geogp.errors import DataError, NumericalError
 
 Floats = NDArray[np.float64]
@@ -48,6 +50,8 @@ class CountPrediction(Prediction):
         that of mean, function variance and dispersion.
     """
 
+    discrete: ClassVar[bool] = True
+
     dispersion: Floats = None  # type: ignore[assignment]
     known: dict[tuple[str, float], Floats] = field(default_factory=dict, compare=False, repr=False)
 
@@ -71,6 +75,16 @@ class CountPrediction(Prediction):
                 "others."
             )
 
+    @classmethod
+    def of_moments(cls, mean: Floats, variance: Floats) -> "CountPrediction":
+        """Return the law of counts with a mean and a variance, of a known rate, each (n,).
+
+        Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance
+        does not exceed the mean.
+        """
+        dispersion = np.maximum(variance - mean, 0.0) / mean**2
+        return predict_counts(np.log(mean), np.zeros(len(mean)), dispersion)
+
     def __getitem__(
         self, rows: "NDArray[np.bool_] | NDArray[np.intp] | slice"
     ) -> "CountPrediction":
@@ -90,6 +104,36 @@ class CountPrediction(Prediction):
             "function_variance": self.function_variance,
             "noise_variance": self.noise_variance,
             "dispersion": self.dispersion,
+        }
+
+    def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
+        """Return the variables of a map of predicted counts.
+
+        The bounds are the ends of the central interval of a level, whole numbers with which it
+        holds the level or more; p_none is P(Y = 0), for a Poisson law E exp(-rate).
+        """
+        lower, upper = self.interval(level)
+        counted = f"{quantity.subject} of the tile in the quarter"
+        ends = f"end of the {100 * level:g} % interval of the {counted}"
+        return {
+            "expected_tests": (self.mean, f"expected {counted}", "1"),
+            "lower_tests": (lower, f"lower {ends}", "1"),
+            "upper_tests": (upper, f"upper {ends}", "1"),
+            "p_none": (
+                self.cdf(0.0),
+                "probability that no test is made in the tile in the quarter",
+                "1",
+            ),
+            "log_rate_sd": (
+                np.sqrt(self.log_rate_variance),
+                "standard deviation of the natural logarithm of the rate of tests",
+                "1",
+            ),
+            "dispersion": (
+                self.dispersion,
+                "variance of the number of tests beyond Poisson's, over the squared rate",
+                "1",
+            ),
         }
 
     @property

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geogp.choices import MOST_DRAWS, whole_number
+from geogp.distributions.quantity import Quantity, Variable
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.errors import DataError, NumericalError, RequestError
 
@@ -44,6 +46,8 @@ class Prediction:
     shape
         Distribution of (y - mean) / sd. A repaired one (`warped_shapes.py`) keeps the
         median but not mean and variance: those above are then the model's own, before the repair.
+    discrete
+        Whether what is measured are whole numbers, so that no interval has every level.
 
     Raises
     ------
@@ -51,6 +55,8 @@ class Prediction:
         Shapes differ, a value is not finite, a variance is negative, the tile variance exceeds
         the function variance, or a predictive variance is not positive.
     """
+
+    discrete: ClassVar[bool] = False
 
     mean: Floats
     function_variance: Floats
@@ -80,6 +86,11 @@ class Prediction:
                 f"{self.tile_variance.min():.3g} to {self.tile_variance.max():.3g}."
             )
 
+    @classmethod
+    def of_moments(cls, mean: Floats, variance: Floats) -> "Prediction":
+        """Return the law of measurements with a mean and a variance, all of it noise, each (n,)."""
+        return Prediction(mean, np.zeros(len(mean)), variance)
+
     def __len__(self) -> int:
         return len(self.mean)
 
@@ -105,6 +116,13 @@ class Prediction:
             tile_variance=square * self.tile_variance,
         )
 
+    def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
+        """Return what is measured in several pieces of a place together, each of this law.
+
+        An average is that of any of them; counts add up.
+        """
+        return self
+
     def columns(self) -> dict[str, Floats]:
         """Return all that the distributions follow from, by name, each (n,)."""
         shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}
@@ -115,6 +133,47 @@ class Prediction:
             "noise_variance": self.noise_variance,
             **shape,
         }
+
+    def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
+        """Return the variables of a map of a quantity, of whose log10 this is the prediction.
+
+        The mean is NaN where the tails are too heavy for one; what else overflows is infinite.
+
+        Parameters
+        ----------
+        quantity
+            What is mapped.
+        level
+            Of the interval between the bounds.
+        """
+        lower, upper = self.interval(level)
+        subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
+        logarithm, interval = f"log10 {subject} ({quantity.unit})", f"{100 * level:g} % interval of"
+        spread = {
+            "function_sd": (self.function_variance, "field and tile"),
+            "field_sd": (self.field_variance, "the smooth field"),
+            "tile_sd": (self.tile_variance, "what single tiles add"),
+            "noise_sd": (self.noise_variance, "a measurement's noise"),
+        }
+        with np.errstate(over="ignore"):
+            return {
+                f"median_{end}": (10**self.median, f"median of the predicted {subject}", unit),
+                f"mean_{end}": (*self._linear_mean(subject), unit),
+                f"lower_{end}": (10**lower, f"lower end of the {interval} {subject}", unit),
+                f"upper_{end}": (10**upper, f"upper end of the {interval} {subject}", unit),
+                "width_log10": (upper - lower, f"width of the {interval} {logarithm}", "1"),
+            } | {
+                f"{name}_log10": (np.sqrt(part), f"standard deviation of {of}, {logarithm}", "1")
+                for name, (part, of) in spread.items()
+            }
+
+    def _linear_mean(self, subject: str) -> tuple[Floats, str]:
+        """Return E[10^y] and its long name; NaN everywhere where the shape has none."""
+        label = f"mean of the predicted {subject}"
+        if self.shape.has_power_mean:
+            found = self.power_mean(10.0)
+            return np.where(np.isinf(found), np.nan, found), label
+        return np.full(len(self), np.nan), f"{label} (does not exist: the tails are too heavy)"
 
     @property
     def centre(self) -> Floats:

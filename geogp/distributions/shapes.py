@@ -64,6 +64,11 @@ class Shape(ABC):
         """Whether X and -X are known to have one distribution."""
         return False
 
+    @property
+    def linear_scores(self) -> bool:
+        """Whether normal scores are known to be linear in x: two quantiles then tell all others."""
+        return False
+
     def kinds(self, n: int) -> NDArray[np.intp]:
         """Return a number for each of n rows, (n,); rows of one number have one shape."""
         return np.zeros(n, np.intp)
@@ -118,6 +123,11 @@ class Gaussian(Shape):
     @property
     def symmetric(self) -> bool:
         """It is."""
+        return True
+
+    @property
+    def linear_scores(self) -> bool:
+        """They are x itself."""
         return True
 
     def from_normal(self, z: Floats) -> Floats:

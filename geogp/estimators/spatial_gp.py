@@ -142,8 +142,7 @@ class SpatialGP(SpatialParameters):
         if isinstance(X, pd.DataFrame):
             self.feature_names_in_ = np.asarray(X.columns, object)
         self.validation_ = held
-        holds = find_model(self.model).has_tiles
-        self._train = None if holds else (points.at(~held), target[~held])
+        self._train = None if network.holds_rows else (points.at(~held), target[~held])
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -226,8 +225,7 @@ class SpatialGP(SpatialParameters):
         if rows is not None:
             known = self._read(rows[0])
             kept = known, target_of(rows[1], len(known))
-        about = find_model(self.model)
-        if kept is None and not about.has_tiles and not about.counts:
+        if kept is None and network.has_level and not network.holds_rows:
             raise RequestError(
                 f"{self.model} was loaded from a file, which does not hold the rows that its joint "
                 "law needs: give them with rows=, or fit the estimator again."

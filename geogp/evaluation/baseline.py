@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError
 
@@ -35,9 +34,12 @@ class Baseline:
 
 
 def quarter_baseline(
-    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
+    train_quarter: ArrayLike,
+    train_y: ArrayLike,
+    test_quarter: ArrayLike,
+    law: type[Prediction] = Prediction,
 ) -> Baseline:
-    """Predict each row by N(mean, variance) of the training rows of its quarter.
+    """Predict each row by a law with mean and variance of the training rows of its quarter.
 
     The variance is s² = Σ (y - mean)² / (n - 1). A quarter with fewer than 2 training rows,
     or whose training rows are all equal, takes mean and variance of all training rows.
@@ -48,6 +50,8 @@ def quarter_baseline(
         Indices of quarters, and the target, of the training rows, each of shape (n,).
     test_quarter
         Indices of quarters to predict, shape (m,).
+    law
+        Whose `of_moments` is taken: N(mean, variance), or one of counts.
 
     Returns
     -------
@@ -60,33 +64,7 @@ def quarter_baseline(
         Shapes differ, a target is not finite, or there are not two different training values.
     """
     found = _quarter_moments(train_quarter, train_y, test_quarter)
-    prediction = Prediction(found.mean, np.zeros(len(found.mean)), found.variance)
-    return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
-
-
-def count_baseline(
-    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
-) -> Baseline:
-    """Predict each count by a law with mean and variance of the training rows of its quarter.
-
-    Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance does
-    not exceed the mean. Quarters are pooled as in `quarter_baseline`.
-
-    Parameters
-    ----------
-    train_quarter, train_y
-        Indices of quarters, and the counts, of the training rows, each of shape (n,).
-    test_quarter
-        Indices of quarters to predict, shape (m,).
-
-    Raises
-    ------
-    DataError
-        As `quarter_baseline` says.
-    """
-    found = _quarter_moments(train_quarter, train_y, test_quarter)
-    dispersion = np.maximum(found.variance - found.mean, 0.0) / found.mean**2
-    prediction = predict_counts(np.log(found.mean), np.zeros(len(found.mean)), dispersion)
+    prediction = law.of_moments(found.mean, found.variance)
     return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
 
 

@@ -1,6 +1,5 @@
 """The grid: predictions for the tiles of a region as a georeferenced xarray Dataset."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,13 @@ import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
 from numpy.typing import NDArray
 
-from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
+from geogp.distributions.quantity import Quantity
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.geodata.places.region import UNKNOWN, Region, Tiles
 from geogp.geodata.tiles.quadkeys import EARTH_RADIUS_M
+from geogp.geodata.tiles.targets import TARGETS
 from geogp.geodata.tiles.thresholds import Threshold
-from geogp.maps.count_variables import count_variables
 from geogp.maps.frame import Frame
 from geogp.maps.strata_flag import strata_flag
 
@@ -29,9 +28,6 @@ FLAG_FILL = 255
 TESTS_FILL = -1
 """Number of tests outside the region."""
 
-TESTS = "tests"
-"""The target that is a number of tests."""
-
 _MERCATOR: Settings = {
     "grid_mapping_name": "mercator",
     "standard_parallel": 0.0,
@@ -42,37 +38,12 @@ _MERCATOR: Settings = {
 }
 """EPSG:3857 for readers of CF who know no WKT: Mercator on the sphere, of WGS 84 degrees."""
 
-_SUBJECT = {
-    "download": "download speed",
-    "upload": "upload speed",
-    "latency": "latency",
-    TESTS: "number of tests",
+_NAMES = {
+    "download": ("Mbit s-1", "download speed", "lower"),
+    "upload": ("Mbit s-1", "upload speed", "lower"),
+    "latency": ("ms", "latency", "upper"),
+    "tests": ("1", "number of tests", "lower"),
 }
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """How a target is named in files and on maps.
-
-    Attributes
-    ----------
-    suffix
-        End of the names of variables: ``mbps`` or ``ms``.
-    unit
-        Unit for people: ``Mbps`` or ``ms``.
-    cf_unit
-        Unit in the spelling of the CF conventions (UDUNITS).
-    subject
-        ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
-    bound
-        The cautious end of the interval: ``upper`` for latency, else ``lower``.
-    """
-
-    suffix: str
-    unit: str
-    cf_unit: str
-    subject: str
-    bound: str
 
 
 def quantity_of(target: str) -> Quantity:
@@ -83,13 +54,10 @@ def quantity_of(target: str) -> Quantity:
     RequestError
         `target` is not download, upload, latency or tests.
     """
-    if target not in _SUBJECT:
-        raise RequestError(f"expected the target {', '.join(_SUBJECT)}, found {target!r}.")
-    if target == "latency":
-        return Quantity("ms", "ms", "ms", _SUBJECT[target], "upper")
-    if target == TESTS:
-        return Quantity("tests", "tests", "1", _SUBJECT[target], "lower")
-    return Quantity("mbps", "Mbps", "Mbit s-1", _SUBJECT[target], "lower")
+    if target not in _NAMES:
+        raise RequestError(f"expected the target {', '.join(_NAMES)}, found {target!r}.")
+    column = TARGETS[target]
+    return Quantity(column.suffix, column.unit, *_NAMES[target], counted=column.counted)
 
 
 def build_grid(
@@ -113,7 +81,7 @@ def build_grid(
     are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none, or one
     beyond float32. The function variance includes that of single tiles, which is given apart too.
     Each threshold adds the probability that what is predicted meets it, such as p_at_least_7_mbps.
-    Numbers of tests have variables of their own; see `count_variables`.
+    Numbers of tests have variables of their own; see `CountPrediction.variables`.
 
     Parameters
     ----------
@@ -159,13 +127,9 @@ def build_grid(
     quantity = quantity_of(target)
     _check_lengths(tiles, prediction, distance_km, measured, stratum)
     frame = Frame.of_tiles(tiles)
-    if isinstance(prediction, CountPrediction) != (target == TESTS):
+    if prediction.discrete != quantity.counted:
         raise RequestError(f"the prediction is not one of the target {target}.")
-    variables = (
-        count_variables(prediction, LEVEL)
-        if isinstance(prediction, CountPrediction)
-        else _speed_variables(prediction, quantity)
-    )
+    variables = prediction.variables(quantity, LEVEL)
     variables |= _probabilities(prediction, target, thresholds)
     variables["distance_km"] = (
         np.asarray(distance_km, np.float64),
@@ -220,49 +184,6 @@ def _check_lengths(
         raise DataError(f"expected one entry for each of {len(tiles)} tiles, but {found}.")
 
 
-def _speed_variables(
-    prediction: Prediction, quantity: Quantity
-) -> dict[str, tuple[NDArray[np.float64], str, str]]:
-    """Return values, long name and CF unit of each variable derived from the prediction."""
-    lower, upper = prediction.interval(LEVEL)
-    middle = prediction.quantile(0.5)
-    local = np.sqrt(prediction.tile_variance)
-    subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
-    with np.errstate(over="ignore"):  # an overflow is reported, with its name, when placed
-        median = 10**middle
-        return {
-            f"median_{end}": (median, f"median of the predicted {subject}", unit),
-            f"mean_{end}": (*_mean(prediction, subject), unit),
-            f"lower_{end}": (10**lower, f"lower end of the 95 % interval of {subject}", unit),
-            f"upper_{end}": (10**upper, f"upper end of the 95 % interval of {subject}", unit),
-            "width_log10": (
-                upper - lower,
-                f"width of the 95 % interval of log10 {subject} ({quantity.unit})",
-                "1",
-            ),
-            "function_sd_log10": (
-                np.sqrt(prediction.function_variance),
-                f"standard deviation of field and tile, log10 {subject} ({quantity.unit})",
-                "1",
-            ),
-            "field_sd_log10": (
-                np.sqrt(prediction.field_variance),
-                f"standard deviation of the smooth field, log10 {subject} ({quantity.unit})",
-                "1",
-            ),
-            "tile_sd_log10": (
-                local,
-                f"standard deviation of what single tiles add, log10 {subject} ({quantity.unit})",
-                "1",
-            ),
-            "noise_sd_log10": (
-                np.sqrt(prediction.noise_variance),
-                f"standard deviation of a measurement's noise, log10 {subject} ({quantity.unit})",
-                "1",
-            ),
-        }
-
-
 def _probabilities(
     prediction: Prediction, target: str, thresholds: tuple[Threshold, ...]
 ) -> dict[str, tuple[NDArray[np.float64], str, str]]:
@@ -271,19 +192,9 @@ def _probabilities(
     for threshold in thresholds:
         if threshold.target != target:
             raise RequestError(f"{threshold.met} is no threshold of the target {target}.")
-        label = f"probability that {_SUBJECT[target]} is {threshold.met}"
+        label = f"probability that {quantity_of(target).subject} is {threshold.met}"
         found[threshold.variable] = (threshold.probability(prediction), label, "1")
     return found
-
-
-def _mean(prediction: Prediction, subject: str) -> tuple[NDArray[np.float64], str]:
-    """Return E[10^y] and its long name; NaN everywhere where the shape has none."""
-    label = f"mean of the predicted {subject}"
-    if prediction.shape.has_power_mean:
-        found = prediction.power_mean(10.0)
-        found = np.where(np.isinf(found), np.nan, found)
-        return found, label
-    return np.full(len(prediction), np.nan), f"{label} (does not exist: the tails are too heavy)"
 
 
 def _placed(
@@ -319,7 +230,7 @@ def _attributes(
 ) -> Settings:
     own: Settings = {
         "Conventions": "CF-1.10",
-        "title": f"Predicted {_SUBJECT[target]} in {region.name}",
+        "title": f"Predicted {quantity_of(target).subject} in {region.name}",
         # No date: the same run gives the same file.
         "history": f"made by geogp {settings.get('geogp', '')}".strip(),
         "region_code": region.code,

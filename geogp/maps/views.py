@@ -7,9 +7,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.maps.grid import TESTS, Quantity, quantity_of
+from geogp.maps.grid import quantity_of
 from geogp.maps.scales import (
     BOUND_PALETTE,
     SPEED_PALETTE,
@@ -68,10 +69,10 @@ class View:
 
 def views_of(grid: xr.Dataset) -> tuple[View, ...]:
     """Return the views of a grid made by `build_grid`, the main one first."""
-    target = str(grid.attrs["target"])
-    if target == TESTS:
+    quantity = quantity_of(str(grid.attrs["target"]))
+    if quantity.counted:
         return _count_views(int(grid.attrs["zoom"]))
-    views = _speed_views(quantity_of(target))
+    views = _speed_views(quantity)
     # Heavy tails have no mean, and the grid then none to show.
     return tuple(
         view
@@ -100,12 +101,12 @@ def veiled(grid: xr.Dataset) -> NDArray[np.bool_]:
     A tile without tests is a measurement of their number.
     """
     far = np.asarray(grid["far"].values == 1)
-    return np.zeros_like(far) if grid.attrs["target"] == TESTS else far
+    return np.zeros_like(far) if quantity_of(str(grid.attrs["target"])).counted else far
 
 
 def kernel_label(target: str) -> str:
     """Return the legend of kernel slices, in the squared unit of the modelled function."""
-    return f"kernel k(x, x*), ({'ln' if target == TESTS else 'log10'})²"
+    return f"kernel k(x, x*), {quantity_of(target).kernel_unit}"
 
 
 def _speed_views(quantity: Quantity) -> tuple[View, ...]:

@@ -18,7 +18,6 @@ from geogp.evaluation.splits.split_rows import random_split
 from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
-from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job, prepare
@@ -104,7 +103,7 @@ class Reopened:
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""
         job, record, network = self.job, self.record, self.model.network_
-        if isinstance(network, FieldNetwork):
+        if network.holds_rows:
             return None
         seen, calibrated = job.observations, job.request.calibrated
         parts = random_split(seen.quadkey, seen.quarter, record.seed, calibrated=calibrated)

@@ -208,8 +208,8 @@ class MapRequest:
             )
 
     def _check_budget(self) -> None:
-        if self.budget is not None and find_model(self.model).family != "kernel":
-            able = [name for name, spec in MODELS.items() if spec.family == "kernel"]
+        if self.budget is not None and not find_model(self.model).takes_budget:
+            able = [name for name, spec in MODELS.items() if spec.takes_budget]
             raise RequestError(
                 f"--budget picks the rank of models with anchors ({', '.join(able)}); the time of "
                 f"{self.model} follows from --preset and --epochs."

@@ -38,6 +38,10 @@ def test_moments_of_a_new_measurement(prediction, law):
     np.testing.assert_allclose(prediction.sd, law.std(), rtol=1e-12)
 
 
+def test_an_average_of_several_pieces_is_that_of_one(prediction):
+    np.testing.assert_array_equal(prediction.pooled(4).quantile(0.9), prediction.quantile(0.9))
+
+
 def test_log_score(prediction, law, y):
     np.testing.assert_allclose(prediction.log_score(y), -law.logpdf(y), rtol=1e-12)
     reference = scoringrules.logs_normal(y, prediction.mean, law.std())

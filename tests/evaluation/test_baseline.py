@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from geogp.distributions.count_prediction import CountPrediction
 from geogp.errors import DataError
-from geogp.evaluation.baseline import count_baseline, quarter_baseline
+from geogp.evaluation.baseline import quarter_baseline
 
 
 def test_by_hand():
@@ -62,19 +63,19 @@ class TestCounts:
         random = np.random.default_rng(0)
         quarter = np.repeat([1, 2], 500)
         y = np.concatenate([random.negative_binomial(0.5, 0.1, 500), random.poisson(3.0, 500)])
-        found = count_baseline(quarter, y, [2, 1, 1]).prediction
+        found = quarter_baseline(quarter, y, [2, 1, 1], CountPrediction).prediction
         for row, name in enumerate([2, 1, 1]):
             assert found.mean[row] == pytest.approx(y[quarter == name].mean())
         assert found.variance[1] == pytest.approx(y[:500].var(ddof=1))
         assert found.function_variance.max() == 0
 
     def test_counts_that_scatter_less_than_poisson_are_poisson(self):
-        found = count_baseline([1, 1, 1, 1], [3, 4, 3, 4], [1]).prediction
+        found = quarter_baseline([1, 1, 1, 1], [3, 4, 3, 4], [1], CountPrediction).prediction
         assert found.dispersion[0] == 0
         assert found.cdf(np.array([2.0]))[0] == pytest.approx(stats.poisson(3.5).cdf(2))
 
     def test_quarters_without_rows_take_all(self):
-        found = count_baseline([1, 1, 1], [0, 2, 4], [1, 7])
+        found = quarter_baseline([1, 1, 1], [0, 2, 4], [1, 7], CountPrediction)
         assert found.quarters_pooled == (7,)
         assert found.rows_pooled == 1
         assert found.prediction.mean[1] == pytest.approx(2)

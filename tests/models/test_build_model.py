@@ -144,19 +144,27 @@ def test_names_say_what_they_are():
         assert spec.about.summary
 
 
+@pytest.mark.parametrize("row", sorted(CATALOGUE))
+def test_models_are_what_is_said_of_their_names(row, make_model):
+    model, about = make_model(row), find_spec(row).about
+    assert model.holds_rows == about.has_tiles
+    assert model.has_level == (not about.counts)
+
+
 def test_rows_have_the_parts_of_the_papers(name):
     basis, posterior, objective, diagonal = PARTS[name]
     model, step = build(name, SIZES, None), CATALOGUE[name].step
     assert type(model.basis) is basis
     assert type(model.posterior) is posterior
-    assert find_spec(name).about.has_spread == (posterior is not PointPosterior)
+    about = find_spec(name).about
+    assert about.has_spread == (posterior is not PointPosterior)
     assert type(model.diagonal) is diagonal
     by_errors = objective == "squared_error"
     assert type(model.noise) is (ValidationNoise if by_errors else ConstantNoise)
     assert step.objective.__name__ == objective
     assert type(step) is (WholeData if "marginal" in objective else PerBatch)
-    assert step.spread_is_noise == ("ppgp" in objective)
-    assert step.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
+    assert about.spread_is_noise == ("ppgp" in objective)
+    assert about.uses == {"dppgp": ("alpha", "beta"), "ppgp": ("beta",)}.get(objective, ())
     has_network = getattr(model.basis, "backbone", None) is not None
     assert has_network == (name != "sv-rbf")
 

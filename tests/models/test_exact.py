@@ -93,7 +93,7 @@ class TestInducingPointsAtTheData:
         posterior = ClosedFormPosterior(25)
         with torch.no_grad():
             given = Rows(x, y, torch.ones(len(y)))
-            posterior.settle(model.weighted_rows(given, spread_is_noise=False))
+            posterior.settle(model.weighted_rows(given))
         model.posterior = posterior
         # The law of sv-rbf adds the residual to the rows' variance: 1e-10 here, hence abs.
         assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)

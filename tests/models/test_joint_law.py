@@ -14,7 +14,6 @@ from geogp.models.core import lowrank
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import condition
 from geogp.models.joint.joint_law import (
     JointPosterior,
     effective_rank,
@@ -306,8 +305,9 @@ class TestCoverage:
                 y.to(model.architecture.torch_dtype),
                 torch.from_numpy(train.tests),
             )
-            weighted = model.weighted_rows(rows, spread_is_noise=False)
-            return JointPosterior(model, *condition(weighted, torch.zeros(model.basis.rank)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(LowRankGP, "spread_is_noise", False)
+                return JointPosterior(model, *model.conditioned(rows))
 
     def test_the_spread_of_dppgp_counts_as_noise_of_the_rows(self, fits):
         # How a fit ends depends on how the processor rounds: on three sorts of them fits covered

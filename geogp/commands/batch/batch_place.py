@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import fsspec
@@ -68,9 +68,10 @@ class Place:
         """Return a file's content; None where there is none."""
         with self._reaching("read", *parts):
             try:
-                return cast("bytes", self.files.cat_file(self._path(*parts)))
+                found: bytes = self.files.cat_file(self._path(*parts))
             except FileNotFoundError:
                 return None
+            return found
 
     @contextmanager
     def opened(self, *parts: str) -> Iterator[BinaryIO]:
@@ -297,11 +298,11 @@ def open_place(address: str) -> Place:
 def _run_of(content: bytes) -> dict[str, Any] | None:
     """Return what a run.json holds; None where it cannot be read, or names files elsewhere."""
     try:
-        held = json.loads(content)
+        held: dict[str, Any] = json.loads(content)
         plain_names(held.get("files", []))
     except (AttributeError, DataError, ValueError):
         return None
-    return cast("dict[str, Any]", held)
+    return held
 
 
 def _folder(path: str) -> Place:

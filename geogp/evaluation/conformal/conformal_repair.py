@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
 from geogp.distributions.warps import LADDER, Warp, covering_knots
@@ -267,7 +266,7 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
 
 
 def _refuse_counts(prediction: Prediction) -> None:
-    if isinstance(prediction, CountPrediction):
+    if prediction.discrete:
         raise RequestError(
             "expected predictions of a speed or a latency, found counts of tests: intervals of "
             "whole numbers are not repaired. Leave --conformal at none."

@@ -23,19 +23,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from geogp.distributions.count_prediction import CountPrediction
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Frame
-from geogp.maps.grid import FLAG_FILL, TESTS, quantity_of
+from geogp.maps.grid import FLAG_FILL, quantity_of
 from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
 from geogp.maps.page.packing import Packed, pack
 from geogp.maps.page.page_layers import (
     Words,
     count_layers,
-    kernel_unit,
     scale_json,
     slice_layers,
     speed_layers,
@@ -145,13 +143,13 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     frame = Frame.of_grid(grid)
     words = Words(target, content.predicted)
     arrays, names = _arrays(grid, content, frame)
-    made = (_counts if target == TESTS else _speeds)(grid, content, words)
+    made = (_counts if quantity.counted else _speeds)(grid, content, words)
     arrays |= made.pop("arrays")
     steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
     scale = _kernel_scale(content, target)
     layers = [*made.pop("layers"), tests_layer(grid)]
     if scale is not None:
-        layers += slice_layers(content.slices, scale, kernel_unit(target))
+        layers += slice_layers(content.slices, scale, quantity.kernel_unit)
     slices = _slices(content, frame)
     if slices:
         steps["slice"] = slices[0]["step"]
@@ -267,7 +265,6 @@ def _counts(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, A
 
 
 def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
-    assert isinstance(one.prediction, CountPrediction)
     lower, upper = one.prediction.interval(0.95)
     frame = Frame.of_tiles(one.tiles)
 
@@ -359,6 +356,6 @@ def _kernel(content: PageContent, scale: Scale | None, target: str) -> dict[str,
         "error": basis.error,
         "error_in_middles": basis.error_in_middles,
         "pairs": basis.pairs,
-        "unit": kernel_unit(target),
+        "unit": quantity_of(target).kernel_unit,
         "scale": scale_json(scale),
     }

@@ -8,7 +8,8 @@ import xarray as xr
 from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
-from geogp.maps.grid import TESTS, Quantity, quantity_of
+from geogp.distributions.quantity import Quantity
+from geogp.maps.grid import quantity_of
 from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.page_quantiles import cautious_level
 from geogp.maps.scales import (
@@ -125,11 +126,6 @@ def slice_layers(slices: list[KernelSlice], scale: Scale, unit: str) -> list[Lay
         }
         for place, one in enumerate(slices)
     ]
-
-
-def kernel_unit(target: str) -> str:
-    """Return the squared unit of the modelled function."""
-    return f"({'ln' if target == TESTS else 'log10'})²"
 
 
 def _view_layer(view: View, words: Words, source: dict[str, Any], values: Floats) -> Layer:

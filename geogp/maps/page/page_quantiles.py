@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from geogp.distributions.prediction import Prediction
-from geogp.distributions.shapes import Gaussian
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.frame import Frame
@@ -74,8 +73,8 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
     by itself; then one by one that which lowers the largest error of probabilities most, over the
     percentiles of a sample of tiles, until it is half a percent.
     """
-    normal = isinstance(prediction.shape, Gaussian)
-    first = tuple(sorted({*(_NORMAL_LEVELS if normal else SHOWN_LEVELS), cautious_level(bound)}))
+    linear = prediction.shape.linear_scores
+    first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
     few = prediction[_sample(len(prediction), _CHOSEN_ON)]
     percents = np.arange(1, 100)
     at = quantiles_of(few, percents / 100)

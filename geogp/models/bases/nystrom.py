@@ -5,7 +5,7 @@ anchors Z that stay where they were put; the few parameters of the kernel are le
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +20,8 @@ from geogp.models.core.products import squared_norms
 from geogp.models.training.steps import CHUNK, ByInputs, LogPrior, Part, no_prior, not_split
 
 if TYPE_CHECKING:
-    from geogp.models.core.lowrank import LowRankGP, Rows
+    from geogp.models.core.lowrank import Rows
+    from geogp.models.families.kernel_process import KernelProcess
 
 ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
@@ -93,17 +94,18 @@ class AnchorBasis(Basis):
         return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
 
 
-def kernel_prior(model: "LowRankGP") -> Tensor:
+def kernel_prior(model: "KernelProcess") -> Tensor:
     """Return the log prior density of the kernel's parameters and of the noise variance (Mixed 20).
 
     On their natural scale, float64: the noise variance has the inverse-gamma prior of the others.
     """
-    basis = cast("AnchorBasis", model.basis)
-    return basis.kernel.log_prior() + log_inverse_gamma(model.noise().double(), *VARIANCE_PRIOR)
+    return model.basis.kernel.log_prior() + log_inverse_gamma(
+        model.noise().double(), *VARIANCE_PRIOR
+    )
 
 
 @dataclass(frozen=True)
-class AnchorEvidence(ByInputs):
+class AnchorEvidence(ByInputs["KernelProcess"]):
     """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
 
     For an `AnchorBasis` and noise of one variance. As `steps.WholeData`, in fewer passes: the
@@ -116,17 +118,11 @@ class AnchorEvidence(ByInputs):
     """
 
     objective: WholeObjective
-    prior: LogPrior = no_prior
-    uses: tuple[str, ...] = ()
-    spread_is_noise: bool = False
-
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
+    prior: "LogPrior[KernelProcess]" = no_prior
 
     def parts(
         self,
-        model: "LowRankGP",
+        model: "KernelProcess",
         rows: "Rows",
         batch: int,
         rng: np.random.Generator,  # noqa: ARG002
@@ -139,20 +135,20 @@ class AnchorEvidence(ByInputs):
         numbers = torch.from_numpy(np.sort(order)).to(model.device)
         return [Part(numbers, rows.at(numbers).n)]
 
-    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+    def split(self, model: "KernelProcess", rows: "Rows", part: Part, count: int) -> list[Part]:
         """Refuse; see `not_split`."""
         del rows, part
         raise not_split(model, count)
 
     def backward(
         self,
-        model: "LowRankGP",
+        model: "KernelProcess",
         rows: "Rows",
         n: int,
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
         """Differentiate the objective of the rows, and the prior."""
-        basis, n = cast("AnchorBasis", model.basis), min(n, rows.n)
+        basis, n = model.basis, min(n, rows.n)
         Lz = basis.root()
         held = Lz.detach()
         gram, moment, square = _sums(model, basis, held, rows)
@@ -182,7 +178,7 @@ class AnchorEvidence(ByInputs):
         return loss.detach().double()
 
 
-def _counted(model: "LowRankGP", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
+def _counted(model: "KernelProcess", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
     """Return y - m0, the rows at each input, and their scatter, each (b,) float64."""
     residual = rows.y.double() - model.mean_constant.detach().double()
     if rows.repeats is None:
@@ -191,7 +187,7 @@ def _counted(model: "LowRankGP", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _sums(
-    model: "LowRankGP", basis: AnchorBasis, Lz: Tensor, rows: "Rows"
+    model: "KernelProcess", basis: AnchorBasis, Lz: Tensor, rows: "Rows"
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64."""
     r = basis.rank

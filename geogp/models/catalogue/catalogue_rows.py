@@ -4,7 +4,7 @@ from functools import partial
 from operator import attrgetter
 
 from geogp.models.bases.nystrom import AnchorEvidence, kernel_prior
-from geogp.models.catalogue.model_spec import ModelSpec, plain_gp
+from geogp.models.catalogue.model_spec import Assemble, ModelSpec, plain_gp
 from geogp.models.catalogue.part_makers import (
     anchored,
     closed_form,
@@ -12,20 +12,17 @@ from geogp.models.catalogue.part_makers import (
     deep_basis,
     dense_basis,
     field_gp,
-    kernel_gp,
     last_layer,
     last_layer_basis,
-    last_layer_gp,
     mixed_kernel,
     network_basis,
     network_kernel,
     plain_basis,
     point,
 )
-from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
-from geogp.models.core.noise import (
-    ValidationNoise,
-)
+from geogp.models.core.diagonals import NystromDiagonal, VarianceCorrection
+from geogp.models.core.lowrank import LowRankGP
+from geogp.models.core.noise import ValidationNoise
 from geogp.models.core.objectives import (
     batch_correction,
     corrected_elbo,
@@ -39,10 +36,9 @@ from geogp.models.core.objectives import (
     ppgp,
     squared_error,
 )
-from geogp.models.core.posteriors import (
-    VariationalPosterior,
-)
+from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.families.cox import CountLaw, Dispersion, PerCount
+from geogp.models.families.kernel_process import KernelProcess
 from geogp.models.families.last_layers import LastLayerGP, RichGP
 from geogp.models.families.scale_mixture import (
     BurrProcess,
@@ -56,14 +52,14 @@ from geogp.models.families.student_noise import StudentPerBatch
 from geogp.models.field.field_step import PerPlace
 from geogp.models.training.steps import PerBatch, WholeData
 
-_DPPGP = PerBatch(dppgp, uses=("alpha", "beta"), spread_is_noise=True)
-_PPGP = PerBatch(ppgp, uses=("beta",), spread_is_noise=True)
+_DPPGP = PerBatch(dppgp)
+_PPGP = PerBatch(ppgp)
 _ELBO = PerBatch(elbo)
 _CORRECTED_ELBO = PerBatch(corrected_elbo)
 _STUDENT_ELBO = StudentPerBatch(attrgetter("residual"))
 _CORRECTED_STUDENT_ELBO = StudentPerBatch(batch_correction)
-_CORRECTED_MLL = WholeData(corrected_log_marginal_likelihood)
-_MLL = WholeData(log_marginal_likelihood)
+_CORRECTED_MLL: WholeData[LowRankGP] = WholeData(corrected_log_marginal_likelihood)
+_MLL: WholeData[LowRankGP] = WholeData(log_marginal_likelihood)
 _MAP = AnchorEvidence(log_marginal_likelihood, kernel_prior)
 _FITC_MAP = WholeData(fitc_log_marginal_likelihood, prior=kernel_prior, own_variance=True)
 _EVIDENCE = AnchorEvidence(log_marginal_likelihood)
@@ -72,51 +68,22 @@ _STUDENT_EVIDENCE = AnchorEvidence(student_log_marginal_likelihood)
 _BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
+
+def _of(kind: type[LowRankGP]) -> Assemble:
+    """Return what puts a model of a class together."""
+    return partial(plain_gp, kind=kind)
+
+
 _ROWS = (
+    ModelSpec("field", dense_basis, VariationalPosterior, PerPlace(), assemble=field_gp),
+    ModelSpec("dbk-rbf", deep_basis, VariationalPosterior, _DPPGP),
+    ModelSpec("dbk-silu", dense_basis, VariationalPosterior, _DPPGP),
+    ModelSpec("pp-dkl", deep_basis, VariationalPosterior, _PPGP, NystromDiagonal),
     ModelSpec(
-        "field",
-        dense_basis,
-        VariationalPosterior,
-        PerPlace(),
-        Diagonal,
-        assemble=field_gp,
+        "sv-dkl", deep_basis, VariationalPosterior, _ELBO, NystromDiagonal, student=_STUDENT_ELBO
     ),
     ModelSpec(
-        "dbk-rbf",
-        deep_basis,
-        VariationalPosterior,
-        _DPPGP,
-        Diagonal,
-    ),
-    ModelSpec(
-        "dbk-silu",
-        dense_basis,
-        VariationalPosterior,
-        _DPPGP,
-        Diagonal,
-    ),
-    ModelSpec(
-        "pp-dkl",
-        deep_basis,
-        VariationalPosterior,
-        _PPGP,
-        NystromDiagonal,
-    ),
-    ModelSpec(
-        "sv-dkl",
-        deep_basis,
-        VariationalPosterior,
-        _ELBO,
-        NystromDiagonal,
-        student=_STUDENT_ELBO,
-    ),
-    ModelSpec(
-        "sv-rbf",
-        plain_basis,
-        VariationalPosterior,
-        _ELBO,
-        NystromDiagonal,
-        student=_STUDENT_ELBO,
+        "sv-rbf", plain_basis, VariationalPosterior, _ELBO, NystromDiagonal, student=_STUDENT_ELBO
     ),
     ModelSpec(
         "sv-dbk",
@@ -126,50 +93,13 @@ _ROWS = (
         VarianceCorrection,
         student=_CORRECTED_STUDENT_ELBO,
     ),
+    ModelSpec("vbll", dense_basis, VariationalPosterior, _ELBO, student=_STUDENT_ELBO),
+    ModelSpec("dbk-exact", dense_basis, closed_form, _CORRECTED_MLL, VarianceCorrection),
+    ModelSpec("dbk-exact-rbf", deep_basis, closed_form, _CORRECTED_MLL, VarianceCorrection),
+    ModelSpec("dbk-mml", dense_basis, closed_form, _MLL),
+    ModelSpec("dnn", network_basis, point, _MSE, noise=ValidationNoise),
     ModelSpec(
-        "vbll",
-        dense_basis,
-        VariationalPosterior,
-        _ELBO,
-        Diagonal,
-        student=_STUDENT_ELBO,
-    ),
-    ModelSpec(
-        "dbk-exact",
-        dense_basis,
-        closed_form,
-        _CORRECTED_MLL,
-        VarianceCorrection,
-    ),
-    ModelSpec(
-        "dbk-exact-rbf",
-        deep_basis,
-        closed_form,
-        _CORRECTED_MLL,
-        VarianceCorrection,
-    ),
-    ModelSpec(
-        "dbk-mml",
-        dense_basis,
-        closed_form,
-        _MLL,
-        Diagonal,
-    ),
-    ModelSpec(
-        "dnn",
-        network_basis,
-        point,
-        _MSE,
-        Diagonal,
-        noise=ValidationNoise,
-    ),
-    ModelSpec(
-        "nystrom-mixed",
-        anchored(mixed_kernel),
-        closed_form,
-        _MAP,
-        Diagonal,
-        assemble=kernel_gp,
+        "nystrom-mixed", anchored(mixed_kernel), closed_form, _MAP, assemble=_of(KernelProcess)
     ),
     ModelSpec(
         "nystrom-mixed-fitc",
@@ -177,31 +107,24 @@ _ROWS = (
         closed_form,
         _FITC_MAP,
         NystromDiagonal,
-        assemble=kernel_gp,
+        assemble=_of(KernelProcess),
     ),
     ModelSpec(
-        "nngp",
-        anchored(network_kernel("erf")),
-        closed_form,
-        _EVIDENCE,
-        Diagonal,
-        assemble=kernel_gp,
+        "nngp", anchored(network_kernel("erf")), closed_form, _EVIDENCE, assemble=_of(KernelProcess)
     ),
     ModelSpec(
         "nngp-relu",
         anchored(network_kernel("relu")),
         closed_form,
         _EVIDENCE,
-        Diagonal,
-        assemble=kernel_gp,
+        assemble=_of(KernelProcess),
     ),
     ModelSpec(
         "t-process",
         anchored(network_kernel("erf", own_scale=False)),
         closed_form,
         _STUDENT_EVIDENCE,
-        Diagonal,
-        assemble=partial(plain_gp, kind=StudentProcess),
+        assemble=_of(StudentProcess),
     ),
     ModelSpec(
         "sv-t-process",
@@ -209,40 +132,22 @@ _ROWS = (
         VariationalPosterior,
         _SCALED_ELBO,
         NystromDiagonal,
-        assemble=partial(plain_gp, kind=VariationalStudentProcess),
+        assemble=_of(VariationalStudentProcess),
     ),
     ModelSpec(
-        "bll",
-        last_layer_basis,
-        last_layer,
-        _MSE,
-        Diagonal,
-        noise=ValidationNoise,
-        assemble=last_layer_gp(LastLayerGP),
+        "bll", last_layer_basis, last_layer, _MSE, noise=ValidationNoise, assemble=_of(LastLayerGP)
     ),
     ModelSpec(
-        "rich-bll",
-        last_layer_basis,
-        last_layer,
-        _MSE,
-        Diagonal,
-        noise=ValidationNoise,
-        assemble=last_layer_gp(RichGP),
+        "rich-bll", last_layer_basis, last_layer, _MSE, noise=ValidationNoise, assemble=_of(RichGP)
     ),
     ModelSpec(
-        "cox",
-        dense_basis,
-        VariationalPosterior,
-        PerCount(poisson_elbo),
-        Diagonal,
-        assemble=cox_gp(CountLaw),
+        "cox", dense_basis, VariationalPosterior, PerCount(poisson_elbo), assemble=cox_gp(CountLaw)
     ),
     ModelSpec(
         "cox-nb",
         dense_basis,
         VariationalPosterior,
         PerCount(negative_binomial_elbo),
-        Diagonal,
         assemble=cox_gp(Dispersion),
     ),
     ModelSpec(
@@ -250,8 +155,7 @@ _ROWS = (
         anchored(network_kernel("erf", own_scale=False)),
         closed_form,
         _BURR_EVIDENCE,
-        Diagonal,
-        assemble=partial(plain_gp, kind=BurrProcess),
+        assemble=_of(BurrProcess),
     ),
 )
 

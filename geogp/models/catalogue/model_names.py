@@ -29,6 +29,11 @@ class ModelName:
         Whether its function has a variance; without one it predicts measurements alone.
     takes_student
         Whether it can be trained under Student-t noise.
+    uses
+        Names of the weights of `Weights` that matter to its objective.
+    spread_is_noise
+        Whether its objective scores s² + noise_var, so that the function variance s² also
+        carries noise that varies with the input (methods of the PPGP family).
     """
 
     name: str
@@ -37,11 +42,18 @@ class ModelName:
     has_tiles: bool = False
     has_spread: bool = True
     takes_student: bool = False
+    uses: tuple[str, ...] = ()
+    spread_is_noise: bool = False
 
     @property
     def counts(self) -> bool:
         """Whether it models counts: whole numbers of 0 or more, by the logarithm of their rate."""
         return self.family == "count"
+
+    @property
+    def takes_budget(self) -> bool:
+        """Whether a rank can be picked for a time to fit in: that of its anchors, which stay."""
+        return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
         """Refuse a family of noise that the model is not trained under.
@@ -69,10 +81,23 @@ _MODELS = (
         family="field",
         has_tiles=True,
     ),
-    ModelName("dbk-rbf", "deep basis kernel: inducing points under an RBF on a network, dPPGP"),
-    ModelName("dbk-silu", "deep basis kernel: a dense SiLU layer on a network, dPPGP"),
     ModelName(
-        "pp-dkl", "parametric predictive deep kernel learning: inducing points on a network, PPGP"
+        "dbk-rbf",
+        "deep basis kernel: inducing points under an RBF on a network, dPPGP",
+        uses=("alpha", "beta"),
+        spread_is_noise=True,
+    ),
+    ModelName(
+        "dbk-silu",
+        "deep basis kernel: a dense SiLU layer on a network, dPPGP",
+        uses=("alpha", "beta"),
+        spread_is_noise=True,
+    ),
+    ModelName(
+        "pp-dkl",
+        "parametric predictive deep kernel learning: inducing points on a network, PPGP",
+        uses=("beta",),
+        spread_is_noise=True,
     ),
     ModelName(
         "sv-dkl",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,11 +87,11 @@ class ModelSpec:
     name: str
     basis: MakeBasis
     posterior: MakePosterior
-    step: Step
-    diagonal: Callable[[], Diagonal]
+    step: Step[Any]
+    diagonal: Callable[[], Diagonal] = Diagonal
     noise: MakeNoise = ConstantNoise
     assemble: "Assemble" = plain_gp
-    student: Step | None = None
+    student: Step[Any] | None = None
 
     @property
     def about(self) -> ModelName:

@@ -1,7 +1,6 @@
 """Makers of the parts that rows of the catalogue are put together from."""
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -13,16 +12,15 @@ from geogp.models.bases.network_kernels import NetworkKernel
 from geogp.models.bases.nystrom import AnchorBasis
 from geogp.models.bases.placement import place_anchors
 from geogp.models.bases.tangents import LastLayerBasis, Mlp
-from geogp.models.catalogue.model_spec import Assemble, MakeBasis, ModelParts, plain_gp
+from geogp.models.catalogue.model_spec import Assemble, MakeBasis, ModelParts
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Placement
 from geogp.models.core.posteriors import (
     ClosedFormPosterior,
     PointPosterior,
 )
 from geogp.models.families.cox import CountLaw, CoxGP
-from geogp.models.families.last_layers import LastLayerGP, LastLayerPosterior
+from geogp.models.families.last_layers import LastLayerPosterior
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.measurement import MeasurementLaw
 from geogp.models.field.tile_process import TileProcess
@@ -137,13 +135,6 @@ def field_gp(parts: ModelParts, span: Tensor) -> FieldNetwork:
     )
 
 
-def kernel_gp(parts: ModelParts, span: Tensor) -> LowRankGP:
-    """Return a process whose constant mean stays at that of the targets."""
-    model = plain_gp(parts, span)
-    model.mean_constant.requires_grad = False
-    return model
-
-
 def last_layer_basis(
     sizes: Architecture, _x: Tensor | None, _placement: Placement, _generator: torch.Generator
 ) -> LastLayerBasis:
@@ -155,22 +146,6 @@ def last_layer_basis(
 def last_layer(r: int, _generator: torch.Generator, dtype: torch.dtype) -> LastLayerPosterior:
     """Return the posterior of a Bayesian last layer."""
     return LastLayerPosterior(r, dtype)
-
-
-def last_layer_gp(kind: type[LastLayerGP]) -> Assemble:
-    """Return what puts a model with a Bayesian last layer together."""
-
-    def assemble(parts: ModelParts, span: Tensor) -> LowRankGP:  # noqa: ARG001
-        return kind(
-            parts.name,
-            parts.architecture,
-            basis=cast("LastLayerBasis", parts.basis),
-            posterior=cast("LastLayerPosterior", parts.posterior),
-            noise=parts.noise,
-            diagonal=parts.diagonal,
-        )
-
-    return assemble
 
 
 def cox_gp(law: type[CountLaw]) -> Assemble:

@@ -1,7 +1,7 @@
 """The one model behind every row of the catalogue: a basis, a posterior, a noise law."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +12,14 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
 from geogp.models.bases.basis_functions import Basis, Features
 from geogp.models.bases.rbf_readers import Marginals
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.noise import Noise
 from geogp.models.core.objectives import BatchTerms, Repeats
 from geogp.models.core.posteriors import Posterior, WeightedRows, condition
+from geogp.models.joint.joint_level import JointLevel, LevelOptions, low_rank_level
 from geogp.models.training.steps import CHUNK
 
 Floats = NDArray[np.float64]
@@ -88,7 +90,17 @@ class LowRankGP(nn.Module):
         Sizes.
     basis, posterior, noise, diagonal
         The parts; `diagonal` is what is added to the variance at single points.
+
+    Attributes
+    ----------
+    holds_rows
+        Whether it holds the rows that it was fitted to, which its predictions need.
+    has_level
+        Whether measurements scatter around a level, whose law given rows is known in closed form.
     """
+
+    holds_rows: ClassVar[bool] = False
+    has_level: ClassVar[bool] = True
 
     x_low: Tensor
     x_high: Tensor
@@ -120,6 +132,16 @@ class LowRankGP(nn.Module):
         self.register_buffer("y_mean", torch.zeros((), dtype=torch.float64))
         self.register_buffer("y_sd", torch.ones((), dtype=torch.float64))
         self.register_buffer("widening", torch.ones((), dtype=torch.float64))
+
+    @property
+    def spread_is_noise(self) -> bool:
+        """Whether the objective lets the function variance carry noise; see `ModelName`."""
+        return find_model(self.name).spread_is_noise
+
+    @property
+    def can_solve_mean(self) -> bool:
+        """Whether the mean of the weights is learned, and could be that of a regression on rows."""
+        return self.has_level and self.posterior.is_learned
 
     @property
     def device(self) -> torch.device:
@@ -176,6 +198,10 @@ class LowRankGP(nn.Module):
         values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
+    def as_rows(self, x: Floats, y: Floats, tests: Floats) -> Rows:
+        """Return inputs (n, d), targets (n,) and tests (n,) as the model takes rows."""
+        return Rows(self.scaled(x), self.standardised(y), torch.from_numpy(tests).to(self.device))
+
     def terms(self, x: Tensor) -> BatchTerms:
         """Return what the objectives use of scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))
@@ -218,11 +244,11 @@ class LowRankGP(nn.Module):
         """
         with torch.no_grad():
             self.diagonal.settle(self.basis(part) for part in rows.x.split(CHUNK))
-            self.posterior.settle(self.weighted_rows(rows, spread_is_noise=False))
+            self.posterior.settle(self.weighted_rows(rows))
             errors = ((self.terms(part.x).mean - part.y).square() for part in validation.chunks())
             self.noise.settle(errors)
 
-    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> Iterator[WeightedRows]:
+    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
         The variance of a row around <w, phi> is noise_var plus what the diagonal adds, and the
@@ -232,19 +258,41 @@ class LowRankGP(nn.Module):
         for part in rows.chunks():
             found: Features = self.basis(part.x)
             variance = self.noise().double() + self.diagonal(found).double()
-            if spread_is_noise:
+            if self.spread_is_noise:
                 variance = variance + self.posterior.moments(found.phi).variance.double()
             if part.repeats is not None:
                 variance = variance / part.repeats.rows.double()
             yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
 
-    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean (r,) and factor (r, r) of the weights of `features` given rows, float64.
 
         See `condition` and `weighted_rows`.
         """
-        weighted = self.weighted_rows(rows, spread_is_noise=spread_is_noise)
-        return condition(weighted, torch.zeros(self.basis.rank, device=self.device))
+        return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
+
+    def check_has_level(self) -> None:
+        """Refuse a model of counts, for what needs weights whose law is known in closed form.
+
+        Raises
+        ------
+        RequestError
+            It has no level.
+        """
+        if not self.has_level:
+            raise RequestError(
+                f"{self.name} counts tests: its level has no posterior in closed form; choose a "
+                "model of averages, or use the model's own mean and factor, model.posterior."
+            )
+
+    def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> JointLevel:
+        """Return the joint law of the level at points (n, d), as `joint_level` asks for it.
+
+        The rows are those that the model was fitted to; None where it holds them.
+        """
+        if rows is None:
+            raise RequestError(f"{self.name} holds no rows: give those it was fitted to.")
+        return low_rank_level(self, x, rows, how)
 
     def predict(
         self,
@@ -311,7 +359,7 @@ class LowRankGP(nn.Module):
 
         In the target's squared unit; part of `predict(x).function_variance`.
         """
-        if type(self.diagonal) is Diagonal:
+        if not self.diagonal.uses_norms:
             return np.zeros(len(x))
         with torch.no_grad():
             parts = [self.diagonal(self.basis(part)) for part in self.scaled(x).split(CHUNK)]

@@ -39,10 +39,12 @@ class WeightedRows(NamedTuple):
 class Posterior(nn.Module, ABC):
     """What the model asks of a posterior; `settle` learns from the rows outside the gradient.
 
-    `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise.
+    `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise,
+    `is_learned` whether mean and covariance are learned, by the gradient.
     """
 
     in_closed_form: ClassVar[bool] = False
+    is_learned: ClassVar[bool] = False
 
     @abstractmethod
     def moments(self, phi: Tensor) -> Moments:
@@ -78,6 +80,8 @@ class VariationalPosterior(Posterior):
     dtype
         Of the parameters.
     """
+
+    is_learned = True
 
     def __init__(self, r: int, generator: torch.Generator, dtype: torch.dtype) -> None:
         super().__init__()

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import NoReturn
 
 import numpy as np
 import torch
@@ -79,6 +78,8 @@ class CoxGP(LowRankGP):
     mu is `y_mean`, the logarithm of the mean count of the training rows, plus `mean_constant`.
     """
 
+    has_level = False
+
     noise: CountLaw
 
     def scaled(self, x: Floats | Tensor) -> Tensor:
@@ -138,19 +139,6 @@ class CoxGP(LowRankGP):
 
     def settle(self, rows: Rows, validation: Rows) -> None:
         """Every part of the model learns by its gradient."""
-
-    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> NoReturn:  # noqa: ARG002
-        """Refuse: counts have no Gaussian posterior in closed form.
-
-        Raises
-        ------
-        RequestError
-            Always.
-        """
-        raise RequestError(
-            f"{self.name} models counts, whose weights have no posterior in closed form; use the "
-            "model's own mean and factor, model.posterior."
-        )
 
     def predict_scaled(
         self,

@@ -15,7 +15,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -259,6 +259,8 @@ class LastLayerGP(LowRankGP):
     The network's bias is the weight of the constant feature; `mean_constant` stays 0.
     """
 
+    basis: LastLayerBasis
+    posterior: LastLayerPosterior
     enrichment: Tensor
     enrichment_rows: Tensor
 
@@ -283,12 +285,7 @@ class LastLayerGP(LowRankGP):
     @property
     def network(self) -> Mlp:
         """The network below the last layer."""
-        return cast("LastLayerBasis", self.basis).backbone
-
-    @property
-    def last_layer(self) -> LastLayerPosterior:
-        """The posterior over the last layer's weights."""
-        return cast("LastLayerPosterior", self.posterior)
+        return self.basis.backbone
 
     def rates(self) -> dict[str, float]:
         """Return learning rates of parameters as multiples; see `Mlp.rates`."""
@@ -298,7 +295,7 @@ class LastLayerGP(LowRankGP):
     def hold(self, rows: Rows, seed: int) -> Rows:
         """Remember the training inputs for `finish`, and forget an earlier posterior."""
         self._held = rows.x, seed
-        self.last_layer.L.zero_()
+        self.posterior.L.zero_()
         self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
         self.enrichment_rows.zero_()
         return rows
@@ -318,7 +315,7 @@ class LastLayerGP(LowRankGP):
             self.enrich(x, seed)
             T = row_factor(self.network, x)
             noise = float(self.noise())
-            self.last_layer.L.copy_(posterior_factor(T, self.enrichment, noise))
+            self.posterior.L.copy_(posterior_factor(T, self.enrichment, noise))
         self._held = None
 
     def enrich(self, x: Tensor, seed: int) -> None:
@@ -329,15 +326,15 @@ class LastLayerGP(LowRankGP):
         for phi in super().feature_chunks(x):
             yield phi @ self.enrichment
 
-    def weighted_rows(self, rows: Rows, *, spread_is_noise: bool) -> Iterator[WeightedRows]:
+    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield rows as `LowRankGP` does, of the features F' phi^r."""
-        for part in super().weighted_rows(rows, spread_is_noise=spread_is_noise):
+        for part in super().weighted_rows(rows):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 
-    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean and factor of the weights of F' phi^r: the mean is that of the network."""
-        _, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
-        m = self.last_layer.m.detach().double()[:, None]
+        _, L = super().conditioned(rows)
+        m = self.posterior.m.detach().double()[:, None]
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
 
 
@@ -353,7 +350,7 @@ class RichGP(LastLayerGP):
     def enrich(self, x: Tensor, seed: int) -> None:
         """Find F from scaled training inputs."""
         how = self.method(self.network, len(x))
-        found = enrich(self.network, self.last_layer.m, x, how, seed=seed)
+        found = enrich(self.network, self.posterior.m, x, how, seed=seed)
         if found.rows < len(x):
             logger.warning(
                 "the map from last-layer to tangent features is fitted to %d of %d rows: all rows "

@@ -15,7 +15,7 @@ two agree to 1e-3. Single bad rows it does not bear any better.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,8 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.objectives import BatchTerms, Statistics, quadratic_form
 from geogp.models.core.options import Weights
-
-if TYPE_CHECKING:
-    from geogp.models.core.posteriors import ClosedFormPosterior, VariationalPosterior
+from geogp.models.core.posteriors import VariationalPosterior
+from geogp.models.families.kernel_process import KernelProcess
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class ScaleLaw(Protocol):
         """Distribution of a predicted value, in standard form."""
 
 
-class ScaleMixture(LowRankGP, ABC):
+class ScaleMixture(KernelProcess, ABC):
     """A low-rank process with a random scale s², whose distribution needs n and e'A^(-1)e.
 
     A new value has the location of the Gaussian process, its variance times E[s²], and the shape
@@ -156,7 +155,7 @@ class ScaleMixture(LowRankGP, ABC):
     Parameters
     ----------
     name, architecture, **parts
-        As for `LowRankGP`; the posterior is in closed form.
+        As for `LowRankGP`.
     """
 
     usual_prior: ClassVar[InverseGamma | Burr]
@@ -166,8 +165,6 @@ class ScaleMixture(LowRankGP, ABC):
         super().__init__(name, architecture, **parts)
         terms = torch.tensor([*astuple(self.usual_prior), 0, 0], dtype=torch.float64)
         self.register_buffer("scale_terms", terms)
-        # The mean is that of the targets.
-        self.mean_constant.requires_grad = False
 
     @property
     @abstractmethod
@@ -198,11 +195,9 @@ class ScaleMixture(LowRankGP, ABC):
         """
         super().settle(rows, validation)
         with torch.no_grad():
-            m = cast("ClosedFormPosterior", self.posterior).m
+            m = self.posterior.m
             distance = m.square().sum()
-            for part, weighted in zip(
-                rows.chunks(), self.weighted_rows(rows, spread_is_noise=False), strict=True
-            ):
+            for part, weighted in zip(rows.chunks(), self.weighted_rows(rows), strict=True):
                 left = weighted.residual.double() - weighted.phi.double() @ m
                 distance += (left.square() / weighted.variance).sum()
                 if part.repeats is not None:
@@ -211,9 +206,9 @@ class ScaleMixture(LowRankGP, ABC):
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
 
-    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean and factor of the weights; their covariance has the mean of s² in it."""
-        m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
+        m, L = super().conditioned(rows)
         return m, L * math.sqrt(self.scale_posterior.mean)
 
     def predict_scaled(
@@ -298,6 +293,7 @@ class VariationalStudentProcess(LowRankGP):
         As for `LowRankGP`; the posterior is variational.
     """
 
+    posterior: VariationalPosterior
     scale_prior: Tensor
     rows_seen: Tensor
 
@@ -320,9 +316,9 @@ class VariationalStudentProcess(LowRankGP):
         a = self.scale_prior[0] + self.rows_seen / 2
         return a, a * self.log_scale.double().exp()
 
-    def conditioned(self, rows: Rows, *, spread_is_noise: bool) -> tuple[Tensor, Tensor]:
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return mean and factor of the weights; their covariance has the mean of s² in it."""
-        m, L = super().conditioned(rows, spread_is_noise=spread_is_noise)
+        m, L = super().conditioned(rows)
         return m, L * math.sqrt(self._scale().mean)
 
     def added_variance(self, x: Floats) -> Floats:
@@ -357,11 +353,10 @@ class VariationalStudentProcess(LowRankGP):
         + (a' - a) ψ(a') + (b - b') a' / b', for the prior InvGamma(a, b).
         """
         (a, b), (a0, b0) = self.scale_posterior, self.scale_prior
-        posterior = cast("VariationalPosterior", self.posterior)
-        more = (a / b - 1) * posterior.m.double().square().sum() / 2
+        more = (a / b - 1) * self.posterior.m.double().square().sum() / 2
         scale = a0 * (b / b0).log() - torch.lgamma(a) + torch.lgamma(a0)
         scale = scale + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
-        found: Tensor = posterior.kl().double() + more + scale
+        found: Tensor = self.posterior.kl().double() + more + scale
         return found
 
 

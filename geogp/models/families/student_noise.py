@@ -7,7 +7,7 @@ normal of variance s²/g. Each row has its own g (a global one has no such effec
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -67,10 +67,7 @@ class StudentNoise(Noise):
 class StudentGP(LowRankGP):
     """A low-rank process with Student-t noise; its predictions have the shape of f plus noise."""
 
-    @property
-    def law(self) -> StudentNoise:
-        """The noise law."""
-        return cast("StudentNoise", self.noise)
+    noise: StudentNoise
 
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
@@ -83,23 +80,18 @@ class StudentGP(LowRankGP):
         if level:
             return found
         shape = NormalPlusStudent(
-            found.function_variance, found.noise_variance, float(self.law.df.detach())
+            found.function_variance, found.noise_variance, float(self.noise.df.detach())
         )
         return replace(found, shape=shape)
 
-    def weighted_rows(
-        self,
-        rows: Rows,
-        *,
-        spread_is_noise: bool,  # noqa: ARG002
-    ) -> Iterator[WeightedRows]:
+    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
         The variance of a row is σ² / E[g] and what the diagonal adds, with E[g] =
         (df + 1) / (df + ((y - mu)² + s²) / σ²): the mean-field posterior of g given q(f)
         (Tipping and Lawrence 2005). Rows far from the function hardly count.
         """
-        df, squared = self.law.df, self.law.scale_squared
+        df, squared = self.noise.df, self.noise.scale_squared
         for part in rows.chunks():
             found: Features = self.basis(part.x)
             moments = self.posterior.moments(found.phi)
@@ -111,7 +103,7 @@ class StudentGP(LowRankGP):
 
 
 @dataclass(frozen=True)
-class StudentPerBatch(ByRows):
+class StudentPerBatch(ByRows[StudentGP]):
     """The evidence lower bound under Student-t noise, by batches; see `Step`.
 
     Rows of equal inputs stay apart: no sums stand for them under this law.
@@ -123,16 +115,10 @@ class StudentPerBatch(ByRows):
     """
 
     missed: Callable[[BatchTerms], Tensor]
-    uses: tuple[str, ...] = ()
-    spread_is_noise: bool = False
 
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
-
-    def backward(self, model: LowRankGP, rows: Rows, n: int, weights: Weights) -> Tensor:  # noqa: ARG002
+    def backward(self, model: StudentGP, rows: Rows, n: int, weights: Weights) -> Tensor:  # noqa: ARG002
         """Differentiate the objective of the batch."""
-        terms, law = model.terms(rows.x), cast("StudentNoise", model.noise)
+        terms, law = model.terms(rows.x), model.noise
         variance = terms.function_variance + self.missed(terms)
         nll = student_expected_nll(
             rows.y - terms.mean, variance, scale_squared=law.scale_squared, df=law.df

@@ -10,7 +10,6 @@ q(w) = N(m, L L') the evidence lower bound is that of a linear regression on W P
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import cast
 
 import numpy as np
 import torch
@@ -24,12 +23,14 @@ from geogp.errors import DataError, RequestError
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
-from geogp.models.core.posteriors import VariationalPosterior, WeightedRows
+from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed, whitened
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.shape_laws import FEW_RESIDUALS, NO_LAW, ShapeLaw, fit_shape, width_factor
 from geogp.models.field.vecchia import NO_ROW, Sites
+from geogp.models.joint.joint_level import LevelOptions
+from geogp.models.joint.tile_level import TileLevel, tile_level
 
 Floats = NDArray[np.float64]
 
@@ -133,12 +134,7 @@ class FieldNetwork(FieldProcess):
         coefficients[1, 0] = np.log(factor)
         self._set_shape(ShapeLaw(coefficients, NO_LAW.ranges))
 
-    def weighted_rows(
-        self,
-        rows: Rows,
-        *,
-        spread_is_noise: bool,  # noqa: ARG002
-    ) -> Iterator[WeightedRows]:
+    def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield W Phi and W (y - m0 - shift) of the held rows in chunks, of variance 1.
 
         Raises
@@ -150,13 +146,16 @@ class FieldNetwork(FieldProcess):
             raise RequestError(
                 f"expected the {len(self.rows.y)} training rows of this model, found {len(rows.y)}."
             )
-        m = cast("VariationalPosterior", self.posterior).m
         numbers = torch.arange(len(self.sites[0]), device=self.device)
         for part in numbers.split(SITES_AT_ONCE):
             with torch.no_grad():
                 found = self.block(part, factor=None)
-            mean = found.spread @ m.double()
+            mean = found.spread @ self.posterior.m.double()
             yield WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
+
+    def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> TileLevel:  # noqa: ARG002
+        """Return the joint law of field and tile process at tiles, from the rows that it holds."""
+        return tile_level(self, x, how)
 
     # Prediction.
 
@@ -225,7 +224,7 @@ class FieldNetwork(FieldProcess):
         (n,), in the target's squared unit; see `LowRankGP`. Whatever else `predict` has stays.
         """
         other = deepcopy(self)
-        cast("VariationalPosterior", other.posterior).take_covariance(L)
+        other.posterior.take_covariance(L)
         return other.predict(x, np.inf).function_variance
 
     def _counts(self, tests: Floats | float, n: int) -> Tensor:

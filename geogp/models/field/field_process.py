@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterator
-from typing import cast
 
 import numpy as np
 import torch
@@ -58,6 +57,10 @@ class FieldProcess(LowRankGP):
         Other inputs than two coordinates and, or not, a time.
     """
 
+    holds_rows = True
+
+    noise: MeasurementLaw
+    posterior: VariationalPosterior
     units: Tensor
     drift: Tensor
     shape_coefficients: Tensor
@@ -100,14 +103,19 @@ class FieldProcess(LowRankGP):
         self._earlier: Tensor | None = None
 
     @property
+    def can_solve_mean(self) -> bool:
+        """No: its steps take places with the rows near them, not rows by themselves."""
+        return False
+
+    @property
     def law(self) -> MeasurementLaw:
         """The law of measurements."""
-        return cast("MeasurementLaw", self.noise)
+        return self.noise
 
     @property
     def factor(self) -> Tensor:
         """The factor L of q(w), (r, r)."""
-        return cast("VariationalPosterior", self.posterior).cholesky()
+        return self.posterior.cholesky()
 
     def hold(self, rows: Rows, seed: int) -> Rows:
         """Keep the training rows, in the order of their places, and return them so.

@@ -32,6 +32,10 @@ class HeldRows(nn.Module):
         self.x, self.y = rows.x, rows.y.double()
         self.tests = rows.tests
 
+    def as_rows(self) -> Rows:
+        """Return the rows."""
+        return Rows(self.x, self.y, self.tests)
+
     def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
         # The number of rows is that of the file.
         for name in ("x", "y", "tests"):

@@ -1,7 +1,7 @@
 """The step of the field model: rows by themselves first, then blocks of whole places."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,19 +9,19 @@ from torch import Tensor
 
 from geogp.models.core.objectives import elbo, whitened_elbo
 from geogp.models.core.options import Weights
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.training.steps import Part
+from geogp.models.training.steps import Part, Step
 
 if TYPE_CHECKING:
     from geogp.distributions.prediction import Prediction
-    from geogp.models.core.lowrank import LowRankGP, Rows
+    from geogp.models.core.lowrank import Rows
+    from geogp.models.field.field_model import FieldNetwork
 
 GROUP = 16
 """Neighbouring places that a step takes together: they share rows they are conditioned on."""
 
 
 @dataclass(frozen=True)
-class PerPlace:
+class PerPlace(Step["FieldNetwork"]):
     """The evidence lower bound under Vecchia's approximation; see `Step`.
 
     In the first epochs every row is a block of its own, which is cheap and finds field, noise
@@ -34,30 +34,25 @@ class PerPlace:
     """
 
     single: float = 0.5
-    uses: tuple[str, ...] = ()
-    spread_is_noise: bool = False
-
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
-
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows themselves: those of a place differ in time and tests."""
-        return rows
 
     def complete(self, share: float) -> bool:
         """Tell whether an epoch, with which `share` is done, takes whole places."""
         return share > self.single
 
     def parts(
-        self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
+        self,
+        model: "FieldNetwork",
+        rows: "Rows",
+        batch: int,
+        rng: np.random.Generator,
+        share: float,
     ) -> list[Part]:
         """Cut the rows, or groups of places, into batches."""
         n = rows.n
         if not self.complete(share):
             order = torch.from_numpy(rng.permutation(n)).to(model.device)
             return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
-        sites, _ = cast("FieldNetwork", model).sites
+        sites, _ = model.sites
         groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
         shuffled = rng.permutation(len(groups))
         steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
@@ -67,30 +62,29 @@ class PerPlace:
             for c in chosen
         ]
 
-    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+    def split(self, model: "FieldNetwork", rows: "Rows", part: Part, count: int) -> list[Part]:
         """Cut a part into so many: of rows, or of whole places that lie together."""
         own = part.numbers.tensor_split(count)
         if not part.whole_places:
             return [Part(numbers, rows.at(numbers).n) for numbers in own]
-        places, _ = cast("FieldNetwork", model).sites
+        places, _ = model.sites
         counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
         return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
 
-    def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
+    def learn(self, model: "FieldNetwork", rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
-        field, n = cast("FieldNetwork", model), rows.n
+        n = rows.n
         if part.whole_places:
-            block = field.block(part.numbers, factor=field.factor)
+            block = model.block(part.numbers, factor=model.factor)
             loss = whitened_elbo(
-                block.residual, block.spread, block.log_scale, field.posterior.kl(), n
+                block.residual, block.spread, block.log_scale, model.posterior.kl(), n
             )
         else:
             chosen = rows.at(part.numbers)
-            loss = elbo(field.single_row_terms(chosen), chosen.y, n, weights)
+            loss = elbo(model.single_row_terms(chosen), chosen.y, n, weights)
         loss.backward()
         return loss.detach().double()
 
-    def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
+    def predicted(self, model: "FieldNetwork", rows: "Rows", share: float) -> "Prediction":
         """Predict from near places once the epochs take them; before, by the field alone."""
-        field = cast("FieldNetwork", model)
-        return field.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))
+        return model.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,9 +26,11 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from geogp.errors import DataError, NumericalError
-from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.training.steps import CHUNK
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -143,7 +145,7 @@ class _Stages:
 
 
 def tile_sequence(
-    model: FieldNetwork, x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
+    model: "FieldNetwork", x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
 ) -> TileSequence:
     """Work out the sequence for tiles at one time, in chunks on the model's device, in float64.
 
@@ -249,7 +251,7 @@ class _Known(NamedTuple):
     earlier: Tensor
 
     @classmethod
-    def of(cls, model: FieldNetwork, x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
+    def of(cls, model: "FieldNetwork", x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
         """Work out the laws of all held rows and of tiles."""
         laws = [
             (found.amplitude, found.noise)
@@ -265,14 +267,14 @@ class _Known(NamedTuple):
         return cls(both, amplitude, noise, len(model.rows.y), x, neighbours)
 
 
-def _terms(model: FieldNetwork, x: Tensor, tests: Tensor) -> Iterator[Any]:
+def _terms(model: "FieldNetwork", x: Tensor, tests: Tensor) -> Iterator[Any]:
     for part, counts in zip(x.split(CHUNK), tests.split(CHUNK), strict=True):
         with torch.no_grad():
             yield model.row_terms(part, counts)
 
 
 def _conditionals(
-    model: FieldNetwork, known: _Known, tiles: Tensor, L: Tensor
+    model: "FieldNetwork", known: _Known, tiles: Tensor, L: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Tensor, Tensor]:
     """Return the weights of rows and of earlier tiles with their numbers, s, and `alone`."""
     own = tiles + known.rows
@@ -310,7 +312,7 @@ def _conditionals(
 
 
 def _field_variance(
-    model: FieldNetwork, x: Tensor, near: Tensor, weights: Tensor, L: Tensor
+    model: "FieldNetwork", x: Tensor, near: Tensor, weights: Tensor, L: Tensor
 ) -> Tensor:
     """Return ||L'(phi_t - Phi_near' weights)||² and what the drift adds, (b,)."""
     rows, back = torch.unique(near.clamp(min=0), return_inverse=True)

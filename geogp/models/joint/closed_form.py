@@ -1,6 +1,7 @@
 """What the rows of the field model say of the level, in closed form."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,14 +9,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.models.core.feature_sums import spread
-from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.tile_sequence import TileSequence
 from geogp.models.training.steps import CHUNK
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
 
 Floats = NDArray[np.float64]
 
 
-def closed_form_mean(model: FieldNetwork, x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
+def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
     """Return the mean of the level under the closed form, by tile, (n,).
 
     Parameters
@@ -40,7 +43,7 @@ def closed_form_mean(model: FieldNetwork, x: Floats, m: Tensor, tiles: TileSeque
     return centre + found[:, 0]
 
 
-def row_features(model: FieldNetwork) -> Iterator[Tensor]:
+def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
     """Yield the features of the rows that a model holds, in the target's unit."""
     held = model.rows
     for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):

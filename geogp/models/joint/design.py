@@ -116,7 +116,7 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
         P, what its making takes and the columns of the chosen tiles do not fit into memory.
     """
     rank = level.L.shape[1]
-    rows = 0 if level.tiles is None else level.tiles.A.shape[1]
+    rows = level.row_count
     # P, three more of its size while it is solved for, or the columns held at once.
     needed = WORD * (len(level) * (4 * rank + 6 * AT_ONCE + 2 * chosen) + rows * rank)
     free = available_bytes(torch.device("cpu"))
@@ -125,7 +125,7 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
             f"choosing among {len(level):,} tiles at rank {rank} needs about {needed / 1e9:.1f} GB "
             f"of memory, and {free / 1e9:.1f} GB are free. Map the region with a lower --zoom."
         )
-    local = None if level.tiles is None else level.local_times
+    local = level.local_times if level.has_local else None
     return LevelCovariance(level.low_rank(), level.single_variances(), local, level.own)
 
 

@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue.build_model import spec_of
-from geogp.models.core.lowrank import Floats, LowRankGP, Rows
-from geogp.models.training.training_loop import Data
+
+if TYPE_CHECKING:
+    from geogp.models.core.lowrank import LowRankGP, Rows
+    from geogp.models.training.training_loop import Data
+
+Floats = NDArray[np.float64]
 
 _LEAST_SHARE = 1e-6
 """Components of less of the variance are rounding errors of float32 features."""
@@ -32,7 +37,7 @@ class JointPosterior:
         Mean (r,) and factor (r, r) of the weights for the standardised target, float64.
     """
 
-    model: LowRankGP
+    model: "LowRankGP"
     m: Tensor
     L: Tensor
 
@@ -80,7 +85,7 @@ class JointPosterior:
         return float(model.y_mean + model.y_sd * model.mean_constant.detach().double())
 
 
-def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
+def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
     """Condition the weights on the training rows, given the fitted basis and noise law.
 
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
@@ -103,20 +108,22 @@ def joint_posterior(model: LowRankGP, train: Data) -> JointPosterior:
 
     Raises
     ------
+    RequestError
+        The model counts.
     DataError
         The rows have another dimension than the model.
     """
+    model.check_has_level()
+    return posterior_given(model, model.as_rows(train.x, train.y, train.tests))
+
+
+def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
+    """Return `joint_posterior` of rows as the model takes them."""
     with torch.no_grad():
-        rows = Rows(
-            model.scaled(train.x),
-            model.standardised(train.y),
-            torch.from_numpy(train.tests).to(model.device),
-        )
-        m, L = model.conditioned(rows, spread_is_noise=spec_of(model).step.spread_is_noise)
-    return JointPosterior(model, m, L)
+        return JointPosterior(model, *model.conditioned(rows))
 
 
-def two_variances(model: LowRankGP, train: Data, x: Floats) -> dict[str, float]:
+def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
     """Return the median standard deviation of the function at points by two accounts.
 
     Parameters
@@ -162,7 +169,7 @@ class Components:
     share: Floats
 
 
-def leading_components(model: LowRankGP, x: Floats, count: int) -> Components:
+def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
     """Return the leading components Phi v_k of the features, v_k the eigenvectors of Phi'Phi.
 
     Parameters
@@ -194,7 +201,7 @@ def leading_components(model: LowRankGP, x: Floats, count: int) -> Components:
     return Components(values * np.where(farthest < 0, -1.0, 1.0), share)
 
 
-def effective_rank(model: LowRankGP, x: Floats) -> float:
+def effective_rank(model: "LowRankGP", x: Floats) -> float:
     """Return exp(entropy of the normalised eigenvalues of Phi'Phi), from 1 to r.
 
     Roy and Vetterli (2007), with the eigenvalues that sum to 1; 1 is a kernel of one function.
@@ -216,7 +223,7 @@ def effective_rank(model: LowRankGP, x: Floats) -> float:
     return float(np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1.0)))))
 
 
-def _gram(model: LowRankGP, x: Floats) -> Tensor:
+def _gram(model: "LowRankGP", x: Floats) -> Tensor:
     """Return Phi'Phi over inputs, (r, r)."""
     gram = torch.zeros((), dtype=torch.float64)
     for phi in model.feature_chunks(x):

@@ -8,8 +8,9 @@ model's diagonal adds to the function in single tiles (`diagonals.py`) is indepe
 between them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -18,39 +19,45 @@ from scipy import sparse
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.build_model import spec_of
 from geogp.models.core.feature_sums import Weights, gathered, rows_times, spread
-from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.memory import HELD_BYTES, WORD, check_level
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.tile_sequence import (
-    EARLIER_TILES,
-    TILES_AT_ONCE,
-    TileSequence,
-    tile_sequence,
-)
-from geogp.models.field.vecchia import PREDICTION_ROWS
-from geogp.models.joint.closed_form import closed_form_mean, row_features
-from geogp.models.joint.joint_law import joint_posterior
+from geogp.models.field.tile_sequence import EARLIER_TILES
+from geogp.models.joint.joint_law import posterior_given
 from geogp.models.joint.weighted_sums import WeightedSums
-from geogp.models.training.steps import CHUNK
-from geogp.models.training.training_loop import Data
+
+if TYPE_CHECKING:
+    from geogp.models.core.lowrank import LowRankGP, Rows
+    from geogp.models.training.training_loop import Data
 
 Floats = NDArray[np.float64]
 AT_ONCE = 32
 """Sums that are solved for, or paths that are returned, at once."""
 
 
-@dataclass(frozen=True)
+class LevelOptions(NamedTuple):
+    """What the joint law of a level is made with; see `joint_level`."""
+
+    calibrated: bool = True
+    earlier: int = EARLIER_TILES
+    seed: int = 0
+    columns: int = 0
+
+
+class WhiteNoise(NamedTuple):
+    """Standard normals of a batch of paths: for the weights (r, b), each tile (n, b), all (b,)."""
+
+    weights: Floats
+    own: Floats
+    common: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
 class JointLevel:
     """The joint Gaussian law of the level at n tiles at one time, in the unit of the target.
 
-    With a the weights of a sum, scaled by `factor`, g = (I - B)^(-T) a, and A, B, s of the
-    `TileSequence`,
+    With a the weights of a sum, scaled by `factor`, and o of `own_variance`,
 
-    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared,
-
-    for models without a tile process, with o of `own_variance`, ||L' Phi' a||² + Σ o a².
+    Var = ||L' Phi' a||² + Σ o a².
 
     Attributes
     ----------
@@ -58,8 +65,6 @@ class JointLevel:
         The fitted model and the inputs of the tiles, (n, d).
     m, L
         p(w | y) = N(m, L L'), for the standardised target.
-    tiles
-        The law of the tile process; None where the model has none.
     mean
         Mean of the level, (n,).
     factor
@@ -68,25 +73,18 @@ class JointLevel:
         Variance of a measurement around the level of each tile, independent between tiles, (n,);
         0 unless `measured` has set it.
     own_variance
-        Variance of the level of each tile that no other tile shares and the tile process does not
-        hold, (n,): what the model's diagonal adds.
-    shared
-        Variance, common to all tiles, of the drift beyond the times of the rows.
-    calibrated
-        Whether means and single variances are those of the map.
+        Variance of the level of each tile that no other tile shares and no tile process holds,
+        (n,): what the model's diagonal adds.
     """
 
-    model: LowRankGP
+    model: "LowRankGP"
     x: Floats
     m: Tensor
     L: Tensor
-    tiles: TileSequence | None
     mean: Floats
     factor: Floats
     noise_variance: Floats
     own_variance: Floats
-    shared: float = 0.0
-    calibrated: bool = False
 
     def __len__(self) -> int:
         return len(self.x)
@@ -112,7 +110,7 @@ class JointLevel:
             Weights of another number of tiles.
         """
         given = self._checked(weights)
-        group = _group(0 if self.tiles is None else self.tiles.A.shape[1])
+        group = _group(self.row_count)
         parts = [
             self._variances(given[:, at : at + group]) for at in range(0, given.shape[1], group)
         ]
@@ -125,13 +123,8 @@ class JointLevel:
         Holds n times k values.
         """
         given = self._checked(weights)
-        a = rows_times(self.factor, given).toarray()
         total: Floats = (given.T @ rows_times(self.own, given)).toarray()
-        g = None if self.tiles is None else self.tiles.back(a)
-        parts = [self._field(given, None if g is None else self._seen(g))]
-        if g is not None:
-            parts += [self._fresh(g), np.sqrt(self.shared) * a.sum(0, keepdims=True)]
-        return total + sum(part.T @ part for part in parts)
+        return total + sum(part.T @ part for part in self._roots(given))
 
     def weighted_sums(self, weights: Weights) -> WeightedSums:
         """Return the joint law of sums over points with weights (n, k) or (n,).
@@ -151,25 +144,16 @@ class JointLevel:
         return WeightedSums(self.sum_means(given), self.sum_covariance(given))
 
     def low_rank(self) -> Floats:
-        """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + diag(own) + K.
+        """Return P, (n, r): the covariance of the level is P P' + diag(own) + K.
 
-        P is what the weights of the field add, and the drift that is common to all tiles; K, of
-        the tile process given the weights, is applied by `local_times`.
+        P is what the weights of the field add; K, of a tile process given the weights, is
+        applied by `local_times`.
         """
-        found = spread(self._tile_features(), self.L)
-        if self.tiles is not None:
-            found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
-            if self.shared:
-                found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
-        return self.factor[:, None] * found
+        return self.factor[:, None] * spread(self._tile_features(), self.L)
 
     def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K the covariance of `low_rank`; 0 without tile process."""
-        if self.tiles is None:
-            return np.zeros_like(x)
-        own = float(self.model.y_sd) ** 2 * np.square(self.tiles.s)[:, None]
-        inner = own * self.tiles.back(self.factor[:, None] * x)
-        return self.factor[:, None] * self.tiles.forward(inner)
+        """Return K x for x (n, k), with K the covariance of `low_rank`: 0 without tile process."""
+        return np.zeros_like(x)
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
         """Draw levels of all tiles together: yields (b, n) until there are so many.
@@ -182,8 +166,7 @@ class JointLevel:
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
         rng = np.random.default_rng(seed)
-        rows = 0 if self.tiles is None else self.tiles.A.shape[1]
-        group = _group(2 * len(self) + rows)
+        group = _group(2 * len(self) + self.row_count)
         for start in range(0, paths, group):
             yield from self._drawn(min(group, paths - start), rng)
 
@@ -193,43 +176,22 @@ class JointLevel:
         The noise of models without a law of tests is that of a measurement as the data hold it;
         where the objective made the function variance carry noise (the PPGP family), that too.
         """
-        model = self.model
-        asked = model.predict(self.x, tests)
+        asked = self.model.predict(self.x, tests)
         noise = asked.noise_variance
-        if not isinstance(model, FieldNetwork) or self.tiles is None:
-            if spec_of(model).step.spread_is_noise:
-                noise = noise + (asked.function_variance - self.own_variance).clip(min=0)
-            return replace(self, noise_variance=noise)
-        if self.calibrated:
-            factor = np.sqrt(asked.function_variance / self._alone)
-            return replace(self, mean=asked.mean, factor=factor, noise_variance=noise)
-        counts = torch.tensor([tests, torch.inf], dtype=torch.float64, device=model.device)
-        shift = model.law.shift(counts).detach() * model.y_sd
-        raw = [
-            model.row_terms(part, counts[:1].expand(len(part))).noise.detach()
-            for part in model.scaled(self.x).split(CHUNK)
-        ]
-        variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
-        mean = self.mean + float(shift[0] - shift[1])
-        return replace(self, mean=mean, noise_variance=variance)
+        if self.model.spread_is_noise:
+            noise = noise + (asked.function_variance - self.own_variance).clip(min=0)
+        return replace(self, noise_variance=noise)
 
     def noise_of(self, tests: float) -> Floats:
         """Return the noise variance of `measured`, (n,), without what else that works out."""
-        model = self.model
-        if not isinstance(model, FieldNetwork) or not self.calibrated:
-            return self.measured(tests).noise_variance
-        # Noise does not depend on what near rows tell of a tile.
-        counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
-        return model.predict_scaled(model.scaled(self.x), counts, alone=True).noise_variance
+        return self.measured(tests).noise_variance
 
     def single_variances(self) -> Floats:
         """Return the variance of each tile's level by itself, as prediction has it, (n,).
 
-        For models with a tile process it is that given the rows alone. Independent tiles would
-        have these variances in a sum: what a sum of them is worth is seen beside `sum_variances`.
+        Independent tiles would have these variances in a sum: what a sum of them is worth is seen
+        beside `sum_variances`.
         """
-        if self.tiles is not None:
-            return self._alone * self.factor**2
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
@@ -239,9 +201,14 @@ class JointLevel:
         return self.own_variance * self.factor**2
 
     @property
-    def _alone(self) -> Floats:
-        assert self.tiles is not None
-        return self.tiles.alone * float(self.model.y_sd) ** 2
+    def has_local(self) -> bool:
+        """Whether there is a K of `local_times`."""
+        return False
+
+    @property
+    def row_count(self) -> int:
+        """Rows that sums over tiles go back to."""
+        return 0
 
     def _checked(self, weights: Weights) -> Weights:
         if len(weights.shape) != 2 or weights.shape[0] != len(self):
@@ -257,75 +224,62 @@ class JointLevel:
     def _variances(self, weights: Weights) -> Floats:
         """Return variances of sums with sparse weights (n, k), in one pass over the features."""
         found = self._independent(weights, self.own)
-        if self.tiles is None:
-            found += np.square(self._field(weights, None)).sum(0)
-            return found
-        seen = np.empty((self.tiles.A.shape[1], weights.shape[1]))
-        for start in range(0, weights.shape[1], AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            a = rows_times(self.factor, weights[:, part]).toarray()
-            g = self.tiles.back(a)
-            seen[:, part] = self._seen(g)
-            found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
-        found += np.square(self._field(weights, seen)).sum(0)
+        found += np.square(self._field(weights)).sum(0)
         return found
 
-    def _seen(self, g: Floats) -> Floats:
-        """Return A' g, the weights of the rows in sums, (rows, k)."""
-        assert self.tiles is not None
-        found: Floats = self.tiles.A.T @ g
-        return found
+    def _roots(self, weights: Weights) -> list[Floats]:
+        """Return matrices (., k) whose squares R'R add up to the covariance of sums but for own."""
+        return [self._field(weights)]
 
-    def _fresh(self, g: Floats) -> Floats:
-        """Return what the tile process adds given rows and weights, (n, k)."""
-        assert self.tiles is not None
-        return float(self.model.y_sd) * self.tiles.s[:, None] * g
+    def _field(self, weights: Weights) -> Floats:
+        """Return L' Phi' a, (r, k), for sparse weights (n, k)."""
+        return self._whitened(self._gathered(weights))
 
-    def _field(self, weights: Weights, seen: Floats | None) -> Floats:
-        """Return L'(Phi_tiles' a - Phi_rows' seen), (r, k), for sparse weights (n, k)."""
+    def _gathered(self, weights: Weights) -> Floats:
+        """Return Phi' a, (r, k), for sparse weights (n, k)."""
         a = sparse.csr_array(rows_times(self.factor, weights))
-        left = gathered(self._tile_features(), a)
-        if seen is not None:
-            left = left - gathered(self._row_features(), seen)
-        found: Floats = (self.L.T @ torch.from_numpy(left).to(self.L.device)).cpu().numpy()
+        return gathered(self._tile_features(), a)
+
+    def _whitened(self, gathered_features: Floats) -> Floats:
+        """Return L' times features gathered over tiles or rows, (r, k)."""
+        left = torch.from_numpy(gathered_features).to(self.L.device)
+        found: Floats = (self.L.T @ left).cpu().numpy()
         return found
 
     def _drawn(self, paths: int, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield paths, `AT_ONCE` at a time, in one pass over the features."""
-        sizes = [min(AT_ONCE, paths - start) for start in range(0, paths, AT_ONCE)]
-        drawn = [self._white(size, rng) for size in sizes]
-        change = self.L @ torch.from_numpy(np.hstack([each[0] for each in drawn])).to(self.L.device)
-        field = spread(self._tile_features(), change)
-        seen = None if self.tiles is None else spread(self._row_features(), change)
-        start = 0
-        for size, (_, own, common) in zip(sizes, drawn, strict=True):
-            part = slice(start, start + size)
-            start += size
-            found = field[:, part]
-            if self.tiles is None or seen is None:
-                found = found + np.sqrt(self.own_variance)[:, None] * own
-            else:
-                fresh = float(self.model.y_sd) * self.tiles.s[:, None] * own
-                found = found + self.tiles.forward(fresh - self.tiles.A @ seen[:, part])
-            yield self.mean + (self.factor[:, None] * (found + np.sqrt(self.shared) * common)).T
+        drawn = [self._white(part.stop - part.start, rng) for part in batches(paths)]
+        weights = np.hstack([each.weights for each in drawn])
+        change = self.L @ torch.from_numpy(weights).to(self.L.device)
+        for found in self._deviations(change, drawn):
+            yield self.mean + (self.factor[:, None] * found).T
 
-    def _white(self, paths: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Draw standard normals: for the weights (r, b), each tile (n, b), and all tiles (b,)."""
+    def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
+        """Yield what paths differ from the mean by before `factor`, (n, b), batch by batch.
+
+        Parameters
+        ----------
+        change
+            Of the weights of the field, in all paths, (r, k).
+        drawn
+            What the batches are drawn from.
+        """
+        field = spread(self._tile_features(), change)
+        for part, white in zip(batches(field.shape[1]), drawn, strict=True):
+            yield field[:, part] + np.sqrt(self.own_variance)[:, None] * white.own
+
+    def _white(self, paths: int, rng: np.random.Generator) -> WhiteNoise:
+        """Draw what a batch of paths follows from."""
         sizes = (self.L.shape[1], paths), (len(self), paths), (paths,)
-        weights, own, common = (rng.standard_normal(size) for size in sizes)
-        return weights, own, common
+        return WhiteNoise(*(rng.standard_normal(size) for size in sizes))
 
     def _tile_features(self) -> Iterator[Tensor]:
         return self.model.feature_chunks(self.x)
 
-    def _row_features(self) -> Iterator[Tensor]:
-        assert isinstance(self.model, FieldNetwork)
-        return row_features(self.model)
-
 
 def joint_level(
-    model: LowRankGP,
-    train: Data | None,
+    model: "LowRankGP",
+    train: "Data | None",
     x: Floats,
     *,
     calibrated: bool = True,
@@ -368,45 +322,32 @@ def joint_level(
     NumericalError
         A block of tiles does not factorise.
     """
-    if spec_of(model).about.counts:
-        raise RequestError(
-            f"{model.name} counts tests: its level has no closed form; choose a model of averages."
-        )
-    sizes = model.architecture
-    if isinstance(model, FieldNetwork):
-        width = PREDICTION_ROWS + earlier
-        block = min(TILES_AT_ONCE, len(x)) * width**2
-        check_level(sizes, len(x), len(model.rows.y), columns, block)
-        return _with_tiles(model, x, calibrated=calibrated, earlier=earlier, seed=seed)
-    if train is None:
-        raise RequestError(f"{model.name} holds no rows: give those it was fitted to.")
-    check_level(sizes, len(x), len(train.y), columns)
-    posterior = joint_posterior(model, train)
-    wide = float(model.widening)
-    factor, zeros = np.full(len(x), wide), np.zeros(len(x))
-    mean, own = posterior.mean(x), model.added_variance(x)
-    return JointLevel(model, x, posterior.m, posterior.L, None, mean, factor, zeros, own)
+    model.check_has_level()
+    rows = None if train is None else model.as_rows(train.x, train.y, train.tests)
+    return model.joint(x, rows, LevelOptions(calibrated, earlier, seed, columns))
 
 
-def _with_tiles(
-    model: FieldNetwork, x: Floats, *, calibrated: bool, earlier: int, seed: int
+def low_rank_level(
+    model: "LowRankGP", x: Floats, rows: "Rows", options: LevelOptions
 ) -> JointLevel:
-    scaled = model.scaled(x)
-    if not len(model.rows.y):
-        raise RequestError("the model has not been fitted: it holds no rows.")
-    held = Rows(model.rows.x, model.rows.y, model.rows.tests)
-    with torch.no_grad():
-        m, L = model.conditioned(held, spread_is_noise=spec_of(model).step.spread_is_noise)
-        tiles = tile_sequence(model, scaled, L, earlier=earlier, seed=seed)
-        shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
-    n = len(x)
-    zeros = np.zeros(n)
-    raw = JointLevel(model, x, m, L, tiles, zeros, np.ones(n), zeros, zeros, shared)
-    if not calibrated:
-        return replace(raw, mean=closed_form_mean(model, x, m, tiles))
-    stated = model.predict(x, level=True)
-    factor = np.sqrt(stated.function_variance / raw.single_variances())
-    return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
+    """Return the joint law of a model without a tile process, given the rows it was fitted to."""
+    check_level(model.architecture, len(x), rows.n, options.columns)
+    posterior = posterior_given(model, rows)
+    return JointLevel(
+        model=model,
+        x=x,
+        m=posterior.m,
+        L=posterior.L,
+        mean=posterior.mean(x),
+        factor=np.full(len(x), float(model.widening)),
+        noise_variance=np.zeros(len(x)),
+        own_variance=model.added_variance(x),
+    )
+
+
+def batches(columns: int) -> list[slice]:
+    """Return slices of so many columns, `AT_ONCE` at a time."""
+    return [slice(start, min(start + AT_ONCE, columns)) for start in range(0, columns, AT_ONCE)]
 
 
 def _group(held: int) -> int:

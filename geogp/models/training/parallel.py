@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 import torch
 from safetensors.torch import load, save
@@ -124,7 +124,7 @@ def tell(team: Team, message: _Message | None) -> _Message:
 
 
 def learn(
-    step: Step, model: LowRankGP, rows: Rows, part: Part, *, weights: Weights, team: Team
+    step: Step[Any], model: LowRankGP, rows: Rows, part: Part, *, weights: Weights, team: Team
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
@@ -200,8 +200,10 @@ def _add_gradients(team: Team, model: LowRankGP, weight: float) -> None:
 
 def _unpacked(content: bytes) -> _Message:
     size = int.from_bytes(content[:8], "little")
-    described = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["text"])
-    return load(content), cast("dict[str, Any]", described)
+    described: dict[str, Any] = json.loads(
+        json.loads(content[8 : 8 + size])["__metadata__"]["text"]
+    )
+    return load(content), described
 
 
 def _under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:

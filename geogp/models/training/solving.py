@@ -3,30 +3,24 @@
 import logging
 import math
 from collections.abc import Callable
-from typing import cast
 
 import torch
 
 from geogp.errors import NumericalError, RequestError
-from geogp.models.catalogue.build_model import spec_of
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.training.steps import ByRows
 
 logger = logging.getLogger(__name__)
 
 
 def check_solvable(model: LowRankGP) -> None:
-    """Refuse models whose mean is not that of a regression by batches of rows.
+    """Refuse models whose mean is not that of a regression on rows.
 
     Raises
     ------
     RequestError
         It is not.
     """
-    spec = spec_of(model)
-    variational = isinstance(model.posterior, VariationalPosterior)
-    if not variational or not isinstance(spec.step, ByRows) or spec.about.counts:
+    if not model.can_solve_mean:
         raise RequestError(f"expected no solve_mean: not for the posterior of {model.name}.")
 
 
@@ -51,12 +45,11 @@ def solve_mean(model: LowRankGP, rows: Rows, validate: Callable[[], float], best
     float
         The lower of the two scores.
     """
-    m = cast("VariationalPosterior", model.posterior).m
-    noisy = spec_of(model).step.spread_is_noise
+    m, _ = model.posterior.weights()
     with torch.no_grad():
         before, score = m.clone(), math.inf
         try:
-            m.copy_(model.conditioned(rows, spread_is_noise=noisy)[0])
+            m.copy_(model.conditioned(rows)[0])
             score = validate()
         except NumericalError as error:
             logger.warning("the mean of the weights is left as it was learned: %s", error)

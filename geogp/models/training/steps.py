@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -21,41 +21,33 @@ CHUNK = 8192
 """Rows whose features are held at once: memory is CHUNK times r, whatever the rows."""
 
 
-class Step(Protocol):
-    """One step of training.
+M = TypeVar("M", bound="LowRankGP")
+M_contra = TypeVar("M_contra", bound="LowRankGP", contravariant=True)
 
-    Attributes
-    ----------
-    uses
-        Names of the weights of `Weights` that matter to the objective.
-    spread_is_noise
-        Whether the objective scores s² + noise_var, so that s² also carries noise that varies
-        with the input (methods of the PPGP family).
-    """
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Names of the weights that matter."""
-
-    @property
-    def spread_is_noise(self) -> bool:
-        """Whether s² carries noise."""
+class Step(ABC, Generic[M]):
+    """How models of a class are trained: which rows a step takes, and what it learns of them."""
 
     def rows(self, batch: int, n: int) -> int:
-        """Return the rows of one step, of n."""
+        """Return the rows of one step, of n: the batch size asked for."""
+        return min(batch, n)
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows as the steps shall take them."""
+        """Return the rows as the steps shall take them: as they are."""
+        return rows
 
-    def complete(self, share: float) -> bool:
+    def complete(self, share: float) -> bool:  # noqa: ARG002
         """Tell whether the epoch that ends at a share of all trains every part of the model."""
+        return True
 
+    @abstractmethod
     def parts(
-        self, model: "LowRankGP", rows: "Rows", batch: int, rng: np.random.Generator, share: float
+        self, model: M, rows: "Rows", batch: int, rng: np.random.Generator, share: float
     ) -> list["Part"]:
         """Cut the rows into the steps of one epoch, which ends at `share` of all epochs."""
 
-    def split(self, model: "LowRankGP", rows: "Rows", part: "Part", count: int) -> list["Part"]:
+    @abstractmethod
+    def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
         """Cut a part into so many, some of them perhaps empty, for several processes.
 
         Raises
@@ -64,17 +56,19 @@ class Step(Protocol):
             The objective is not a mean over rows.
         """
 
-    def learn(self, model: "LowRankGP", rows: "Rows", part: "Part", weights: Weights) -> Tensor:
+    @abstractmethod
+    def learn(self, model: M, rows: "Rows", part: "Part", weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
-    def predicted(self, model: "LowRankGP", rows: "Rows", share: float) -> "Prediction":
+    def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":  # noqa: ARG002
         """Predict rows that were held out of the epoch that ends at `share` of all epochs."""
+        return model.predict_scaled(rows.x, rows.tests)
 
 
-class LogPrior(Protocol):
+class LogPrior(Protocol[M_contra]):
     """The log prior density of a model's parameters."""
 
-    def __call__(self, model: "LowRankGP") -> Tensor:
+    def __call__(self, model: M_contra) -> Tensor:
         """Return the log density, a scalar, float64."""
 
 
@@ -91,28 +85,16 @@ class Part(NamedTuple):
     whole_places: bool = False
 
 
-class ByRows(ABC):
+class ByRows(Step[M]):
     """A step that takes rows one by one, whatever their places."""
 
     @abstractmethod
-    def rows(self, batch: int, n: int) -> int:
-        """Return the rows of one step, of n."""
-
-    @abstractmethod
-    def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
+    def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Add the gradient of the rows' loss per datum to the parameters; return the loss."""
-
-    def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows themselves."""
-        return rows
-
-    def complete(self, share: float) -> bool:  # noqa: ARG002
-        """Every epoch does."""
-        return True
 
     def parts(
         self,
-        model: "LowRankGP",
+        model: M,
         rows: "Rows",
         batch: int,
         rng: np.random.Generator,
@@ -126,7 +108,7 @@ class ByRows(ABC):
 
     def split(
         self,
-        model: "LowRankGP",  # noqa: ARG002
+        model: M,  # noqa: ARG002
         rows: "Rows",
         part: Part,
         count: int,
@@ -134,21 +116,12 @@ class ByRows(ABC):
         """Cut a part into so many of about as many inputs."""
         return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
 
-    def learn(self, model: "LowRankGP", rows: "Rows", part: Part, weights: Weights) -> Tensor:
+    def learn(self, model: M, rows: "Rows", part: Part, weights: Weights) -> Tensor:
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
         return self.backward(model, rows.at(part.numbers), rows.n, weights)
 
-    def predicted(
-        self,
-        model: "LowRankGP",
-        rows: "Rows",
-        share: float,  # noqa: ARG002
-    ) -> "Prediction":
-        """Predict as ever."""
-        return model.predict_scaled(rows.x, rows.tests)
 
-
-class ByInputs(ByRows):
+class ByInputs(ByRows[M]):
     """A step whose objective needs no more of rows of equal inputs than `Repeats` holds."""
 
     def gathered(self, rows: "Rows") -> "Rows":
@@ -161,16 +134,10 @@ class ByInputs(ByRows):
 
 
 @dataclass(frozen=True)
-class PerBatch(ByInputs):
+class PerBatch(ByInputs["LowRankGP"]):
     """An objective of a batch; see `Step`."""
 
     objective: BatchObjective
-    uses: tuple[str, ...] = ()
-    spread_is_noise: bool = False
-
-    def rows(self, batch: int, n: int) -> int:
-        """Return the batch size asked for."""
-        return min(batch, n)
 
     def backward(self, model: "LowRankGP", rows: "Rows", n: int, weights: Weights) -> Tensor:
         """Differentiate the objective of the batch."""
@@ -181,7 +148,7 @@ class PerBatch(ByInputs):
 
 
 @dataclass(frozen=True)
-class WholeData(ByInputs):
+class WholeData(ByInputs[M]):
     """The negative of a log likelihood of all rows, per datum; see `Step`.
 
     The sums over the rows are taken in chunks. Their gradient is known once they are, and a
@@ -199,23 +166,21 @@ class WholeData(ByInputs):
     """
 
     objective: WholeObjective
-    uses: tuple[str, ...] = ()
-    spread_is_noise: bool = False
-    prior: LogPrior = no_prior
+    prior: LogPrior[M] = no_prior
     own_variance: bool = False
 
     def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
         """Return all rows: the likelihood does not split into batches."""
         return n
 
-    def split(self, model: "LowRankGP", rows: "Rows", part: Part, count: int) -> list[Part]:
+    def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
         """Refuse; see `not_split`."""
         del rows, part
         raise not_split(model, count)
 
     def backward(
         self,
-        model: "LowRankGP",
+        model: M,
         rows: "Rows",
         n: int,
         weights: Weights,  # noqa: ARG002

@@ -329,12 +329,7 @@ class _Run:
 
     def _on_device(self, data: Data) -> Rows:
         """Return scaled inputs and standardised targets where the model is."""
-        model = self.model
-        return Rows(
-            model.scaled(data.x),
-            model.standardised(data.y),
-            torch.from_numpy(data.tests).to(model.device),
-        )
+        return self.model.as_rows(data.x, data.y, data.tests)
 
     def _update(self, part: Part) -> Tensor:
         if self.settings.optimiser == "lbfgs":

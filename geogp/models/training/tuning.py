@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from geogp.errors import NumericalError
-from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
@@ -39,7 +39,7 @@ def grid(model: str) -> list[Weights]:
     RequestError
         No such model.
     """
-    uses = find_spec(model).step.uses
+    uses = find_model(model).uses
     names = [name for name in asdict(Weights()) if name in uses]
     if not names:
         return []

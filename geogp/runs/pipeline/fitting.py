@@ -147,7 +147,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[s
     DataError
         What an interrupted run left is damaged.
     """
-    preset, uses = job.preset.weights, job.spec.step.uses
+    preset, uses = job.preset.weights, job.about.uses
     if not uses:
         if job.request.tune_weights:
             job.warn(f"the objective of {job.request.model} has no weights to choose.")
@@ -192,7 +192,7 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
         progress=progress,
         tell=done.append,
     )
-    uses = job.spec.step.uses
+    uses = job.about.uses
     return {
         **_named(trials[0].weights, uses),
         "chosen_by": "validation",

@@ -294,7 +294,7 @@ def _check_question(job: Job) -> None:
             f"{spec.name} says nothing of how sure its level is, so --for level has no intervals; "
             "map --for tile-mean or single-test, or take another model."
         )
-    if question.name == LEVEL and spec.step.spread_is_noise:
+    if question.name == LEVEL and about.spread_is_noise:
         job.warn(
             f"the function variance of {spec.name} also carries noise that varies over space: the "
             "intervals of the level are too wide."

@@ -18,9 +18,7 @@ from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATI
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Weights
-from geogp.models.core.posteriors import PointPosterior
 from geogp.models.joint.joint_law import two_variances
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import (
@@ -377,21 +375,21 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> dict[str, Any] |
     They are where the posterior is in closed form, and where none is: for counts.
     """
     model = fitted.network_
-    if model.posterior.in_closed_form or job.about.counts:
+    if model.posterior.in_closed_form or not model.has_level:
         return None
     job.watcher.stage("two accounts of the function variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0
     found = two_variances(model, job.data(_map_rows(job, plan)), fitted.inputs(job.table[test]))
-    return {"differ_by": _difference(job, model), **found}
+    return {"differ_by": _difference(job), **found}
 
 
-def _difference(job: Job, model: LowRankGP) -> str:
+def _difference(job: Job) -> str:
     """Return why a model's function variance is not that of the closed form."""
-    if job.spec.step.spread_is_noise:
+    if job.about.spread_is_noise:
         return NOISE_IN_SPREAD
-    if isinstance(model.posterior, PointPosterior):
+    if not job.about.has_spread:
         return POINT
     return FIELD if job.about.has_tiles else STEPS
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from geogp.distributions.count_prediction import CountPrediction
 from geogp.distributions.prediction import Prediction
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
@@ -59,9 +58,7 @@ class Asker:
         found = self.model.predict_distribution(places, level=question.name == LEVEL)
         if self.repair.n and question.name != LEVEL:
             found = self.repair.apply(found, self._places(tiles, len(quarters)))
-        if isinstance(found, CountPrediction):
-            found = found.pooled(4 ** (ZOOM - self.zoom))
-        return found
+        return found.pooled(4 ** (ZOOM - self.zoom))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
         """Predict quarters beside the map's on coarser tiles, so that they cost little."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.baseline import Baseline, count_baseline, quarter_baseline
+from geogp.evaluation.baseline import Baseline, quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
 from geogp.evaluation.splits.row_parts import (
@@ -29,7 +29,6 @@ from geogp.geodata.places.stratum_column import stratum_column
 from geogp.geodata.tiles.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import Weights
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
@@ -140,7 +139,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
 def _warn_of(job: Job) -> None:
     """Say what a reader of the scores should know of how they come about."""
     request = job.request
-    if request.folds > 1 and request.tune_weights and job.spec.step.uses:
+    if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
             "alpha and beta are chosen once, on rows that no first fold tests; later folds test "
             "some of these rows, so that their scores may be a little too good."
@@ -264,7 +263,7 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
             places = places_of(observations, test)
             check = check_repair(repair, prediction, observations.y[test], places)
             prediction = repair.apply(prediction, places)
-    reference = _baseline(job, train, test)
+    reference = _baseline(job, train, test, type(prediction))
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
@@ -282,10 +281,9 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     )
 
 
-def _baseline(job: Job, train: Rows, test: Rows) -> Baseline:
+def _baseline(job: Job, train: Rows, test: Rows, law: type[Prediction]) -> Baseline:
     seen = job.observations
-    yardstick_of = count_baseline if find_model(job.request.model).counts else quarter_baseline
-    return yardstick_of(seen.quarter[train], seen.y[train], seen.quarter[test])
+    return quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
 
 
 def _pooled(parts: list[GroupScores]) -> GroupScores:

@@ -9,8 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
+from geogp.distributions.quantity import Quantity
 from geogp.errors import RequestError
-from geogp.maps.grid import Quantity, quantity_of
+from geogp.maps.grid import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
 from geogp.runs.questions.question_types import AreaQuestion

@@ -1,0 +1,42 @@
+"""What a prediction is of, as files and maps name it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Variable = tuple[NDArray[np.float64], str, str]
+"""Values of a map's variable at n points, its long name, and its unit in CF's spelling."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """How a target is named in files and on maps.
+
+    Attributes
+    ----------
+    suffix
+        End of the names of variables: ``mbps`` or ``ms``.
+    unit
+        Unit for people: ``Mbps`` or ``ms``.
+    cf_unit
+        Unit in the spelling of the CF conventions (UDUNITS).
+    subject
+        ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
+    bound
+        The cautious end of the interval: ``upper`` for latency, else ``lower``.
+    counted
+        Whether it is a number of tests, which is 0 where nothing else is measured.
+    """
+
+    suffix: str
+    unit: str
+    cf_unit: str
+    subject: str
+    bound: str
+    counted: bool
+
+    @property
+    def kernel_unit(self) -> str:
+        """The squared unit of the modelled function: a rate of counts is modelled by its ln."""
+        return f"({'ln' if self.counted else 'log10'})²"

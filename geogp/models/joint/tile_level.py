@@ -1,0 +1,198 @@
+"""The level of many tiles together under a model with a process of single tiles."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from geogp.errors import RequestError
+from geogp.models.core.feature_sums import Weights, gathered, rows_times, spread
+from geogp.models.core.memory import check_level
+from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
+from geogp.models.field.vecchia import PREDICTION_ROWS
+from geogp.models.joint.closed_form import closed_form_mean, row_features
+from geogp.models.joint.joint_level import JointLevel, LevelOptions, WhiteNoise, batches
+from geogp.models.training.steps import CHUNK
+
+if TYPE_CHECKING:
+    from geogp.models.field.field_model import FieldNetwork
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileLevel(JointLevel):
+    """The joint law of the level at n tiles at one time, given the rows that the model holds.
+
+    With a the weights of a sum, scaled by `factor`, g = (I - B)^(-T) a, and A, B, s of the
+    `TileSequence`,
+
+    Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared.
+
+    Attributes
+    ----------
+    tiles
+        The law of the tile process.
+    shared
+        Variance, common to all tiles, of the drift beyond the times of the rows.
+    calibrated
+        Whether means and single variances are those of the map.
+    """
+
+    model: "FieldNetwork"
+    tiles: TileSequence
+    shared: float
+    calibrated: bool = False
+
+    @property
+    def has_local(self) -> bool:
+        """Whether there is a K of `local_times`."""
+        return True
+
+    @property
+    def row_count(self) -> int:
+        """Rows that sums over tiles go back to."""
+        return int(self.tiles.A.shape[1])
+
+    def low_rank(self) -> Floats:
+        """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + K.
+
+        P is what the weights of the field add, and the drift that is common to all tiles; K, of
+        the tile process given the weights, is applied by `local_times`.
+        """
+        found = spread(self._tile_features(), self.L)
+        found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
+        if self.shared:
+            found = np.column_stack([found, np.full(len(self), np.sqrt(self.shared))])
+        return self.factor[:, None] * found
+
+    def local_times(self, x: Floats) -> Floats:
+        """Return K x for x (n, k), with K the covariance of `low_rank`."""
+        own = float(self.model.y_sd) ** 2 * np.square(self.tiles.s)[:, None]
+        inner = own * self.tiles.back(self.factor[:, None] * x)
+        return self.factor[:, None] * self.tiles.forward(inner)
+
+    def measured(self, tests: float) -> "TileLevel":
+        """Return the law of the tiles' means of so many tests each: shift and noise are theirs."""
+        model = self.model
+        if self.calibrated:
+            asked = model.predict(self.x, tests)
+            factor = np.sqrt(asked.function_variance / self._alone)
+            return replace(
+                self, mean=asked.mean, factor=factor, noise_variance=asked.noise_variance
+            )
+        counts = torch.tensor([tests, torch.inf], dtype=torch.float64, device=model.device)
+        shift = model.law.shift(counts).detach() * model.y_sd
+        raw = [
+            model.row_terms(part, counts[:1].expand(len(part))).noise.detach()
+            for part in model.scaled(self.x).split(CHUNK)
+        ]
+        variance = (torch.cat(raw) * model.y_sd.square()).cpu().numpy()
+        mean = self.mean + float(shift[0] - shift[1])
+        return replace(self, mean=mean, noise_variance=variance)
+
+    def noise_of(self, tests: float) -> Floats:
+        """Return the noise variance of `measured`, (n,), without what else that works out."""
+        if not self.calibrated:
+            return super().noise_of(tests)
+        # Noise does not depend on what near rows tell of a tile.
+        model = self.model
+        counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
+        return model.predict_scaled(model.scaled(self.x), counts, alone=True).noise_variance
+
+    def single_variances(self) -> Floats:
+        """Return the variance of each tile's level by itself, given the rows alone, (n,)."""
+        return self._alone * self.factor**2
+
+    @property
+    def _alone(self) -> Floats:
+        return self.tiles.alone * float(self.model.y_sd) ** 2
+
+    def _variances(self, weights: Weights) -> Floats:
+        found = self._independent(weights, self.own)
+        seen = np.empty((self.row_count, weights.shape[1]))
+        for part in batches(weights.shape[1]):
+            a = rows_times(self.factor, weights[:, part]).toarray()
+            g = self.tiles.back(a)
+            seen[:, part] = self._seen(g)
+            found[part] += np.square(self._fresh(g)).sum(0) + self.shared * np.square(a.sum(0))
+        found += np.square(self._field_given(weights, seen)).sum(0)
+        return found
+
+    def _roots(self, weights: Weights) -> list[Floats]:
+        a = rows_times(self.factor, weights).toarray()
+        g = self.tiles.back(a)
+        return [
+            self._field_given(weights, self._seen(g)),
+            self._fresh(g),
+            np.sqrt(self.shared) * a.sum(0, keepdims=True),
+        ]
+
+    def _seen(self, g: Floats) -> Floats:
+        """Return A' g, the weights of the rows in sums, (rows, k)."""
+        found: Floats = self.tiles.A.T @ g
+        return found
+
+    def _fresh(self, g: Floats) -> Floats:
+        """Return what the tile process adds given rows and weights, (n, k)."""
+        return float(self.model.y_sd) * self.tiles.s[:, None] * g
+
+    def _field_given(self, weights: Weights, seen: Floats) -> Floats:
+        """Return L'(Phi_tiles' a - Phi_rows' seen), (r, k), for sparse weights (n, k)."""
+        return self._whitened(self._gathered(weights) - gathered(self._row_features(), seen))
+
+    def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
+        field = spread(self._tile_features(), change)
+        seen = spread(self._row_features(), change)
+        for part, white in zip(batches(field.shape[1]), drawn, strict=True):
+            told = self._fresh(white.own) - self.tiles.A @ seen[:, part]
+            found = field[:, part] + self.tiles.forward(told)
+            yield found + np.sqrt(self.shared) * white.common
+
+    def _row_features(self) -> Iterator[Tensor]:
+        return row_features(self.model)
+
+
+def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
+    """Return the joint law of the level at tiles at one time; see `joint_level`.
+
+    Raises
+    ------
+    RequestError
+        The model has not been fitted, or there is not enough memory.
+    DataError
+        The tiles are at several times, or two at one place.
+    NumericalError
+        A block of tiles does not factorise.
+    """
+    n, rows = len(x), model.rows.as_rows()
+    block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
+    check_level(model.architecture, n, rows.n, options.columns, block)
+    scaled = model.scaled(x)
+    if not rows.n:
+        raise RequestError("the model has not been fitted: it holds no rows.")
+    with torch.no_grad():
+        m, L = model.conditioned(rows)
+        tiles = tile_sequence(model, scaled, L, earlier=options.earlier, seed=options.seed)
+        shared = float(model.beyond(scaled[:1]) * model.y_sd.square())
+    raw = TileLevel(
+        model=model,
+        x=x,
+        m=m,
+        L=L,
+        mean=np.zeros(n),
+        factor=np.ones(n),
+        noise_variance=np.zeros(n),
+        own_variance=np.zeros(n),
+        tiles=tiles,
+        shared=shared,
+    )
+    if not options.calibrated:
+        return replace(raw, mean=closed_form_mean(model, x, m, tiles))
+    stated = model.predict(x, level=True)
+    factor = np.sqrt(stated.function_variance / raw.single_variances())
+    return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
