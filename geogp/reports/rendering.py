@@ -1,5 +1,6 @@
 """How pages are made from templates, and text from outside escaped."""
 
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -11,6 +12,7 @@ from geogp.maps.page.page_policy import page_policy
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
+@cache
 def environment() -> Environment:
     """Return what templates are rendered with: HTML escaped, unknown names refused."""
     found = Environment(

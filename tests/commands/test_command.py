@@ -250,7 +250,7 @@ def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
 
 
 def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
-    arguments = [*small.arguments, "--epochs", "60", "--json"]
+    arguments = [*small.arguments, "--split", "random", "--epochs", "15", "--json"]
     out = tmp_path / "run"
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--out", str(out)],

@@ -254,7 +254,7 @@ def test_intervals_of_a_thousand_points_hold():
     for seed in range(4):
         table = made_points(2000, seed=seed)
         train, test = split(table, x="east", y="north", time="date", random_state=seed)
-        model = FieldGP(**PLAIN, time="date", random_state=seed).fit(train, train.value)
+        model = FieldGP(**PLAIN, time="date", epochs=20, random_state=seed).fit(train, train.value)
         found = evaluate(model.predict_distribution(test), test.value).loc["all"]
         inside, rows = inside + found.n * found.coverage_95, rows + found.n
     assert 0.92 < inside / rows < 0.98

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import folium
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from shapely.geometry.base import BaseGeometry
 
 from geogp.geodata.places.layers import PolygonLayer
@@ -81,12 +82,9 @@ def map_page(
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
     leaflet, own = page_scripts()
     styles, scripts = page_styles(), (leaflet, drawn, own)
-    template = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    ).from_string(asset("page.html"))
     # The scripts are the package's own files and the map's numbers: no text from outside is in what
     # the policy allows.
-    return template.render(
+    return _template().render(
         policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
         title=data["title"],
         styles=styles,
@@ -97,6 +95,13 @@ def map_page(
         base_map=base_map,
         attribution=attribution,
     )
+
+
+@cache
+def _template() -> Template:
+    return Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    ).from_string(asset("page.html"))
 
 
 def json_text(content: object) -> str:
