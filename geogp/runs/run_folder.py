@@ -24,9 +24,9 @@ from geogp.files import (
 )
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
+from geogp.runs.file_records import RECORDS, records_of, run_text
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.run_identity import IDENTITY_KEYS, differences
-from geogp.runs.run_records import RECORDS, records_of, run_text
 from geogp.runs.schema.record_reading import read_record
 from geogp.runs.schema.run_record import RunRecord
 

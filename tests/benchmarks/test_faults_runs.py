@@ -20,7 +20,7 @@ import xarray as xr
 from safetensors.torch import save_file
 
 from geogp.files import write_text
-from geogp.runs.run_records import records_of
+from geogp.runs.file_records import records_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -14,12 +14,12 @@ from batch_worlds import leave_out_pictures
 
 from geogp.errors import DataError
 from geogp.models.catalogue.presets import PRESETS
+from geogp.runs.file_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.progress import Watcher
-from geogp.runs.run_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
@@ -101,7 +101,7 @@ def test_a_run_that_was_copied_is_complete(small, run, monkeypatch):
 
 def test_a_file_of_the_same_size_and_time_is_not_read(made, tmp_path, monkeypatch):
     copy = shutil.copytree(made, tmp_path / "run", copy_function=shutil.copy2)
-    monkeypatch.setattr("geogp.runs.run_records.sha256_of", None)
+    monkeypatch.setattr("geogp.runs.file_records.sha256_of", None)
     assert spoilt(copy, held(copy)) == []
 
 

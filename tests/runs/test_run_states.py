@@ -8,10 +8,10 @@ import pytest
 import geogp.runs.run_folder
 from geogp.errors import DataError, RequestError
 from geogp.files import read_json, write_bytes, write_text
+from geogp.runs.file_records import spoilt
 from geogp.runs.locks import LOCK_FILE, LOCK_FILES, hold
 from geogp.runs.run_folder import RUN_FILE, RunFolder
 from geogp.runs.run_identity import IDENTITY_KEYS
-from geogp.runs.run_records import spoilt
 
 OLD = dict.fromkeys(IDENTITY_KEYS, 1)
 NEW = {**OLD, "seed": 2}

@@ -23,10 +23,10 @@ from pyarrow.fs import S3FileSystem
 from geogp.commands.batch.batch_plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
 from geogp.files import ELSEWHERE, plain_names, writing
+from geogp.runs.file_records import spoilt, spoilt_of_sizes
 from geogp.runs.locks import LOCK_FILES, hold
 from geogp.runs.run_folder import LATER_FILES, RUN_FILE
 from geogp.runs.run_identity import same_map
-from geogp.runs.run_records import spoilt, spoilt_of_sizes
 
 BLOCK = 1 << 20
 """Bytes that are copied at once."""

@@ -31,6 +31,7 @@ from geogp.reports.run_report import (
     report_markdown,
 )
 from geogp.reports.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.runs.file_records import record_files, spoilt
 from geogp.runs.locks import hold
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.drawing import draw
@@ -62,7 +63,6 @@ from geogp.runs.run_folder import (
     read_predictions,
     read_run_record,
 )
-from geogp.runs.run_records import record_files, spoilt
 from geogp.runs.schema.record_reading import complete_record
 from geogp.runs.schema.run_record import RUN_SCHEMA, FittedRecord
 from geogp.runs.settings import MapRequest
