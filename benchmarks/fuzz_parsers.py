@@ -49,11 +49,9 @@ def parse_run(content: bytes) -> None:
     """Check the form of run.json."""
     run = _held(content)
     if isinstance(run, dict):
-        with suppress(GeogpError):
-            record_of(run)
         for kind in (OpenedRecord, FittedRecord):
             with suppress(GeogpError):
-                complete_record(_PLACE, run, kind)
+                complete_record(_PLACE, record_of(run), kind)
 
 
 def parse_note(content: bytes) -> None:

@@ -124,7 +124,7 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
             f"expected the keys of run.json, missing {', '.join(missing)}. Run `geogp map` again."
         )
     check_columns(predictions)
-    predictions = with_strata(predictions, run.get("settings") or {})
+    predictions = with_strata(predictions, (run.get("settings") or {}).get("strata"))
     splits = _split_reports(run, predictions)
     unit, plain_unit = words.UNITS.get(run["target"], ("the unit of the target", ""))
     return Report(
@@ -184,7 +184,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         The predictions are not those of the report.
     """
     drawn = {}
-    predictions = with_strata(predictions, report.settings)
+    predictions = with_strata(predictions, report.settings.get("strata"))
     for name, split in report.splits.items():
         rows = predictions[predictions["split"] == name]
         if len(rows) != split.groups["all"].n:

@@ -58,7 +58,7 @@ class Run:
     @cached_property
     def predictions(self) -> pd.DataFrame:
         """Predictions of the test rows of every split; see `read_predictions`."""
-        return read_predictions(self.path, self.content)
+        return read_predictions(self.path, self.record)
 
     @property
     def model(self) -> LowRankGP:
@@ -98,7 +98,7 @@ class Run:
                 "with another --target."
             )
         if (tests, at) not in self._opened:
-            record = complete_record(self.path, self.content, OpenedRecord)
+            record = complete_record(self.path, self.record, OpenedRecord)
             self._opened[tests, at] = reopen(
                 self.path,
                 record,

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET
 
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.row_parts import CALIBRATION, TRAIN, VALIDATION
@@ -22,7 +22,7 @@ from geogp.models.training.training_loop import Data
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import MODEL_FILE, RUN_FILE
-from geogp.runs.run_identity import same_input
+from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_places import AS_TOLD, ReadFrom
 from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
@@ -212,11 +212,10 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
 def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     """Refuse other files and rows than those that a run was made from."""
     # All are looked at, as a layer of the user's may be called like a file of the boundaries.
-    told = [to_builtins(one) for one in record.inputs]
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
-        if not any(same_input(file.described(), one) for one in told)
+        if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:
         raise DataError(

@@ -26,6 +26,7 @@ from geogp.runs.locks import hold, is_vacant
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RUN_FILE
+from geogp.runs.schema.record_reading import record_of
 from geogp.runs.settings import MapRequest
 
 NAMES = tuple(f"{code}-mobile-download" for code in CODES)
@@ -161,7 +162,7 @@ def test_a_file_of_a_run_that_is_gone_from_the_place_is_made_again(
     assert (result.exit_code, orders(crew)) == (0, [NAMES[0]])
     assert result.entries[NAMES[0]].how == "made"
     run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
-    assert spoilt(place / NAMES[0], run) == []
+    assert spoilt(place / NAMES[0], record_of(run)) == []
     for other in others:
         assert (place / NAMES[0] / other).read_text() == other
 

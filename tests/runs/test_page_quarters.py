@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
@@ -51,7 +52,7 @@ def region_of(small):
 def predicted(result, region, tiles, quarter, level):
     model = load_model(result.path / "model.safetensors")[0]
     inputs = InputScale(region, QUARTERS).inputs(*tiles.centres, np.full(len(tiles), quarter))
-    return model.predict(inputs, result.run["map"]["tests"]).quantile(level)
+    return model.predict(inputs, run_json(result)["map"]["tests"]).quantile(level)
 
 
 def test_every_quarter_of_the_data_is_in_the_page(finished, small):
@@ -83,7 +84,7 @@ def test_the_page_holds_the_grid(finished, small):
 
 
 def test_run_json_says_what_the_page_takes(finished):
-    said = finished.run["map"]
+    said = run_json(finished)["map"]
     assert said["page_bytes"] == (finished.path / "map.html").stat().st_size
     assert said["other_quarters"] == 1
     assert said["other_quarters_zoom"] == 12
@@ -106,8 +107,8 @@ def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
     data = data_of(result)
     assert [quarter["label"] for quarter in data["quarters"]] == ["2023Q4"]
     assert data["shown"] == 0
-    assert result.run["map"]["other_quarters"] == 0
-    assert result.run["map"]["other_quarters_zoom"] is None
+    assert run_json(result)["map"]["other_quarters"] == 0
+    assert run_json(result)["map"]["other_quarters_zoom"] is None
 
 
 def test_other_quarters_cost_little():

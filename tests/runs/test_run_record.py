@@ -4,17 +4,19 @@ import copy
 import json
 
 import pytest
+from run_worlds import run_json
 
 from geogp.errors import DataError
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.record_reading import complete_record, record_of
+from geogp.runs.schema.record_reading import complete_record, record_of, run_text
 from geogp.runs.schema.run_record import OpenedRecord
 
 
 def test_what_geogp_writes_passes(finished):
-    record_of(finished.run)
-    complete_record(finished.path, finished.run, OpenedRecord)
+    text = (finished.path / "run.json").read_text()
+    assert run_text(record_of(run_json(finished))) == run_text(finished.record) == text
+    complete_record(finished.path, finished.record, OpenedRecord)
 
 
 def _changed(run, place, value):
@@ -68,7 +70,7 @@ def _changed(run, place, value):
     ],
 )
 def test_another_form_is_refused_by_its_place(finished, place, value, told):
-    run = _changed(finished.run, place, value)
+    run = _changed(run_json(finished), place, value)
     if told is None:  # what names stand for is asked where they are used
         record_of(run)
         return
@@ -87,9 +89,9 @@ def test_another_form_is_refused_by_its_place(finished, place, value, told):
     ],
 )
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
-    run = _changed(finished.run, place, ...)
+    run = _changed(run_json(finished), place, ...)
     with pytest.raises(DataError, match=told):
-        complete_record(finished.path, run, OpenedRecord)
+        complete_record(finished.path, record_of(run), OpenedRecord)
     for name in ("model.safetensors", "test_predictions.parquet"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -99,7 +101,7 @@ def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
 
 def test_the_file_is_named(finished, tmp_path):
     (tmp_path / "test_predictions.parquet").touch()
-    (tmp_path / "run.json").write_text(json.dumps({**finished.run, "target": None}))
+    (tmp_path / "run.json").write_text(json.dumps({**run_json(finished), "target": None}))
     with pytest.raises(
         DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
     ):

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
 
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import PlannedRun, check_name
@@ -22,6 +23,7 @@ from geogp.runs.pipeline.make_map import carry_out
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import RUN_FILE, RunFolder
 from geogp.runs.run_identity import same_map
+from geogp.runs.schema.run_record import RunIdentity
 
 TOPIC = "geogp-batch"
 """What workers publish their progress under."""
@@ -148,7 +150,8 @@ def make_run(order: Order) -> WorkOutcome:
         watcher.stage("copying")
         place.put_run(folder, run.name)
         _empty(folder)
-        return _outcome(MADE, place, run.name, start, tuple(result.run["warnings"]))
+        warnings = () if result.record.warnings is UNSET else tuple(result.record.warnings)
+        return _outcome(MADE, place, run.name, start, warnings)
 
 
 def worker_name() -> str:
@@ -204,7 +207,7 @@ def _is_run(folder: Path) -> bool:
     return True
 
 
-def _goes_on(folder: Path, identity: dict[str, Any]) -> bool:
+def _goes_on(folder: Path, identity: RunIdentity) -> bool:
     """Tell whether what was begun in a folder is this run; its inputs may be others now."""
     held = RunFolder(folder)
     try:

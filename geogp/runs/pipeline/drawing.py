@@ -36,6 +36,7 @@ from geogp.runs.pipeline.predicting import Asker, MakeInputs
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
 from geogp.runs.question import LEVEL, Question
 from geogp.runs.run_folder import GRID_FILE
+from geogp.runs.schema.run_record import RunMap
 from geogp.runs.settings import MOST_TILES
 
 Floats = NDArray[np.float64]
@@ -84,16 +85,21 @@ class Drawing:
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
 
-    def described(self) -> dict[str, Any]:
-        """Return what run.json says of the map."""
+    @property
+    def record(self) -> RunMap:
+        """What run.json says of the map, but for its files."""
         others = [one for place, one in enumerate(self.quarters) if place != self.shown]
-        return {
-            "quarter": self.quarter,
-            "zoom": self.tiles.zoom,
-            "tiles": len(self.tiles),
-            "other_quarters": len(others),
-            "other_quarters_zoom": others[0].tiles.zoom if others else None,
-        }
+        return RunMap(
+            quarter=self.quarter,
+            zoom=self.tiles.zoom,
+            tiles=len(self.tiles),
+            other_quarters=len(others),
+            other_quarters_zoom=others[0].tiles.zoom if others else None,
+            question=self.question.name,
+            tests=self.question.tests,
+            at=self.question.at,
+            quarters_beyond_data=self.question.beyond,
+        )
 
     @cached_property
     def content(self) -> PageContent:

@@ -14,6 +14,7 @@ from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.catalogue.model_names import MODELS
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES
+from geogp.reports.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.runs.question import COUNT
 from geogp.runs.schema.checked_types import LARGEST, LARGEST_WHOLE
 from geogp.runs.settings import INPUT_CHOICES, QUESTIONS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # which takes no names from tables
     Inputs = str
     Noise = str
     Method = str
+    VarianceReason = str
     ModelText = str
     Vintage = int
 else:
@@ -38,6 +40,7 @@ else:
     Inputs = Literal[tuple(INPUT_CHOICES[1:])]
     Noise = Literal[tuple(NOISES)]
     Method = Literal[tuple(METHODS)]
+    VarianceReason = Literal[NOISE_IN_SPREAD, STEPS, POINT, FIELD]
     Vintage = Literal[tuple(URBAN_VINTAGES.values())]
     ModelText = Annotated[
         Literal[tuple(MODELS)], Meta(description="a model that `geogp models` lists")
