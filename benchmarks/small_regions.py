@@ -15,8 +15,8 @@ from typing import Any
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
+from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.schema.run_record import RunRecord
 from geogp.runs.settings import MapRequest
 
 REGIONS = ("GU", "VI")

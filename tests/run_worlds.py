@@ -14,7 +14,8 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.runs.schema.run_record import (
+from geogp.records.checked_types import checked
+from geogp.records.run_record import (
     RUN_SCHEMA,
     RunDrawing,
     RunIdentity,
@@ -114,6 +115,11 @@ def made_up_run(**changes: Any) -> RunRecord:
 def note_of(run: RunRecord) -> RunNote:
     """Return the note that such a run begins with."""
     return RunNote(**{name: getattr(run, name) for name in RunIdentity.__struct_fields__})
+
+
+def as_record(run: dict[str, Any]) -> RunRecord:
+    """Return a made-up run.json, typed; its figures need not agree with each other."""
+    return checked(run, RunRecord, "the run")
 
 
 def run_json(run: "RunResult") -> dict[str, Any]:

@@ -16,8 +16,8 @@ from geogp.runs.progress import Watcher
 
 if TYPE_CHECKING:
     from geogp.models.catalogue.model_names import ModelName
+    from geogp.records.run_record import Strata
     from geogp.runs.pipeline.make_map import RunResult
-    from geogp.runs.schema.run_record import Strata
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from geogp.errors import DataError
 from geogp.files import ELSEWHERE, output_error, plain_names, read_json, sha256_of, write_text
-from geogp.runs.schema.record_reading import run_text
-from geogp.runs.schema.run_record import FileRecord, RunRecord
+from geogp.records.record_reading import run_text
+from geogp.records.run_record import FileRecord, RunRecord
 
 RECORDS = "file_records"
 """Key of run.json: of each name under `files` the bytes, the SHA-256 and, of a file, when it was

@@ -15,6 +15,8 @@ from geogp.models.catalogue.storage import load_model
 from geogp.models.core.devices import pick_device
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.design import CANDIDATES
+from geogp.records.record_reading import complete_record
+from geogp.records.run_record import OpenedRecord, RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import Watcher
 from geogp.runs.questions.area_levels import AreaQuestion, area_levels
@@ -23,8 +25,6 @@ from geogp.runs.questions.threshold_shares import ThresholdQuestion, threshold_s
 from geogp.runs.reopen import BY_COUNTY, Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.schema.record_reading import complete_record
-from geogp.runs.schema.run_record import OpenedRecord, RunRecord
 
 
 @dataclass(frozen=True, eq=False)

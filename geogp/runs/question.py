@@ -3,12 +3,7 @@
 from dataclasses import dataclass
 
 from geogp.geodata.tiles.quarters import quarter_label
-
-COUNT = "count"
-"""The question of a map of numbers of tests."""
-
-LEVEL = "level"
-"""The question of a map of what measurements scatter around."""
+from geogp.records.record_names import COUNT, LEVEL
 
 
 @dataclass(frozen=True)

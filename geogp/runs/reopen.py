@@ -19,12 +19,12 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.training.training_loop import Data
+from geogp.records.run_record import OpenedRecord
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import MODEL_FILE, RUN_FILE
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 BY_COUNTY, BY_URBAN = "county", "urban"

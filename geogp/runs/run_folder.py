@@ -25,12 +25,12 @@ from geogp.files import (
 )
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
+from geogp.records.checked_types import checked
+from geogp.records.record_reading import read_record, run_text
+from geogp.records.run_record import RunIdentity, RunNote, RunRecord
 from geogp.runs.file_records import records_of
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
-from geogp.runs.schema.checked_types import checked
-from geogp.runs.schema.record_reading import read_record, run_text
-from geogp.runs.schema.run_record import RunIdentity, RunNote, RunRecord
 
 RUN_FILE = "run.json"
 PREDICTIONS_FILE = "test_predictions.parquet"

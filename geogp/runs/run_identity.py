@@ -9,7 +9,7 @@ from msgspec.structs import fields, replace
 from geogp.geodata.places.polygon_names import absolute_layer
 from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
-from geogp.runs.schema.run_record import InputRecord, RunIdentity, RunSettings
+from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
 
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 

@@ -21,12 +21,12 @@ from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt
 from geogp.runs.locks import hold, is_vacant
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RUN_FILE
-from geogp.runs.schema.record_reading import record_of
 from geogp.runs.settings import MapRequest
 
 NAMES = tuple(f"{code}-mobile-download" for code in CODES)

@@ -21,9 +21,9 @@ from geogp.geodata.tiles import ookla, quadkeys
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
+from geogp.records.run_record import InputRecord
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import input_record, same_input
-from geogp.runs.schema.run_record import InputRecord
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=2.0)
 QUARTER = quarter_index("2020Q1")

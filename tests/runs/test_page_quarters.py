@@ -24,10 +24,11 @@ from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import unpack_quantiles
 from geogp.models.catalogue.storage import load_model
+from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.inputs import InputScale
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, Asker, other_zoom
-from geogp.runs.question import LEVEL, Question
+from geogp.runs.question import Question
 
 QUARTERS = (quarter_index("2023Q3"), quarter_index("2023Q4"))
 

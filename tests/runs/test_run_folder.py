@@ -9,9 +9,9 @@ from run_worlds import made_up_run, note_of
 
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
+from geogp.records.run_record import RunSettings
 from geogp.runs import run_folder as runs
 from geogp.runs.run_folder import RunFolder
-from geogp.runs.schema.run_record import RunSettings
 
 RUN = made_up_run()
 

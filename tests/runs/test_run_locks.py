@@ -21,10 +21,10 @@ from geogp.commands.paper_figures import FiguresRequest, make_figures
 from geogp.errors import OutputError, RequestError
 from geogp.evaluation.metrics import Scores
 from geogp.files import read_json
+from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, hold, is_vacant
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.schema.record_reading import record_of
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
 

@@ -7,10 +7,10 @@ import pytest
 from run_worlds import run_json
 
 from geogp.errors import DataError
+from geogp.records.record_reading import complete_record, record_of, run_text
+from geogp.records.run_record import OpenedRecord
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.record_reading import complete_record, record_of, run_text
-from geogp.runs.schema.run_record import OpenedRecord
 
 
 def test_what_geogp_writes_passes(finished):
@@ -66,6 +66,25 @@ def _changed(run, place, value):
             r"a number from 0.001 to .* under drawing\.thresholds\[0\]",
         ),
         (["inputs", 0, "sha256"], ..., r"inputs\[0\] lacks sha256"),
+        (["calibration"], [1], "expected an object under calibration"),
+        (["calibration", "statements"], "one", r"expected a list under calibration\.statements"),
+        (["calibration", "splits"], [1], r"expected an object under calibration\.splits"),
+        (
+            ["calibration", "splits"],
+            {"random": {"statement": 1, "folds": []}},
+            r"expected text under calibration\.splits\.random\.statement",
+        ),
+        (
+            ["calibration", "splits"],
+            {"random": {"statement": "x", "folds": 2}},
+            r"expected a list under calibration\.splits\.random\.folds",
+        ),
+        (["variance_check"], 3, "expected an object under variance_check"),
+        (["variance_check", "stated"], ..., "variance_check lacks stated"),
+        (["variance_check", "stated"], -1, r"0 or more under variance_check\.stated"),
+        (["variance_check", "closed_form"], 10**400, r"above 0 under variance_check\.closed_form"),
+        (["variance_check", "closed_form"], True, r"above 0 under variance_check\.closed_form"),
+        (["variance_check", "differ_by"], "x", r"one of .*steps.* under variance_check\.differ_by"),
         (["files"], [".."], None),
     ],
 )

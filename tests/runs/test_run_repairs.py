@@ -16,13 +16,13 @@ from run_worlds import made_up_run, run_json
 
 from geogp.errors import DataError
 from geogp.models.catalogue.presets import PRESETS
+from geogp.records.record_reading import record_of
+from geogp.records.run_record import FileRecord
 from geogp.runs.file_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.progress import Watcher
-from geogp.runs.schema.record_reading import record_of
-from geogp.runs.schema.run_record import FileRecord
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"

@@ -11,9 +11,9 @@ from run_worlds import run_json
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import Scores
+from geogp.records.record_reading import record_of, run_schema, run_text
+from geogp.records.run_record import RUN_SCHEMA, StoredScores
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.record_reading import record_of, run_schema, run_text
-from geogp.runs.schema.run_record import RUN_SCHEMA, StoredScores
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tests" / "fixtures" / "run-0.1"

@@ -8,10 +8,10 @@ from run_worlds import made_up_run, note_of
 
 from geogp.errors import DataError, RequestError
 from geogp.files import read_json, write_bytes, write_text
+from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt
 from geogp.runs.locks import LOCK_FILE, LOCK_FILES, hold
 from geogp.runs.run_folder import RUN_FILE, RunFolder
-from geogp.runs.schema.record_reading import record_of
 
 OLD, NEW = made_up_run(seed=1), made_up_run(seed=2)
 FILES = {1: ("a.png", "b.png", "grid.zarr"), 2: ("a.png", "c.png", "grid.zarr")}

@@ -24,12 +24,12 @@ from pyarrow.fs import S3FileSystem
 from geogp.commands.batch.batch_plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
 from geogp.files import ELSEWHERE, plain_names, read_json, writing
+from geogp.records.record_reading import record_of
+from geogp.records.run_record import RunRecord
 from geogp.runs.file_records import spoilt, spoilt_of_sizes
 from geogp.runs.locks import LOCK_FILES, hold
 from geogp.runs.run_folder import LATER_FILES, RUN_FILE
 from geogp.runs.run_identity import same_map
-from geogp.runs.schema.record_reading import record_of
-from geogp.runs.schema.run_record import RunRecord
 
 BLOCK = 1 << 20
 """Bytes that are copied at once."""

@@ -17,13 +17,13 @@ from geogp.commands.batch.batch_plan import PlannedRun, check_name
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import output_error, remove
 from geogp.geodata.store.cache import cache_folder
+from geogp.records.run_record import RunIdentity
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.pipeline.job import identity_of, prepare
 from geogp.runs.pipeline.make_map import carry_out
 from geogp.runs.progress import Watcher
 from geogp.runs.run_folder import RUN_FILE, RunFolder
 from geogp.runs.run_identity import same_map
-from geogp.runs.schema.run_record import RunIdentity
 
 TOPIC = "geogp-batch"
 """What workers publish their progress under."""

@@ -31,12 +31,13 @@ from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.tile_table import write_tile_table
 from geogp.models.core.lowrank import LowRankGP
+from geogp.records.record_names import LEVEL
+from geogp.records.run_record import RunMap
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import Asker, MakeInputs
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
-from geogp.runs.question import LEVEL, Question
+from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE
-from geogp.runs.schema.run_record import RunMap
 from geogp.runs.settings import MOST_TILES
 
 Floats = NDArray[np.float64]

@@ -18,11 +18,11 @@ from geogp.models.training.few_rows import FOLDS, are_few, count_places
 from geogp.models.training.fit_plan import FitPlan, FitResult
 from geogp.models.training.training_loop import Data, FitState
 from geogp.models.training.tuning import TUNING_EPOCHS, Trial, choose_weights
+from geogp.records.checked_types import checked
+from geogp.records.record_reading import run_text
+from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
 from geogp.runs.machine import cores_here
 from geogp.runs.pipeline.job import Job
-from geogp.runs.schema.checked_types import checked
-from geogp.runs.schema.record_reading import run_text
-from geogp.runs.schema.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
 
 Rows = NDArray[np.bool_]
 

@@ -29,12 +29,13 @@ from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES
 from geogp.models.training.training_loop import Data
+from geogp.records.record_names import COUNT, LEVEL
+from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.inputs import InputScale, input_scale
 from geogp.runs.progress import Watcher
-from geogp.runs.question import COUNT, LEVEL, Question
+from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import IDENTITY_KEYS, input_record
-from geogp.runs.schema.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 Floats = NDArray[np.float64]

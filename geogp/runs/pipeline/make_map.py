@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from msgspec import convert, to_builtins
+from msgspec import convert
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
@@ -24,6 +24,17 @@ from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import PointPosterior
 from geogp.models.joint.joint_law import two_variances
 from geogp.models.training.fit_plan import FitResult
+from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.records.record_reading import complete_record
+from geogp.records.run_record import (
+    CalibrationRecord,
+    FittedRecord,
+    RowsLeftOut,
+    RunIdentity,
+    RunNote,
+    RunRecord,
+    VarianceCheck,
+)
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import (
     Report,
@@ -32,7 +43,6 @@ from geogp.reports.run_report import (
     report_json,
     report_markdown,
 )
-from geogp.reports.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.runs.file_records import record_files, spoilt
 from geogp.runs.locks import hold
 from geogp.runs.pipeline.arithmetic import arithmetic
@@ -63,16 +73,6 @@ from geogp.runs.run_folder import (
     held_run,
     read_predictions,
     read_run_record,
-)
-from geogp.runs.schema.record_reading import complete_record
-from geogp.runs.schema.run_record import (
-    CalibrationRecord,
-    FittedRecord,
-    RowsLeftOut,
-    RunIdentity,
-    RunNote,
-    RunRecord,
-    VarianceCheck,
 )
 from geogp.runs.settings import MapRequest
 
@@ -331,7 +331,7 @@ def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
 
 def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Write report.json, report.md and report.html into a folder; see `build_report`."""
-    report = build_report(to_builtins(run), predictions)
+    report = build_report(run, predictions)
     texts = (report_json(report), report_markdown(report), report_html(report, predictions))
     for name, text in zip(REPORT_FILES, texts, strict=True):
         write_text(folder / name, text)

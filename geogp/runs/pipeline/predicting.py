@@ -17,7 +17,8 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.models.core.lowrank import LowRankGP
-from geogp.runs.question import LEVEL, Question
+from geogp.records.record_names import LEVEL
+from geogp.runs.question import Question
 
 Floats = NDArray[np.float64]
 MakeInputs = Callable[[Floats, Floats, NDArray[np.int64]], Floats]

@@ -14,14 +14,14 @@ from geogp.evaluation.conformal.coverage_bands import check_coverage
 from geogp.evaluation.conformal.repair_methods import LOCAL
 from geogp.geodata.tiles.observations import Observations
 from geogp.models.core.lowrank import LowRankGP
-from geogp.runs.pipeline.job import Job
-from geogp.runs.schema.run_record import (
+from geogp.records.run_record import (
     CalibrationRecord,
     CellRecord,
     RepairedCell,
     RepairedFold,
     RepairedSplit,
 )
+from geogp.runs.pipeline.job import Job
 
 Rows = NDArray[np.bool_]
 

@@ -30,16 +30,16 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import Weights
 from geogp.models.training.fit_plan import FitResult
-from geogp.runs.pipeline.fitting import fit_model
-from geogp.runs.pipeline.job import Job, timed
-from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
-from geogp.runs.schema.run_record import (
+from geogp.records.run_record import (
     FoldRecord,
     PartCounts,
     RepairedFold,
     StoredScores,
     Strata,
 )
+from geogp.runs.pipeline.fitting import fit_model
+from geogp.runs.pipeline.job import Job, timed
+from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 
 Rows = NDArray[np.bool_]
 GroupScores = dict[str, Scores]

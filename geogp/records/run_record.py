@@ -4,13 +4,13 @@ From these structs follow both what is refused of a run that is read (`record_re
 Schema that other programs read it by.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.runs.schema.record_types import (
+from geogp.records.record_types import (
     AboveZero,
     Count,
     Folds,
@@ -42,11 +42,18 @@ from geogp.runs.schema.record_types import (
     Zoom,
 )
 
+Given = TypeVar("Given")
+
 RUN_SCHEMA: Final = 1
 """Version of the form of run.json, its key `schema`. Runs of geogp 0.1 have none."""
 
 _BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
 """Keys of mappings by split, of which the JSON Schema that msgspec makes says nothing."""
+
+
+def given(value: Given | UnsetType, otherwise: Given) -> Given:
+    """Return a value of run.json, or what stands for it where it is not there."""
+    return otherwise if value is UNSET else value
 
 
 class StoredScores(Struct, frozen=True, kw_only=True):
@@ -335,6 +342,12 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     attribution: Text | UnsetType = UNSET
     files: list[Text] | UnsetType = UNSET
     file_records: dict[str, FileRecord] | UnsetType = UNSET
+
+    @property
+    def region_in_words(self) -> str:
+        """The region's name, with its code where that is something else."""
+        code, name = self.region, self.region_name
+        return f"{name} ({code})" if name and name != code else code
 
     @property
     def strata(self) -> list[str] | None:

@@ -15,8 +15,8 @@ from geogp.errors import DataError
 from geogp.evaluation.stored_figures import check_figures
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.catalogue.model_names import MODELS
-from geogp.runs.schema.checked_types import checked
-from geogp.runs.schema.run_record import RUN_SCHEMA, RunRecord, RunSettings
+from geogp.records.checked_types import checked
+from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings
 
 Kind = TypeVar("Kind", bound=RunRecord)
 
