@@ -40,7 +40,7 @@ types: environment
 
 # The JSON Schema of run.json follows from the structs that runs are read by.
 schema: environment
-	$(BIN)/python -c "from geogp.runs.schema.record_reading import run_schema as made; print(made(), end='')" \
+	$(BIN)/python -c "from geogp.records.record_reading import run_schema as made; print(made(), end='')" \
 	  > docs/schema/run-1.json
 
 # The wheel maps the demo region in an environment that has nothing else of this repository.

@@ -31,9 +31,9 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.thrift import structure
 from geogp.maps.page import packing
 from geogp.maps.page.packing import unpack
-from geogp.runs.schema import checked_types, record_reading
-from geogp.runs.schema.record_reading import complete_record, record_of
-from geogp.runs.schema.run_record import FittedRecord, OpenedRecord
+from geogp.records import checked_types, record_reading
+from geogp.records.record_reading import complete_record, record_of
+from geogp.records.run_record import FittedRecord, OpenedRecord
 
 Parser = Callable[[bytes], object]
 
@@ -49,11 +49,9 @@ def parse_run(content: bytes) -> None:
     """Check the form of run.json."""
     run = _held(content)
     if isinstance(run, dict):
-        with suppress(GeogpError):
-            record_of(run)
         for kind in (OpenedRecord, FittedRecord):
             with suppress(GeogpError):
-                complete_record(_PLACE, run, kind)
+                complete_record(_PLACE, record_of(run), kind)
 
 
 def parse_note(content: bytes) -> None:

@@ -302,7 +302,7 @@ def reopened(run: Path) -> object:
 def reported(run: Path) -> object:
     """Judge a finished run again, as its report does; figures of it are not drawn."""
     opened = open_run(run)
-    report = build_report(opened.content, opened.predictions)
+    report = build_report(opened.record, opened.predictions)
     return report_json(report), report_markdown(report), report_latex(report)
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from msgspec import to_builtins
+
 from geogp.evaluation.splits.row_parts import TRAIN, VALIDATION
 from geogp.files import write_text
 from geogp.maps.page.packing import text_bytes
@@ -100,7 +102,7 @@ def main(arguments: list[str]) -> None:
     made = monotonic()
     write_text(given.out / "page.json", json.dumps(data, separators=(",", ":")))
     found = {
-        "map": drawing.described(),
+        "map": to_builtins(drawing.record),
         "bytes": sizes(data),
         **stated(data),
         "seconds": {"fit and predict": round(drew - start, 1), "page": round(made - drew, 1)},

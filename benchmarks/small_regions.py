@@ -15,6 +15,7 @@ from typing import Any
 
 from geogp.errors import GeogpError
 from geogp.files import write_text
+from geogp.records.run_record import RunRecord
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
 
@@ -22,16 +23,16 @@ REGIONS = ("GU", "VI")
 QUARTERS = "2019Q1..2023Q4"
 
 
-def scored(run: dict[str, Any]) -> dict[str, Any]:
+def scored(run: RunRecord) -> dict[str, Any]:
     """Return the figures of a run's test rows."""
-    found, baseline = run["metrics"]["random"]["all"], run["baseline"]["random"]["all"]
+    found, baseline = run.metrics["random"]["all"], run.baseline["random"]["all"]
     return {
-        "region": run["region"],
-        "rows": sum(entry["rows_used"] for entry in run["inputs"] if "tiles" in entry["name"]),
-        "test_rows": found["n"],
-        "log_score": found["nll"],
-        "baseline": baseline["nll"],
-        "coverage_95": found["coverage_95"],
+        "region": run.region,
+        "rows": sum(entry.rows_used for entry in run.inputs if "tiles" in entry.name),
+        "test_rows": found.n,
+        "log_score": found.nll,
+        "baseline": baseline.nll,
+        "coverage_95": found.coverage_95,
     }
 
 
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     preset="quick",
                     out=options.out / region,
                 )
-            ).run
+            ).record
             for region in REGIONS
         ]
     except GeogpError as error:

@@ -32,7 +32,7 @@ def region(*, quick: bool) -> dict[str, Any]:
                 epochs=1,
                 out=Path(folder) / "run",
             )
-            seconds = make_map(request).run["seconds"]
+            seconds = make_map(request).record.seconds
         read.append(seconds["read"])
         written.append(seconds["write"])
     return {

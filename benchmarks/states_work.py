@@ -154,18 +154,18 @@ def mapped(asked: dict[str, Any]) -> dict[str, Any]:
                 device="cpu",
                 out=out,
             )
-        ).run
+        ).record
     told = clock.told()
-    counts = [count["train"] for count in made["n"].values()]
-    n = made["n"]["random"]
+    counts = [count.train for count in made.n.values()]
+    n = made.n["random"]
     if find_preset(asked["preset"], asked["model"]).refit:
-        counts.append(n["train"] + n["test"])
+        counts.append(n.train + n.test)
     return told | {
-        "stages": made["seconds"],
-        "rows": sum(n.values()),
+        "stages": made.seconds,
+        "rows": n.rows,
         "fitted_rows": sum(counts),
         "epochs": asked["epochs"],
-        "tiles": made["map"]["tiles"],
+        "tiles": made.map.tiles,
         "bytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
     }
 

@@ -98,7 +98,7 @@ def copy(finished: "RunResult", tmp_path_factory: pytest.TempPathFactory) -> "Ru
 
     folder = tmp_path_factory.mktemp("copy") / "run"
     shutil.copytree(finished.path, folder)
-    return RunResult(folder, finished.run)
+    return RunResult(folder, finished.record)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import geopandas as gpd
 from shapely.geometry import box
@@ -14,7 +14,20 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
+from geogp.records.checked_types import checked
+from geogp.records.run_record import (
+    RUN_SCHEMA,
+    RunDrawing,
+    RunIdentity,
+    RunNote,
+    RunRecord,
+    RunSettings,
+    StoredScores,
+)
 from geogp.runs.settings import MapRequest
+
+if TYPE_CHECKING:  # which imports torch
+    from geogp.runs.pipeline.make_map import RunResult
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,45 @@ def write_halves(small: Small, folder: Path, names: tuple[str, str, str], share:
     path = folder / "halves.parquet"
     gpd.GeoDataFrame({"side": list(names)}, geometry=shapes, crs=4326).to_parquet(path)
     return path
+
+
+def made_up_run(**changes: Any) -> RunRecord:
+    """Return what run.json of a run without rows holds."""
+    empty = StoredScores(**{**dict.fromkeys(StoredScores.__struct_fields__), "n": 0})
+    known: dict[str, Any] = {
+        "schema": RUN_SCHEMA,
+        "geogp": "0.2",
+        "versions": {},
+        "device": "cpu",
+        "region": "DEMO",
+        "service": "mobile",
+        "target": "download",
+        "quarters": ["2023Q4"],
+        "model": "field",
+        "preset": "quick",
+        "seed": 1,
+        "settings": RunSettings(),
+        "drawing": RunDrawing(),
+        "inputs": [],
+        "metrics": {"random": dict.fromkeys(("all", "urban", "rural"), empty)},
+    }
+    return RunRecord(**(known | changes))
+
+
+def note_of(run: RunRecord) -> RunNote:
+    """Return the note that such a run begins with."""
+    return RunNote(**{name: getattr(run, name) for name in RunIdentity.__struct_fields__})
+
+
+def as_record(run: dict[str, Any]) -> RunRecord:
+    """Return a made-up run.json, typed; its figures need not agree with each other."""
+    return checked(run, RunRecord, "the run")
+
+
+def run_json(run: "RunResult") -> dict[str, Any]:
+    """Return what run.json of a run holds."""
+    found: dict[str, Any] = json.loads((run.path / "run.json").read_text())
+    return found
 
 
 def edited_copy(run: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:

@@ -16,12 +16,17 @@ ROOMS = {
     "models": {"distributions"},
     "evaluation": {"distributions", "geodata"},
     "maps": {"distributions", "geodata", "models", "evaluation"},
-    "reports": {"distributions", "geodata", "evaluation", "maps"},
+    # What run.json says: it names models, and needs none.
+    "records": {"distributions", "geodata", "models", "evaluation"},
+    "reports": {"distributions", "geodata", "evaluation", "maps", "records"},
     "estimators": {"distributions", "geodata", "models", "evaluation", "maps"},
-    "runs": {"distributions", "geodata", "models", "evaluation", "maps", "reports", "estimators"},
+    "runs": {
+        *("distributions", "geodata", "models", "evaluation", "maps", "records", "reports"),
+        "estimators",
+    },
     "commands": {
-        *("distributions", "geodata", "models", "evaluation", "maps", "reports", "estimators"),
-        "runs",
+        *("distributions", "geodata", "models", "evaluation", "maps", "records", "reports"),
+        *("estimators", "runs"),
     },
 }
 COMMON = {"errors", "files", "choices", "__version__"}
@@ -35,6 +40,7 @@ FORBIDDEN = {
     "geodata": {"torch", "folium", "matplotlib"},
     "evaluation": {"torch", "folium", "rasterio"},
     "maps": {"torch"},
+    "records": {"torch", "pandas", "folium", "rasterio"},
     "reports": {"torch", "folium", "rasterio"},
     "estimators": {"folium", "matplotlib"},
     "runs": set(),

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET, to_builtins
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -15,6 +16,7 @@ from geogp.runs.progress import Watcher
 
 if TYPE_CHECKING:
     from geogp.models.catalogue.model_names import ModelName
+    from geogp.records.run_record import Strata
     from geogp.runs.pipeline.make_map import RunResult
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
@@ -95,13 +97,14 @@ def fail(message: str) -> None:
 def show(result: "RunResult", *, as_json: bool) -> None:
     """Print where a run is and how good it is."""
     if as_json:
-        print(json.dumps({"run": str(result.path), "metrics": result.run["metrics"]}))
+        print(json.dumps({"run": str(result.path), "metrics": to_builtins(result.record.metrics)}))
         return
     console = Console(soft_wrap=True)
     if result.already_there:
         console.print("This run is complete already; --fresh starts over.")
-    for split, metrics in result.run["metrics"].items():
-        console.print(_table(split, metrics, result.run.get("baseline", {}).get(split, {})))
+    baseline = {} if result.record.baseline is UNSET else result.record.baseline
+    for split, metrics in result.record.metrics.items():
+        console.print(_table(split, metrics, baseline.get(split, {})))
     console.print(f"map:    {result.path / 'map.html'}", markup=False)
     console.print(f"report: {result.path / 'report.html'}", markup=False)
 
@@ -123,22 +126,22 @@ def show_models(catalogue: "dict[str, ModelName]") -> None:
     print(json.dumps({"models": {name: row.summary for name, row in catalogue.items()}}))
 
 
-def _table(split: str, metrics: dict[str, Any], baseline: dict[str, Any]) -> Table:
+def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
     table = Table(title=f"test rows, {split} split", title_justify="left")
     for heading in ("stratum", "n", "log score", "baseline", "MAE", "CRPS", "95 % holds", "width"):
         table.add_column(heading, justify="left" if heading == "stratum" else "right")
     for stratum, found in metrics.items():
-        if not found["n"]:
+        if not found.n:
             table.add_row(stratum, "0", *["-"] * 6)
             continue
         table.add_row(
             stratum,
-            f"{found['n']:,}",
-            f"{found['nll']:.3f}",
-            f"{baseline[stratum]['nll']:.3f}" if stratum in baseline else "-",
-            f"{found['mae']:.3f}",
-            f"{found['crps']:.3f}",
-            f"{found['coverage_95']:.1%}",
-            f"{found['width_95']:.2f}",
+            f"{found.n:,}",
+            f"{found.nll:.3f}",
+            f"{baseline[stratum].nll:.3f}" if stratum in baseline else "-",
+            f"{found.mae:.3f}",
+            f"{found.crps:.3f}",
+            f"{found.coverage_95:.1%}",
+            f"{found.width_95:.2f}",
         )
     return table

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geogp.errors import OutputError
-from geogp.evaluation.comparison_rows import RunContent
 from geogp.files import write_text
 from geogp.reports.comparison.compare_pages import (
     comparison_html,
@@ -12,6 +11,7 @@ from geogp.reports.comparison.compare_pages import (
     comparison_markdown,
 )
 from geogp.reports.comparison.comparison import Comparison, compare, comparison_json
+from geogp.reports.comparison.comparison_rows import RunContent
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import check_apart
 from geogp.runs.run_names import run_names
@@ -57,7 +57,7 @@ def compare_runs(
         reference = names[paths.index(reference)] if reference in paths else reference
     opened = [open_run(run) for run in runs]
     contents = [
-        RunContent(name, run.content, run.predictions)
+        RunContent(name, run.record, run.predictions)
         for name, run in zip(names, opened, strict=True)
     ]
     found = compare(contents, reference=reference)

@@ -77,7 +77,7 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
         common = {
             "run": str(request.run),
             "for": request.question,
-            "at": opened.job.question.described()["at"],
+            "at": opened.job.question.at,
             "zoom": opened.tiles.zoom,
             "tiles": len(opened.tiles),
             "draws": request.draws,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import write_text
 from geogp.maps.figures.thumbnails import Picture, Thumbnail, draw_thumbnails, read_picture
+from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.gallery_page import (
     GalleryGroup,
     GalleryRun,
@@ -56,7 +56,7 @@ class Gallery:
 @dataclass(frozen=True)
 class _Read:
     path: Path
-    run: dict[str, Any]
+    run: RunRecord
     shown: GalleryRun
     picture: Picture
 
@@ -115,7 +115,7 @@ def make_gallery(
             "read. Name run folders, or a folder that holds some."
         )
     read.sort(key=lambda one: (*one.kind, one.shown.region, one.shown.model, one.shown.name))
-    attributions = sorted({str(one.run.get("attribution") or DEFAULT_ATTRIBUTION) for one in read})
+    attributions = sorted({given(one.run.attribution, "") or DEFAULT_ATTRIBUTION for one in read})
     told = [(printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped]
     write_text(out / _PAGE, gallery_html(_groups(read), told, attributions))
     return Gallery(out / _PAGE, tuple(one.path for one in read), tuple(skipped))
@@ -157,36 +157,31 @@ def _entries(place: Path) -> list[Path]:
 
 def _read(path: Path, out: Path) -> _Read:
     try:
-        run, _ = read_run_record(path)
+        _, run = read_run_record(path)
     except RequestError as error:  # test_predictions.parquet is gone
         raise DataError(str(error)) from error
-    picture = read_picture(path / GRID_FILE, sha256=(run.get("map") or {}).get("grid_sha256"))
+    sha256 = given(given(run.map, RunMap()).grid_sha256, None)
+    picture = read_picture(path / GRID_FILE, sha256=sha256)
     try:
         written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
     except OSError as error:
         raise OutputError(f"{path / RUN_FILE} is gone: {error}.") from error
-    target = str(run.get("target", ""))
-    try:
-        shown = GalleryRun(
-            name=printable(path.resolve().name),
-            region=str(run.get("region_name") or run["region"]),
-            service=str(run["service"]),
-            target=target,
-            model=str(run["model"]),
-            preset=str(run["preset"]),
-            quarters=quarters_in_words([str(quarter) for quarter in run["quarters"]]),
-            date=f"{written:%Y-%m-%d}",
-            unit=UNITS[target][0],
-            splits=split_figures(run),
-            picture="",
-            width=0,
-            height=0,
-            links=_links(path, out),
-        )
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{path / RUN_FILE} is damaged: it lacks {error}. Run `geogp map` again with --fresh."
-        ) from error
+    shown = GalleryRun(
+        name=printable(path.resolve().name),
+        region=run.region_name or run.region,
+        service=run.service,
+        target=run.target,
+        model=run.model,
+        preset=run.preset,
+        quarters=quarters_in_words(given(run.quarters, [])),
+        date=f"{written:%Y-%m-%d}",
+        unit=UNITS[run.target][0],
+        splits=split_figures(run),
+        picture="",
+        width=0,
+        height=0,
+        links=_links(path, out),
+    )
     return _Read(path, run, shown, picture)
 
 

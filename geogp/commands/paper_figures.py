@@ -25,6 +25,7 @@ from geogp.maps.figures.panels import cell_panels, component_panels, slices_pane
 from geogp.maps.grid import quantity_of
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.joint.joint_law import Components, leading_components
+from geogp.records.run_record import OpenedRecord
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.inputs import tile_table
@@ -33,7 +34,6 @@ from geogp.runs.progress import Watcher
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import check_apart, held_run
 from geogp.runs.run_names import run_names
-from geogp.runs.schema.run_record import OpenedRecord
 
 Floats = NDArray[np.float64]
 

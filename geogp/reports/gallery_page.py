@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from geogp.errors import DataError
 from geogp.evaluation.splits.split_names import SPLITS
+from geogp.geodata.places.region import STRATA
+from geogp.geodata.places.stratum_column import ALL
+from geogp.records.run_record import RunRecord, Strata, given
 from geogp.reports import words
 from geogp.reports.rendering import html_page
 
@@ -117,24 +118,12 @@ def gallery_html(
     )
 
 
-def split_figures(run: dict[str, Any]) -> tuple[SplitFigures, ...]:
-    """Return the key numbers that run.json holds.
-
-    Raises
-    ------
-    DataError
-        They are missing, or no numbers.
-    """
-    try:
-        return tuple(
-            _figures(split, found, run["baseline"].get(split, {}))
-            for split, found in run["metrics"].items()
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            "expected metrics and baseline by split and stratum in run.json, found something "
-            f"else ({error!r}). Run `geogp map` again with --fresh."
-        ) from error
+def split_figures(run: RunRecord) -> tuple[SplitFigures, ...]:
+    """Return the key numbers that run.json holds."""
+    baseline = given(run.baseline, {})
+    return tuple(
+        _figures(split, found, baseline.get(split, {})) for split, found in run.metrics.items()
+    )
 
 
 def quarters_in_words(quarters: Sequence[str]) -> str:
@@ -150,24 +139,12 @@ def quarters_in_words(quarters: Sequence[str]) -> str:
     return f"{min(quarters)} to {max(quarters)} ({len(quarters)})"
 
 
-def _figures(split: str, found: dict[str, Any], baseline: dict[str, Any]) -> SplitFigures:
-    own = _number(found["all"]["nll"])
-    other = _number(baseline["all"]["nll"]) if "all" in baseline else None
+def _figures(split: str, found: Strata, baseline: Strata) -> SplitFigures:
+    own, other = found[ALL].nll, baseline[ALL].nll if ALL in baseline else None
     return SplitFigures(
-        SPLITS[split].title if split in SPLITS else split,
-        int(found["all"]["n"]),
+        SPLITS[split].title,
+        found[ALL].n,
         None if own is None or other is None else other - own,
-        _number(found["all"]["crps"]),
-        *(
-            _number(found[stratum]["coverage_95"]) if found.get(stratum, {"n": 0})["n"] else None
-            for stratum in ("urban", "rural")
-        ),
+        found[ALL].crps,
+        *(found[stratum].coverage_95 if stratum in found else None for stratum in STRATA),
     )
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no number")
-    return float(value)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import to_builtins
 
 from geogp.errors import DataError
 from geogp.evaluation.assessment import (
@@ -19,7 +20,7 @@ from geogp.evaluation.assessment import (
 )
 from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.geodata.tiles.quarters import quarter_label
+from geogp.records.run_record import RunRecord, RunSettings, given
 from geogp.reports import report_figures as figures
 from geogp.reports import strata_words, words
 from geogp.reports import threshold_page as exceedance_page
@@ -27,8 +28,6 @@ from geogp.reports.coverage_figure import coverage_figure
 from geogp.reports.rendering import environment, html_page
 from geogp.reports.split_report import SplitReport, split_report
 from geogp.reports.variance_words import variances
-
-_NEEDED = ("region", "target", "model", "metrics")
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Report:
     rows_left_out: int
     settings: dict[str, Any]
     inputs: list[dict[str, Any]]
-    seconds: dict[str, Any]
+    seconds: dict[str, float]
     warnings: list[str]
     attribution: str
     headline: str
@@ -96,13 +95,13 @@ class Report:
     splits: dict[str, SplitReport]
 
 
-def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
+def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Work out the report on a run.
 
     Parameters
     ----------
     run
-        The content of run.json. `metrics` and `baseline` may lack a split, or hold none.
+        What run.json holds. `metrics` and `baseline` may lack a split, or hold none.
     predictions
         The content of test_predictions.parquet.
 
@@ -113,46 +112,41 @@ def build_report(run: dict[str, Any], predictions: pd.DataFrame) -> Report:
     Raises
     ------
     DataError
-        Keys or columns are missing, a split has an unknown name, or the predictions contradict
-        the figures of run.json or their own bounds.
+        Columns are missing, a split has an unknown name, or the predictions contradict the figures
+        of run.json or their own bounds.
     NumericalError
         A mean or variance among the predictions is out of range.
     """
-    missing = [key for key in _NEEDED if key not in run]
-    if missing:
-        raise DataError(
-            f"expected the keys of run.json, missing {', '.join(missing)}. Run `geogp map` again."
-        )
     check_columns(predictions)
-    predictions = with_strata(predictions, run.get("settings") or {})
+    predictions = with_strata(predictions, run.strata)
     splits = _split_reports(run, predictions)
-    unit, plain_unit = words.UNITS.get(run["target"], ("the unit of the target", ""))
+    unit, plain_unit = words.UNITS[run.target]
     return Report(
-        geogp=run.get("geogp"),
-        region=_region_name(run),
-        service=run.get("service"),
-        target=run["target"],
-        model=run["model"],
-        preset=run.get("preset"),
-        seed=run.get("seed"),
-        device=run.get("device"),
+        geogp=given(run.geogp, None),
+        region=run.region_in_words,
+        service=run.service,
+        target=run.target,
+        model=run.model,
+        preset=run.preset,
+        seed=given(run.seed, None),
+        device=given(run.device, None),
         unit=unit,
         plain_unit=plain_unit,
-        quarters=_quarter_labels(run.get("quarters")),
-        quarters_missing=_quarter_labels(run.get("quarters_missing")),
-        quarters_unreached=_quarter_labels(run.get("quarters_unreached")),
-        rows_left_out=sum(int(one["rows"]) for one in run.get("rows_left_out") or []),
-        settings=dict(run.get("settings") or {}),
-        inputs=_inputs(run.get("inputs")),
+        quarters=given(run.quarters, []),
+        quarters_missing=given(run.quarters_missing, []),
+        quarters_unreached=given(run.quarters_unreached, []),
+        rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
+        settings=to_builtins(given(run.settings, RunSettings())),
+        inputs=to_builtins(given(run.inputs, [])),
         # The report is written while the clock for writing still runs.
-        seconds={k: v for k, v in (run.get("seconds") or {}).items() if k != "write"},
-        warnings=[str(warning) for warning in run.get("warnings") or []],
-        attribution=run.get("attribution") or words.DEFAULT_ATTRIBUTION,
+        seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
+        warnings=given(run.warnings, []),
+        attribution=given(run.attribution, "") or words.DEFAULT_ATTRIBUTION,
         headline=words.headline(next(iter(splits.values()))),
         findings=[words.finding(split) for split in splits.values()],
         marks={name: strata_words.marks(split) for name, split in splits.items()},
         rules=[strata_words.POOLING, strata_words.MARKING],
-        repairs=words.repairs(run) + variances(run),
+        repairs=words.repairs(run) + variances(run.variance_check),
         statements=words.statements(splits, counts=counted(predictions)),
         splits=splits,
     )
@@ -184,7 +178,7 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
         The predictions are not those of the report.
     """
     drawn = {}
-    predictions = with_strata(predictions, report.settings)
+    predictions = with_strata(predictions, report.settings.get("strata"))
     for name, split in report.splits.items():
         rows = predictions[predictions["split"] == name]
         if len(rows) != split.groups["all"].n:
@@ -205,12 +199,12 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
     return html_page("report", context)
 
 
-def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, SplitReport]:
+def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, SplitReport]:
     found = [str(name) for name in pd.unique(predictions["split"])]
     odd = sorted(set(found) - set(SPLITS))
     if odd:
         raise DataError(f"expected the splits {', '.join(SPLITS)}, found {', '.join(odd)}.")
-    absent = sorted(set(run["metrics"] or {}) - set(found))
+    absent = sorted(set(run.metrics) - set(found))
     if absent:
         raise DataError(
             f"run.json has figures of the split {', '.join(absent)}, but test_predictions.parquet "
@@ -225,23 +219,6 @@ def _split_reports(run: dict[str, Any], predictions: pd.DataFrame) -> dict[str, 
 def _place(name: str) -> tuple[bool, bool, int]:
     """Return what splits are ordered by: blocks first, those that flatter last."""
     return name != BLOCKS.name, SPLITS[name].flatters, list(SPLITS).index(name)
-
-
-def _region_name(run: dict[str, Any]) -> str:
-    """Return the region's name, with its code where that is something else."""
-    code, name = str(run["region"]), run.get("region_name")
-    return f"{name} ({code})" if name and name != code else code
-
-
-def _quarter_labels(quarters: Any) -> list[str]:
-    return [quarter_label(q) if isinstance(q, int) else str(q) for q in quarters or []]
-
-
-def _inputs(inputs: Any) -> list[dict[str, Any]]:
-    """Return the inputs as a list, whether run.json lists them or keys them by name."""
-    if isinstance(inputs, dict):
-        return [{"name": name, **entry} for name, entry in inputs.items()]
-    return [dict(entry) for entry in inputs or []]
 
 
 def _context(report: Report) -> dict[str, Any]:

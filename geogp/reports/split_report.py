@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import to_builtins
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
 from geogp.evaluation.assessment import (
     ScoredRows,
     check_scores,
@@ -22,6 +22,7 @@ from geogp.evaluation.splits.split_names import SPLITS
 from geogp.evaluation.threshold_reliability import ExceedanceReport, exceedance_reports
 from geogp.geodata.places.stratum_column import ALL, phrase
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
+from geogp.records.run_record import CalibrationRecord, RunDrawing, RunRecord, given
 from geogp.reports.stratum_reports import StratumReport, stratum_reports
 
 Floats = NDArray[np.float64]
@@ -72,7 +73,7 @@ class SplitReport:
         return {name: phrase(name) for name in self.groups if name != ALL}
 
 
-def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitReport:
+def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Work out the report on one split.
 
     Parameters
@@ -82,7 +83,7 @@ def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitRep
     rows
         Its rows of test_predictions.parquet.
     run
-        The content of run.json.
+        What run.json holds.
 
     Raises
     ------
@@ -93,59 +94,35 @@ def split_report(name: str, rows: pd.DataFrame, run: dict[str, Any]) -> SplitRep
         A mean or variance is out of range.
     """
     scored = split_rows(name, rows)
-    metrics = (run["metrics"] or {}).get(name)
+    metrics = to_builtins(run.metrics).get(name)
     if metrics is not None:
         parts = rows_by_group(rows["stratum"], len(rows))
         found = {group: scored.scores[chosen].mean() for group, chosen in parts.items()}
         check_scores(name, found, metrics)
-    baseline = (run.get("baseline") or {}).get(name) or {}
+    baseline = to_builtins(given(run.baseline, {})).get(name, {})
     groups = group_reports(rows, scored, baseline, counts=counted(rows))
-    entries = list((run.get("folds") or {}).get(name) or [])
+    entries = to_builtins(given(run.folds, {})).get(name, [])
+    calibration = given(run.calibration, CalibrationRecord())
     split = SPLITS[name]
     return SplitReport(
         name,
         split.title,
         split.question,
-        dict((run.get("n") or {}).get(name) or {}),
+        to_builtins(given(run.n, {})).get(name, {}),
         len(set(scored.fold.tolist())),
         groups,
         _width_ratio(groups),
-        stratum_reports(rows, scored, run["target"]),
+        stratum_reports(rows, scored, run.target),
         fold_spread(name, rows, scored, entries),
         _exceedances(rows, scored, run),
-        _repair(name, run),
+        to_builtins(given(calibration.splits, {})).get(name, {}),
     )
 
 
-def _repair(name: str, run: dict[str, Any]) -> dict[str, Any]:
-    """Return what run.json says of the repair of a split's test rows.
-
-    Raises
-    ------
-    DataError
-        It is of another form.
-    """
-    held = run.get("calibration") or {}
-    splits = (held.get("splits") or {}) if isinstance(held, dict) else None
-    found = (splits.get(name) or {}) if isinstance(splits, dict) else None
-    whole = isinstance(found, dict) and (
-        not found
-        or (isinstance(found.get("statement"), str) and isinstance(found.get("folds"), list))
-    )
-    if not isinstance(found, dict) or not whole:
-        raise DataError(
-            "expected a list of sentences and, by split, a statement and folds under calibration "
-            "of run.json, found something else. Run `geogp map` again with --fresh."
-        )
-    return found
-
-
-def _exceedances(
-    rows: pd.DataFrame, scored: ScoredRows, run: dict[str, Any]
-) -> list[ExceedanceReport]:
+def _exceedances(rows: pd.DataFrame, scored: ScoredRows, run: RunRecord) -> list[ExceedanceReport]:
     """Judge the probabilities of the map's thresholds, each row by its own fold's prediction."""
-    values = (run.get("drawing") or {}).get("thresholds") or ()
-    thresholds = thresholds_of(run["target"], values) if values else ()
+    values = given(given(run.drawing, RunDrawing()).thresholds, [])
+    thresholds = thresholds_of(run.target, values) if values else ()
     if not thresholds:
         return []
     parts = [np.flatnonzero(scored.fold == fold) for fold in np.unique(scored.fold)]
@@ -157,7 +134,7 @@ def _exceedances(
             found[part] = threshold.probability(prediction)
         return found
 
-    return exceedance_reports(rows, probability, run["target"], thresholds)
+    return exceedance_reports(rows, probability, run.target, thresholds)
 
 
 def _width_ratio(groups: dict[str, GroupReport]) -> float | None:

@@ -1,13 +1,11 @@
 """What a report says where a model states another function variance than its closed form."""
 
-import math
-from typing import Any
+from msgspec import UNSET
 
 from geogp.errors import DataError
+from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.records.run_record import VarianceCheck
 from geogp.reports.words import number
-
-NOISE_IN_SPREAD, STEPS, POINT, FIELD = "noise in the spread", "steps", "point", "field"
-"""Why the two differ: kept under variance_check, differ_by of run.json."""
 
 _JOINT = "joint (areas, several tiles) uses the closed form"
 _USED = f"Intervals of single rows are the stated ones; whatever is {_JOINT}"
@@ -22,27 +20,24 @@ _WHY = {
 }
 
 
-def variances(run: dict[str, Any]) -> list[str]:
+def variances(check: VarianceCheck | None) -> list[str]:
     """Return what variance_check of run.json says, in words; nothing where the two are one.
 
     Raises
     ------
     DataError
-        It is not what the report reads.
+        A function variance is stated where there is none, or the other way round.
     """
-    check = run.get("variance_check")
     if check is None:
         return []
-    held = check if isinstance(check, dict) else {}
     # Runs of earlier versions compared only where the spread carries noise.
-    why = held.get("differ_by", NOISE_IN_SPREAD)
-    closed, stated = (_sd(held.get(name)) for name in ("closed_form", "stated"))
-    positive = closed > 0 and (stated == 0 if why == POINT else stated > 0)
-    if not positive or not isinstance(why, str) or why not in {*_WHY, POINT}:
+    why = NOISE_IN_SPREAD if check.differ_by is UNSET else check.differ_by
+    closed, stated = check.closed_form, check.stated
+    if (stated == 0) != (why == POINT):
         raise DataError(
-            "expected two standard deviations above 0 under variance_check of run.json, "
-            f"closed_form and stated, and why they differ, found {check}. Run `geogp map` again "
-            "with --fresh."
+            "expected a standard deviation above 0 under stated in variance_check of run.json, and "
+            f"0 where differ_by is {POINT}, found {stated} of {why}. Run `geogp map` again with "
+            "--fresh."
         )
     if why == POINT:
         said = (
@@ -58,14 +53,3 @@ def variances(run: dict[str, Any]) -> list[str]:
         f"({number(stated / closed, 2)} times as much). {_USED}{scaled}."
     )
     return [said]
-
-
-def _sd(value: Any) -> float:
-    """Return a standard deviation; NaN where it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        found = float(value)
-    except OverflowError:  # an integer beyond every float
-        return math.nan
-    return found if math.isfinite(found) else math.nan

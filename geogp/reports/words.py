@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from geogp.errors import DataError
 from geogp.evaluation.score_groups import GroupReport
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, COUNTY, LATEST, RANDOM
+from geogp.records.run_record import CalibrationRecord, RunRecord, RunSettings, given
 from geogp.reports.split_report import SplitReport
 
 MISSING = "\N{EN DASH}"
@@ -152,30 +152,16 @@ def statements(splits: dict[str, SplitReport], *, counts: bool = False) -> list[
     return said
 
 
-def repairs(run: dict[str, Any]) -> list[str]:
-    """Return what run.json says of a repair of the intervals.
-
-    Raises
-    ------
-    DataError
-        `calibration` is not what the report reads.
-    """
-    kind = (run.get("settings") or {}).get("conformal")
-    held = run.get("calibration") or {}
-    own = held.get("statements") or [] if isinstance(held, dict) else None
-    if not isinstance(own, list) or not all(isinstance(text, str) for text in own):
-        raise DataError(
-            "expected a list of sentences under calibration, statements of run.json, found "
-            "something else. Run `geogp map` again with --fresh."
-        )
-    said: list[str] = []
-    if kind not in {None, "none"}:
-        said.append(
-            f"The intervals are repaired by split conformal calibration "
-            f"({_REPAIRS.get(str(kind), str(kind))}); every figure here is of repaired intervals."
-        )
-        said += own
-    return said
+def repairs(run: RunRecord) -> list[str]:
+    """Return what run.json says of a repair of the intervals."""
+    kind = given(given(run.settings, RunSettings()).conformal, "none")
+    if kind == "none":
+        return []
+    said = (
+        f"The intervals are repaired by split conformal calibration ({_REPAIRS[kind]}); every "
+        "figure here is of repaired intervals."
+    )
+    return [said, *given(given(run.calibration, CalibrationRecord()).statements, [])]
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -1,7 +1,7 @@
 """One map from a program: the main job with its settings as keyword arguments."""
 
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 from geogp.errors import RequestError
 from geogp.runs.open_run import Run, open_run
@@ -10,13 +10,56 @@ from geogp.runs.progress import Watcher
 from geogp.runs.settings import MapRequest
 
 
-def make_map(region: str | Path, *, watcher: Watcher | None = None, **settings: Any) -> Run:
+class MapSettings(TypedDict, total=False):
+    """The fields of `MapRequest` but for the region and the folder; these say what each is."""
+
+    source: str
+    boundaries: str | None
+    region_name: str | None
+    urban_vintage: str
+    strata: str | None
+    service: str
+    target: str
+    quarters: str | None
+    model: str
+    preset: str
+    split: str | None
+    folds: int
+    buffer_km: float
+    layers: tuple[str, ...]
+    conformal: str
+    inputs: str
+    epochs: int | None
+    budget: float | None
+    noise: str
+    tune_weights: bool
+    device: str
+    seed: int
+    zoom: int
+    far_km: float
+    question: str
+    tests: int | None
+    at: str | None
+    threshold: tuple[float, ...] | None
+    self_contained: bool
+    fresh: bool
+
+
+def make_map(
+    region: str | Path,
+    *,
+    out: str | Path | None = None,
+    watcher: Watcher | None = None,
+    **settings: Unpack[MapSettings],
+) -> Run:
     """Map a region: read, split, fit, evaluate, predict and write, as ``geogp map`` does.
 
     Parameters
     ----------
     region
         A state, such as ``PR``; or a file of polygons.
+    out
+        The run folder. Default: runs/<what is mapped>.
     watcher
         Hears of stages, progress and warnings.
     **settings
@@ -39,15 +82,18 @@ def make_map(region: str | Path, *, watcher: Watcher | None = None, **settings: 
     OutputError
         The results could not be written.
     """
-    unknown = set(settings) - set(MapRequest.__dataclass_fields__)
+    unknown = set(settings) - set(MapSettings.__annotations__)
     if unknown:
         raise RequestError(
             f"expected settings of geogp.make_map, found {', '.join(sorted(unknown))}. They are "
-            f"{', '.join(MapRequest.__dataclass_fields__)}."
+            f"region, out, {', '.join(MapSettings.__annotations__)}."
         )
     own = isinstance(region, Path) or Path(region.rpartition(":")[0] or region).is_file()
-    if settings.get("out") is not None:
-        settings["out"] = Path(settings["out"])
-    place = {"region_file": str(region)} if own else {"region": region}
-    found = pipeline.make_map(MapRequest(**place, **settings), watcher)
-    return open_run(found.path, device=settings.get("device", "auto"))
+    request = MapRequest(
+        region=None if own else str(region),
+        region_file=str(region) if own else None,
+        out=None if out is None else Path(out),
+        **settings,
+    )
+    found = pipeline.make_map(request, watcher)
+    return open_run(found.path, device=request.device)

@@ -14,6 +14,8 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.estimators.stored_estimators import load_with_notes
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.core.options import CANDIDATES
+from geogp.records.record_reading import complete_record
+from geogp.records.run_record import OpenedRecord, RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import Watcher
 from geogp.runs.questions.area_levels import area_levels
@@ -28,8 +30,6 @@ from geogp.runs.questions.threshold_shares import threshold_shares
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.schema.record_reading import complete_record
-from geogp.runs.schema.run_record import OpenedRecord, RunRecord
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Run:
     @cached_property
     def predictions(self) -> pd.DataFrame:
         """Predictions of the test rows of every split; see `read_predictions`."""
-        return read_predictions(self.path, self.content)
+        return read_predictions(self.path, self.record)
 
     @property
     def model(self) -> SpatialGP:
@@ -103,7 +103,7 @@ class Run:
                 "with another --target."
             )
         if (tests, at) not in self._opened:
-            record = complete_record(self.path, self.content, OpenedRecord)
+            record = complete_record(self.path, self.record, OpenedRecord)
             self._opened[tests, at] = reopen(
                 self.path,
                 record,

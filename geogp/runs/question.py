@@ -1,15 +1,9 @@
 """The question that a map answers."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from geogp.geodata.tiles.quarters import quarter_label
-
-COUNT = "count"
-"""The question of a map of numbers of tests."""
-
-LEVEL = "level"
-"""The question of a map of what measurements scatter around."""
+from geogp.records.record_names import COUNT, LEVEL
 
 
 @dataclass(frozen=True)
@@ -50,13 +44,9 @@ class Question:
     def label(self) -> str:
         """Return the quarter, with that in which the data end where it lies beyond."""
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
-        return f"{quarter_label(self.quarter)}{end}"
+        return f"{self.at}{end}"
 
-    def described(self) -> dict[str, Any]:
-        """Return what run.json says of it."""
-        return {
-            "for": self.name,
-            "tests": self.tests,
-            "at": quarter_label(self.quarter),
-            "quarters_beyond_data": self.beyond,
-        }
+    @property
+    def at(self) -> str:
+        """Label of the quarter."""
+        return quarter_label(self.quarter)

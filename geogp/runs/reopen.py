@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from geogp.errors import DataError, RequestError
@@ -19,15 +19,15 @@ from geogp.geodata.places.layers import PolygonLayer, read_layer
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.places.region_choice import AUTO
 from geogp.models.joint.joint_level import JointLevel
+from geogp.records.run_record import OpenedRecord
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.progress import Watcher
 from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
 from geogp.runs.run_folder import MODEL_FILE
-from geogp.runs.run_identity import same_input
+from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.schema.run_record import OpenedRecord
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 Floats = NDArray[np.float64]
@@ -213,11 +213,10 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
 def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     """Refuse other files and rows than those that a run was made from."""
     # All are looked at, as a layer of the user's may be called like a file of the boundaries.
-    told = [to_builtins(one) for one in record.inputs]
     changed = [
         file.name
         for file in (*job.boundaries.files, *job.ingested.files)
-        if not any(same_input(file.described(), one) for one in told)
+        if not any(same_input(input_record(file), one) for one in record.inputs)
     ]
     if changed:
         raise DataError(

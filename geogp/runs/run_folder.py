@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from msgspec.structs import replace
 
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import (
@@ -24,12 +25,13 @@ from geogp.files import (
 )
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.geodata.tiles.parquet_limits import check_parquet
+from geogp.records.checked_types import checked
+from geogp.records.record_reading import read_record, run_text
+from geogp.records.run_record import RunIdentity, RunNote, RunRecord
+from geogp.runs.file_records import records_of
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
-from geogp.runs.run_identity import IDENTITY_KEYS, differences
+from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_records import RECORDS, records_of, run_text
-from geogp.runs.schema.record_reading import read_record
-from geogp.runs.schema.run_record import RunRecord
 
 PREDICTIONS_FILE = "test_predictions.parquet"
 GRID_FILE = "grid.nc"
@@ -134,8 +136,8 @@ class RunFolder:
         except OSError as error:
             raise output_error(self.path, error, ELSEWHERE) from error
 
-    def finished(self, identity: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the content of run.json where the fits of this run are already complete.
+    def finished(self, identity: RunIdentity) -> RunRecord | None:
+        """Return what run.json holds where the fits of this run are already complete.
 
         What its map shows may differ: that is its key `drawing`. Whether its files are still there
         tells `spoilt`. A run that was begun here counts before one that was
@@ -150,7 +152,7 @@ class RunFolder:
         """
         begun = self._begun.is_file()
         held = _read_json(self._begun, _FRESH) if begun else self._held()
-        different = differences(held, identity) if held else []
+        different = differences(identity_in(held), identity) if held else []
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
@@ -158,8 +160,7 @@ class RunFolder:
             )
         if begun or not held:
             return None
-        read_record(self.path / RUN_FILE, held)
-        return held
+        return read_record(self.path / RUN_FILE, held)
 
     @property
     def _staged(self) -> Path:
@@ -183,20 +184,25 @@ class RunFolder:
             raise _damaged(path, error, _DELETE) from error
         return held
 
-    def begin(self, identity: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, note: RunNote) -> RunNote:
         """Note which run is being made here, so that it can be continued; return the note.
 
         That of a run that is continued is the one with which it began.
 
         Raises
         ------
+        DataError
+            The note of a run that is continued is damaged.
         OutputError
             The folder cannot be written.
         """
         if self._begun.is_file():
-            return _read_json(self._begun, _FRESH)
-        write_text(self._begun, json.dumps(identity))
-        return identity
+            try:
+                return checked(read_json(self._begun), RunNote, "it")
+            except DataError as error:
+                raise _damaged(self._begun, error, _FRESH) from error
+        write_text(self._begun, run_text(note))
+        return note
 
     def clear(self) -> None:
         """Forget an unfinished run.
@@ -214,8 +220,8 @@ class RunFolder:
             raise output_error(self.unfinished, error, ELSEWHERE) from error
 
     def complete(
-        self, write: Callable[[Path], None], run: dict[str, Any], *, keep_later: bool = False
-    ) -> None:
+        self, write: Callable[[Path], RunRecord], *, keep_later: bool = False
+    ) -> RunRecord:
         """Write all files beside, then move them into place, ``run.json`` last.
 
         From the moment that the first file moves, the staged ones are all that the run has left:
@@ -224,12 +230,16 @@ class RunFolder:
         Parameters
         ----------
         write
-            Writes every file of the run but run.json into the folder it is given.
-        run
-            The content of run.json; the names of all files are added as `files`, their sizes and
-            hashes as `file_records`.
+            Writes every file of the run but run.json into the folder it is given, and returns what
+            run.json says of them.
         keep_later
             Whether what commands wrote into the finished run (`LATER_FILES`) still holds.
+
+        Returns
+        -------
+        RunRecord
+            What run.json holds: with the names of all files as `files`, their sizes and hashes as
+            `file_records`.
 
         Raises
         ------
@@ -240,13 +250,13 @@ class RunFolder:
         try:
             self._unstage()
             staged.mkdir(parents=True)
-            write(staged)
-            run["files"] = sorted(file.name for file in staged.iterdir())
-            run[RECORDS] = records_of(staged, run["files"])
+            told = write(staged)
+            files = sorted(file.name for file in staged.iterdir())
+            run = replace(told, files=files, file_records=records_of(staged, files))
             old = {*self._held().get("files", [])}
             if not keep_later:
                 old |= {file.name for name in LATER_FILES for file in self.path.glob(name)}
-            write_text(self._stale, json.dumps(sorted(old - set(run["files"]))))
+            write_text(self._stale, json.dumps(sorted(old - set(files))))
             write_text(staged / RUN_FILE, run_text(run))
         except BaseException as error:
             with suppress(OSError):
@@ -255,6 +265,7 @@ class RunFolder:
                 raise OutputError(f"cannot write to {self.path}: {error}.") from error
             raise
         self._move()
+        return run
 
     def _unstage(self) -> None:
         """Remove staged files; first of all what says that they are whole."""
@@ -294,7 +305,7 @@ class RunFolder:
             raise _damaged(self._stale, error, _FRESH) from error
 
 
-def read_predictions(path: Path, run: dict[str, Any]) -> pd.DataFrame:
+def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
     """Read the test predictions of a finished run.
 
     Parameters
@@ -302,7 +313,7 @@ def read_predictions(path: Path, run: dict[str, Any]) -> pd.DataFrame:
     path
         The run folder.
     run
-        The content of its run.json, which names the strata.
+        What its run.json holds, which names the strata.
 
     Raises
     ------
@@ -317,7 +328,7 @@ def read_predictions(path: Path, run: dict[str, Any]) -> pd.DataFrame:
     except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:
         raise DataError(f"{path / PREDICTIONS_FILE} is damaged ({error}).") from error
     if "stratum" in predictions:
-        predictions = with_strata(predictions, run.get("settings") or {})
+        predictions = with_strata(predictions, run.strata)
     return predictions
 
 

@@ -1,24 +1,19 @@
-"""What makes two runs the same: the keys of run.json that decide the fits, compared."""
+"""What makes two runs the same: the parts of run.json that decide the fits, compared."""
 
-from typing import Any
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import fields, replace
 
 from geogp.geodata.places.polygon_names import absolute_layer
 from geogp.geodata.store.addresses import absolute_place
+from geogp.geodata.tiles.ookla import InputFile
+from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
 
-IDENTITY_KEYS = (
-    "geogp",
-    "versions",
-    "device",
-    "region",
-    "service",
-    "target",
-    "quarters",
-    "model",
-    "preset",
-    "seed",
-    "settings",
-    "inputs",
-)
+_TYPES = {field.name: field.type for field in fields(RunIdentity)}
+
+IDENTITY_KEYS = tuple(name for name in _TYPES if name not in {"schema", "drawing"})
 """Keys of run.json that decide the fits: runs that agree in them agree in every score."""
 
 FILE_KEYS = ("name", "sha256", "rows", "rows_used")
@@ -28,56 +23,68 @@ ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 """The same of an entry of the cache: what else it holds depends on what was fetched before."""
 
 
-def differences(held: dict[str, Any], identity: dict[str, Any]) -> list[str]:
+def identity_in(held: Mapping[str, object]) -> RunIdentity:
+    """Return the identity that a file states; a part of another form counts as absent."""
+    found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
+    for name in found.keys() & held.keys():
+        try:
+            found[name] = msgspec.convert(held[name], _TYPES[name])
+        except msgspec.ValidationError:
+            continue
+    return RunIdentity(**found)  # type: ignore[arg-type]
+
+
+def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are one."""
-    then = _with_absolute_places(held)
-    now = _with_absolute_places(identity)
+    then, now = _with_absolute_places(held), _with_absolute_places(identity)
     return [
         key
         for key in IDENTITY_KEYS
-        if then.get(key) != now.get(key)
-        and not (key == "inputs" and _same_inputs(then.get(key), now.get(key)))
+        if getattr(then, key) != getattr(now, key)
+        and not (key == "inputs" and _same_inputs(then, now))
     ]
 
 
-def same_map(held: dict[str, Any], identity: dict[str, Any]) -> bool:
+def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
     """Tell whether runs have one fit and one question, so that their maps are one."""
-    return not differences(held, identity) and held.get("drawing") == identity.get("drawing")
+    return not differences(held, identity) and held.drawing == identity.drawing
 
 
-def same_input(one: Any, other: Any) -> bool:
+def input_record(file: InputFile) -> InputRecord:
+    """Return what run.json says of an input file."""
+    return InputRecord(**vars(file))
+
+
+def same_input(one: InputRecord, other: InputRecord) -> bool:
     """Tell whether two input files of run.json hold the same rows; how they came does not count.
 
     Of an entry of the cache, which has the address of its source, the region's rows are compared,
     of two files read in place all of them.
     """
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return bool(one == other)
-    known = "rows_sha256" in one and "rows_sha256" in other
-    cached = "source" in one or "source" in other
+    known = one.rows_sha256 is not None and other.rows_sha256 is not None
+    cached = one.source is not None or other.source is not None
     keys = ROWS_KEYS if known and cached else FILE_KEYS
-    return all(one.get(key) == other.get(key) for key in keys)
+    return all(getattr(one, key) == getattr(other, key) for key in keys)
 
 
-def _with_absolute_places(run: dict[str, Any]) -> dict[str, Any]:
+def _with_absolute_places(run: RunIdentity) -> RunIdentity:
     """Return a run whose folders and files are absolute; older versions kept them as typed."""
-    settings = run.get("settings")
-    if not isinstance(settings, dict):
+    held = run.settings
+    if held is UNSET:
         return run
-    places = {
-        key: absolute_place(settings[key])
-        for key in ("source", "boundaries")
-        if isinstance(settings.get(key), str)
-    }
-    if isinstance(settings.get("strata_file"), str):
-        places["strata_file"] = absolute_layer(settings["strata_file"])
-    layers = settings.get("layers", [])
-    if isinstance(layers, list) and all(isinstance(text, str) for text in layers):
-        layers = [absolute_layer(text) for text in layers]
-    return {**run, "settings": {**settings, **places, "layers": layers}}
+    changed: dict[str, object] = {}
+    for key in ("source", "boundaries"):
+        place = getattr(held, key)
+        changed[key] = absolute_place(place) if isinstance(place, str) else place
+    if held.strata_file is not None:
+        changed["strata_file"] = absolute_layer(held.strata_file)
+    layers = [] if held.layers is UNSET else held.layers
+    changed["layers"] = [absolute_layer(text) for text in layers]
+    settings: RunSettings = replace(held, **changed)
+    return replace(run, settings=settings)
 
 
-def _same_inputs(then: Any, now: Any) -> bool:
-    if not isinstance(then, list) or not isinstance(now, list):
+def _same_inputs(then: RunIdentity, now: RunIdentity) -> bool:
+    if then.inputs is UNSET or now.inputs is UNSET:
         return False
-    return len(then) == len(now) and all(map(same_input, then, now))
+    return len(then.inputs) == len(now.inputs) and all(map(same_input, then.inputs, now.inputs))

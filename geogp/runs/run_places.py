@@ -8,7 +8,7 @@ from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_address
 
 if TYPE_CHECKING:
-    from geogp.runs.schema.run_record import OpenedSettings
+    from geogp.records.run_record import OpenedSettings
 
 _OWN = {"source": ("tiles", PUBLIC_SOURCE), "boundaries": ("boundaries", PUBLIC_BOUNDARIES)}
 """What is read from each place, and the address that geogp itself would take."""

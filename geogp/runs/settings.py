@@ -17,6 +17,7 @@ from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.catalogue.model_names import MODELS, find_model
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES
+from geogp.records.record_names import INPUTS, QUESTIONS
 
 SPLIT_CHOICES = {
     **{name: (name,) for name in SPLITS},
@@ -27,7 +28,7 @@ SPLIT_CHOICES = {
 
 AUTO = "auto"
 
-INPUT_CHOICES = (AUTO, "place", "place-quarter")
+INPUT_CHOICES = (AUTO, *INPUTS)
 """Values of ``--inputs``; ``auto`` adds the quarter where there are several."""
 
 DEFAULT_MODEL = "field"
@@ -45,9 +46,6 @@ MOST_EPOCHS = 100_000
 
 MOST_BUDGET_S = 1_000_000
 """Eleven days."""
-
-QUESTIONS = ("tile-mean", "single-test", "level")
-"""Values of ``--for``: what a map predicts."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ import pandas as pd
 import pytest
 import torch
 import xarray as xr
+from msgspec import to_builtins
 from safetensors.torch import save_file
 
 from geogp.files import write_text
-from geogp.runs.run_records import records_of
+from geogp.runs.file_records import records_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -59,7 +60,7 @@ def _write_run(run: Path, value: float = 1.0, seconds: float = 2.5) -> None:
     (run / "map.html").write_text(f"{value} map_{hashlib.md5(str(seconds).encode()).hexdigest()}")
     files = sorted(path.name for path in run.iterdir() if path.name != "run.json")
     held = {"seconds": {"fit": seconds}, "metrics": value, "files": files}
-    held["file_records"] = records_of(run, files)
+    held["file_records"] = to_builtins(records_of(run, files))
     (run / "run.json").write_text(json.dumps(held))
 
 

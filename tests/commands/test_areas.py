@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from run_worlds import edited_copy, write_halves
+from run_worlds import edited_copy, run_json, write_halves
 from shapely.geometry import box
 
 from geogp.commands.areas import described_table, make_areas
@@ -39,7 +39,7 @@ def result(copy, halves):
 def test_a_row_for_each_area_with_tiles(result, copy):
     table = result.table
     assert set(table["area"]) == {"west", "east"}
-    assert table["tiles"].sum() == copy.run["map"]["tiles"] == result.described["tiles"]
+    assert table["tiles"].sum() == run_json(copy)["map"]["tiles"] == result.described["tiles"]
     assert result.described["tiles_elsewhere"] == 0
     assert (table["measured_tiles"] > 0).all()
     assert (table["measured_tiles"] < table["tiles"]).all()
@@ -237,7 +237,7 @@ def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_pa
 
     monkeypatch.chdir(small.folder.parent)
     made = make_map(request())
-    settings = made.run["settings"]
+    settings = run_json(made)["settings"]
     assert settings["source"] == str(small.folder.resolve())
     assert settings["boundaries"] == str(small.folder.resolve() / "boundaries")
     assert settings["layers"] == [f"{halves.resolve()}:side"]

@@ -21,11 +21,12 @@ from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.records.record_reading import record_of
+from geogp.runs.file_records import spoilt
 from geogp.runs.locks import hold, is_vacant
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_records import spoilt
 from geogp.runs.settings import MapRequest
 
 NAMES = tuple(f"{code}-mobile-download" for code in CODES)
@@ -161,7 +162,7 @@ def test_a_file_of_a_run_that_is_gone_from_the_place_is_made_again(
     assert (result.exit_code, orders(crew)) == (0, [NAMES[0]])
     assert result.entries[NAMES[0]].how == "made"
     run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
-    assert spoilt(place / NAMES[0], run) == []
+    assert spoilt(place / NAMES[0], record_of(run)) == []
     for other in others:
         assert (place / NAMES[0] / other).read_text() == other
 

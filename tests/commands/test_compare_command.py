@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from run_worlds import run_json
 
 from geogp.commands.compare_runs import compare_runs
 from geogp.errors import RequestError
@@ -28,8 +29,8 @@ def test_files_are_written_and_json_is_alone_on_standard_output(finished, other,
     assert printed["reference"] == finished.path.name
     for split, found in printed["splits"].items():
         stratum = found["strata"]["all"]
-        metrics = finished.run["metrics"][split]["all"]
-        baseline = finished.run["baseline"][split]["all"]
+        metrics = run_json(finished)["metrics"][split]["all"]
+        baseline = run_json(finished)["baseline"][split]["all"]
         figures = stratum["figures"]["b[old]&c"]
         assert figures["log_score"] == pytest.approx(metrics["nll"], abs=1e-9)
         assert figures["crps"] == pytest.approx(metrics["crps"], abs=1e-9)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import rasterio
 from PIL import Image
+from run_worlds import run_json
 from scipy import sparse
 from scipy.stats import norm
 from shapely.geometry import box
@@ -113,7 +114,7 @@ def test_a_run_is_held_against_thresholds(result, copy):
         np.testing.assert_allclose(shares["mean"], shares["closed_form"], atol=0.05)
         total, urban, rural = (shares.iloc[k] for k in range(3))
         assert (urban["area"], rural["area"]) == ("urban", "rural")
-        assert total["tiles"] == urban["tiles"] + rural["tiles"] == copy.run["map"]["tiles"]
+        assert total["tiles"] == urban["tiles"] + rural["tiles"] == run_json(copy)["map"]["tiles"]
         parts = urban["mean"] * urban["area_km2"] + rural["mean"] * rural["area_km2"]
         assert parts == pytest.approx(total["mean"] * total["area_km2"])
         assert set(shares["layer"]) == {"whole region", "urban"}
@@ -166,7 +167,7 @@ def test_files(result, copy):
         values = found.read(1)
         assert found.crs.to_epsg() == 3857
     inside = np.isfinite(values)
-    assert inside.sum() == copy.run["map"]["tiles"]
+    assert inside.sum() == run_json(copy)["map"]["tiles"]
     assert (values[inside] >= 0.95).sum() == told["joint_regions"]["met"]["tiles"]
     with rasterio.open(copy.path / "median_mbps.tif") as found:
         np.testing.assert_array_equal(np.isfinite(found.read(1)), inside)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from run_worlds import run_json
 
 from geogp.runs.pipeline.make_map import make_map
 
@@ -160,14 +161,16 @@ def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_
         found = make_map(request)
         assert make_map(request).already_there
     for metrics in ("metrics", "baseline", "n"):
-        assert found.run[metrics] == finished.run[metrics]
-    tiles = [file for file in found.run["inputs"] if "source" in file]
+        assert run_json(found)[metrics] == run_json(finished)[metrics]
+    tiles = [file for file in run_json(found)["inputs"] if "source" in file]
     assert len(tiles) == 2
     for file in tiles:
         assert file["source"] == f"{server.url}/{file['name']}"
         assert file["bytes_stored"] == (small.folder / file["name"]).stat().st_size
         assert 0 < file["bytes_read"] <= 1.5 * file["bytes_stored"]
-    local = [file for file in finished.run["inputs"] if file["name"].endswith("tiles.parquet")]
+    local = [
+        file for file in run_json(finished)["inputs"] if file["name"].endswith("tiles.parquet")
+    ]
     keys = {"name", "sha256", "rows", "rows_sha256", "rows_used"}
     assert [set(file) for file in local] == [keys] * 2
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from PIL import Image
+from run_worlds import run_json
 
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
@@ -74,8 +75,8 @@ def test_the_page_shows_every_run_with_its_numbers(folder, finished, tmp_path):
     assert "<img src=x onerror=y>" in page.text
     assert "me & <u>you</u>" in page.text
     assert all(one["alt"] and one["src"].startswith("data:image/png") for one in page.all("img"))
-    for split, metrics in finished.run["metrics"].items():
-        gain = finished.run["baseline"][split]["all"]["nll"] - metrics["all"]["nll"]
+    for split, metrics in run_json(finished)["metrics"].items():
+        gain = run_json(finished)["baseline"][split]["all"]["nll"] - metrics["all"]["nll"]
         assert page.text.count(f"{gain:+.3f}".replace("-", "\N{MINUS SIGN}")) >= 4
         assert f"{metrics['all']['n']:,}" in page.text
         assert f"{100 * metrics['urban']['coverage_95']:.1f} %" in page.text

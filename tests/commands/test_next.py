@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from run_worlds import write_halves
+from run_worlds import run_json, write_halves
 
 from geogp.commands.next_tiles import choose_tiles, described_tiles
 from geogp.commands.run_requests import NextRequest
@@ -31,7 +31,7 @@ def test_each_tile_takes_its_share(result, copy):
     table, told = result.table, result.described
     assert list(table["rank"]) == list(range(1, 13))
     assert table["quadkey"].nunique() == 12
-    assert told["tiles"] == told["counted_tiles"] == copy.run["map"]["tiles"]
+    assert told["tiles"] == told["counted_tiles"] == run_json(copy)["map"]["tiles"]
     np.testing.assert_allclose(table["removed"], table["gain"].cumsum())
     assert table["removed"].iloc[-1] == pytest.approx(told["removed"])
     assert told["variance_after"] == pytest.approx(
@@ -57,7 +57,7 @@ def test_the_files_hold_the_table(result, copy):
     edges = table.geometry.bounds
     np.testing.assert_allclose((edges["minx"] + edges["maxx"]) / 2, table["longitude"], atol=1e-9)
     np.testing.assert_allclose((edges["miny"] + edges["maxy"]) / 2, table["latitude"], atol=1e-9)
-    assert all(len(key) == copy.run["map"]["zoom"] for key in table["quadkey"])
+    assert all(len(key) == run_json(copy)["map"]["zoom"] for key in table["quadkey"])
     told = json.loads(described.read_text())
     assert len(told["chosen"]) == 12
     with Image.open(png) as image:

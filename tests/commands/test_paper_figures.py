@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from run_worlds import edited_copy
+from run_worlds import edited_copy, run_json
 
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import FiguresRequest
@@ -51,7 +51,7 @@ def test_captions_say_what_is_shown(result, copy):
     assert set(result.captions) == set(NAMES)
     for caption in result.captions.values():
         assert caption in text
-        assert copy.run["region_name"] in caption
+        assert run_json(copy)["region_name"] in caption
         assert caption.endswith(".")
         assert ".." not in caption
     assert "Test rows of the random split" in result.captions["interval_widths"]

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bucket_files import NEW, tile_columns, tiles_around, write_quarter
+from msgspec.structs import replace
+from run_worlds import made_up_run, note_of
 
 from geogp.errors import DataError
 from geogp.geodata.store.cache_contents import cache_items, clear_cache
@@ -19,8 +21,9 @@ from geogp.geodata.tiles import ookla, quadkeys
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
+from geogp.records.run_record import InputRecord
 from geogp.runs.run_folder import RunFolder
-from geogp.runs.run_identity import IDENTITY_KEYS, same_input
+from geogp.runs.run_identity import input_record, same_input
 
 QUICK = Patience(attempts=2, first_wait_s=0.01, longest_wait_s=0.02, timeout_s=2.0)
 QUARTER = quarter_index("2020Q1")
@@ -138,15 +141,14 @@ def test_a_run_goes_on_whatever_was_fetched_before(server, written, old, testlan
     source.hold(NAME, EVERYWHERE, Transfer())
     (amid,) = read(source, testland).files
     assert alone.sha256 != amid.sha256
-    assert same_input(alone.described(), amid.described())
-    folder, identity = RunFolder(tmp_path / "run"), dict.fromkeys(IDENTITY_KEYS, 1)
-    folder.begin(identity | {"inputs": [alone.described()]})
-    assert folder.finished(identity | {"inputs": [amid.described()]}) is None
+    assert same_input(input_record(alone), input_record(amid))
+    folder, identity = RunFolder(tmp_path / "run"), made_up_run(inputs=[input_record(alone)])
+    folder.begin(note_of(identity))
+    assert folder.finished(made_up_run(inputs=[input_record(amid)])) is None
     shutil.copy(written / "new" / NAME, old / NAME)
     clear_cache()
     (other,) = read(source, testland).files
-    assert not same_input(alone.described(), other.described())
-    assert not same_input(alone.described(), [])
+    assert not same_input(input_record(alone), input_record(other))
 
 
 CACHED = {"source": "https://tiles.test", "rows_sha256": "r"}
@@ -167,8 +169,9 @@ CACHED = {"source": "https://tiles.test", "rows_sha256": "r"}
 )
 def test_inputs_of_the_cache_are_compared_by_their_rows_where_both_say(one, other, same):
     rest = {"name": "x", "rows": 3, "rows_used": 2}
-    assert same_input(rest | one, rest | other) is same
-    assert not same_input(rest | one, rest | one | {"name": "y"})
+    first = InputRecord(**rest, **one)
+    assert same_input(first, InputRecord(**rest, **other)) is same
+    assert not same_input(first, replace(first, name="y"))
 
 
 @pytest.mark.parametrize("column", ["tests", "quadkey"])

@@ -122,9 +122,9 @@ def test_a_column_of_strata_knows_names_without_rows():
     assert names_of(pd.Series(column)[:0]) == ("a", "b")
     assert names_of(np.array(["a"])) == ("urban", "rural")
     rows = pd.DataFrame({"stratum": ["b", "b"]})
-    assert names_of(with_strata(rows, {"strata": ["a", "b"]})["stratum"]) == ("a", "b")
+    assert names_of(with_strata(rows, ["a", "b"])["stratum"]) == ("a", "b")
     with pytest.raises(DataError, match="expected the strata urban, rural or unknown, found b"):
-        with_strata(rows, {})
+        with_strata(rows, None)
 
 
 def test_strata_are_drawn_by_their_place():

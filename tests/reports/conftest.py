@@ -68,7 +68,7 @@ def _run_of(predictions: pd.DataFrame) -> dict[str, Any]:
         "model": "dbk-rbf",
         "preset": "standard",
         "seed": 7,
-        "settings": {"rank": 128, "noise": "constant", "layers": [64, 64]},
+        "settings": {"r": 128, "noise": "gaussian", "layers": ["zones.shp"]},
         "inputs": [{"name": "tiles.parquet", "sha256": "ab" * 32, "rows": 12345}],
         "n": sizes,
         "seconds": {"read": 1.25, "fit": 60.0, "predict": 2.0, "write": 0.5},

@@ -7,12 +7,14 @@ from dataclasses import asdict, replace
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import structs
+from run_worlds import as_record, made_up_run
 
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.comparison_rows import SCORES, RunContent
 from geogp.evaluation.paired import Estimate, mark, paired_estimates
+from geogp.records.run_record import RunSettings
 from geogp.reports.comparison.compare_figure import difference_figure
 from geogp.reports.comparison.compare_pages import (
     comparison_html,
@@ -20,8 +22,12 @@ from geogp.reports.comparison.compare_pages import (
     comparison_markdown,
 )
 from geogp.reports.comparison.comparison import compare, comparison_json
+from geogp.reports.comparison.comparison_rows import SCORES, RunContent
 
 URBAN, ROWS = 400, 600
+EMPTY = made_up_run().metrics["random"]["all"]
+"""Scores of no rows."""
+
 HOSTILE = "<b>$x_1$ & 50% \\input{a}|*~^#</b>"
 
 
@@ -65,11 +71,13 @@ def run_of(name, predictions, **changes):
         "target": "download",
         "model": "dbk-rbf",
         "seed": 0,
+        "preset": "standard",
+        "metrics": {},
         "settings": {"r": 128},
         "seconds": {"fit": 60.0, "predict": 2.0},
         **changes,
     }
-    return RunContent(name, run, predictions)
+    return RunContent(name, as_record(run), predictions)
 
 
 @pytest.fixture(scope="module")
@@ -219,8 +227,8 @@ def test_the_reference_comes_first(pair):
 def test_the_gain_is_given_where_the_rows_are_all_rows(pair):
     good, worse = pair
     ours = compare(pair).splits["random"].strata["all"].figures["good"].log_score
-    baseline = {"random": {"all": {"n": ROWS, "nll": 2.0}}}
-    known = replace(good, run={**good.run, "baseline": baseline})
+    baseline = {"random": {"all": structs.replace(EMPTY, n=ROWS, nll=2.0)}}
+    known = replace(good, run=structs.replace(good.run, baseline=baseline))
     found = compare([known, worse]).splits["random"].strata
     assert found["all"].figures["good"].gain == pytest.approx(2.0 - ours)
     assert found["urban"].figures["good"].gain is None
@@ -231,7 +239,8 @@ def test_the_gain_is_given_where_the_rows_are_all_rows(pair):
 
 def test_settings_that_differ_are_told(pair):
     good, worse = pair
-    other = replace(worse, run={**worse.run, "settings": {"r": 64, "conformal": "strata"}})
+    asked = RunSettings(r=64, conformal="strata")
+    other = replace(worse, run=structs.replace(worse.run, settings=asked))
     found = compare([good, other])
     assert found.settings["r"] == {"good": "128", "worse": "64"}
     assert found.settings["conformal"]["worse"] == "strata"
@@ -291,7 +300,7 @@ REFUSALS = {
 def test_runs_of_something_else_are_refused(case, pair):
     changes, message = REFUSALS[case]
     with pytest.raises(RequestError, match=message):
-        compare([pair[0], replace(pair[1], run={**pair[1].run, **changes})])
+        compare([pair[0], replace(pair[1], run=structs.replace(pair[1].run, **changes))])
 
 
 def test_other_measurements_are_refused(pair):
@@ -305,7 +314,9 @@ def test_other_measurements_are_refused(pair):
 def test_no_common_row_is_refused_and_seeds_are_told(pair):
     good, worse = pair
     half = replace(good, predictions=good.predictions.iloc[:300])
-    rest = replace(worse, predictions=worse.predictions.iloc[300:], run={**worse.run, "seed": 4})
+    rest = replace(
+        worse, predictions=worse.predictions.iloc[300:], run=structs.replace(worse.run, seed=4)
+    )
     told = r"worse \(seed 4\).*different seeds have different test rows"
     with pytest.raises(RequestError, match=told):
         compare([half, rest])
@@ -322,9 +333,9 @@ def test_edited_and_incomplete_runs_are_refused(pair):
     short = worse.predictions.drop(columns="stratum")
     with pytest.raises(DataError, match=r"worse: .*missing stratum"):
         compare([good, replace(worse, predictions=short)])
-    edited = {"random": {"all": {"n": ROWS, "nll": 0.0}}}
+    edited = {"random": {"all": structs.replace(EMPTY, n=ROWS, nll=0.0)}}
     with pytest.raises(DataError, match=r"worse: .*nll of random 0.0 on file"):
-        compare([good, replace(worse, run={**worse.run, "metrics": edited})])
+        compare([good, replace(worse, run=structs.replace(worse.run, metrics=edited))])
     with pytest.raises(RequestError, match="two runs or more to compare, found 1"):
         compare([good])
     with pytest.raises(RequestError, match=r"as reference \(good, worse\), found 'best'"):
@@ -340,7 +351,7 @@ def test_json_says_all(pair):
 
 @pytest.fixture(scope="module")
 def hostile(pair):
-    named = replace(pair[1], name=HOSTILE, run={**pair[1].run, "model": HOSTILE})
+    named = replace(pair[1], name=HOSTILE, run=structs.replace(pair[1].run, model=HOSTILE))
     return compare([pair[0], named, replace(pair[1], name="x" * 80)])
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
+from run_worlds import as_record
 
 from geogp.distributions.count_prediction import predict_counts
 from geogp.evaluation.assessment import prediction_of
@@ -43,13 +44,13 @@ def _predictions(stated: float) -> pd.DataFrame:
 def _run(rows: pd.DataFrame) -> dict:
     scores = score_by_stratum(prediction_of(rows), rows["y"], rows["stratum"])
     metrics = {"blocks": {name: asdict(found) for name, found in scores.items()}}
-    named = {"region": "XX", "target": "tests", "model": "cox-nb", "metrics": metrics}
-    return {**named, "baseline": metrics}
+    named = {"region": "XX", "target": "tests", "model": "cox-nb", "preset": "quick"}
+    return {**named, "service": "mobile", "metrics": metrics, "baseline": metrics}
 
 
 def test_right_counts_hold_although_more_than_95_percent_lie_inside():
     rows = _predictions(1.2)
-    report = build_report(_run(rows), rows)
+    report = build_report(as_record(_run(rows)), rows)
     group = report.splits["blocks"].groups["all"]
     assert group.scores["coverage_95"] > 0.963  # 95 % would look wider than needed
     assert group.coverage_expected["coverage_95"] == pytest.approx(
@@ -67,14 +68,14 @@ def test_right_counts_hold_although_more_than_95_percent_lie_inside():
 
 def test_counts_that_are_too_sure_are_told():
     rows = _predictions(0.0)
-    report = build_report(_run(rows), rows)
+    report = build_report(as_record(_run(rows)), rows)
     assert report.headline.endswith("intervals are too narrow in town and in the country.")
     assert any(one.off for one in report.splits["blocks"].strata)
 
 
 def test_pages_say_what_right_intervals_would_hold():
     rows = _predictions(1.2)
-    report = build_report(_run(rows), rows)
+    report = build_report(as_record(_run(rows)), rows)
     for text in (report_markdown(report), report_html(report, rows)):
         assert "right ones would hold" in text.replace("\N{NO-BREAK SPACE}", " ")
         assert "expected tests per tile and quarter" in text

@@ -4,11 +4,14 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from run_worlds import as_record
 
 from geogp.errors import DataError
 from geogp.evaluation.assessment import prediction_of, split_rows
 from geogp.evaluation.metrics import score_by_stratum
 from geogp.reports.run_report import build_report, report_html, report_markdown
+
+NO_ROWS = {"train": 0, "validation": 0, "test": 0}
 
 
 @pytest.fixture
@@ -26,14 +29,14 @@ def _entries(rows, baseline=2.0):
         scores = score_by_stratum(prediction_of(part), part["y"], part["stratum"])
         held = {name: asdict(each) for name, each in scores.items()}
         flat = {name: {**each, "nll": baseline + number} for name, each in held.items()}
-        entries.append({"n": {}, "metrics": held, "baseline": flat})
+        entries.append({"n": NO_ROWS, "metrics": held, "baseline": flat})
     return entries
 
 
 def test_spread_is_mean_and_standard_deviation_over_the_folds(folded, run_of):
     entries = _entries(folded)
     run = run_of(folded) | {"folds": {"blocks": entries}}
-    split = build_report(run, folded).splits["blocks"]
+    split = build_report(as_record(run), folded).splits["blocks"]
     assert split.folds == 3
     for group in ("all", "urban", "rural"):
         crps = [entry["metrics"][group]["crps"] for entry in entries]
@@ -47,7 +50,7 @@ def test_spread_is_mean_and_standard_deviation_over_the_folds(folded, run_of):
 
 
 def test_pages_show_the_spread(folded, run_of):
-    report = build_report(run_of(folded), folded)
+    report = build_report(as_record(run_of(folded)), folded)
     for text in (report_html(report, folded), report_markdown(report)):
         assert "3 folds, each predicted by a fit of its own" in text
         assert "Mean and standard deviation over" in text
@@ -69,7 +72,7 @@ def test_folds_with_noise_of_their_own_are_read_apart(folded):
 
 
 def test_one_fold_has_no_spread(folded, run_of):
-    split = build_report(run_of(folded), folded.assign(fold=0)).splits["blocks"]
+    split = build_report(as_record(run_of(folded)), folded.assign(fold=0)).splits["blocks"]
     assert split.folds == 1
     assert split.spread == {}
 
@@ -77,10 +80,10 @@ def test_one_fold_has_no_spread(folded, run_of):
 def test_contradictions_are_refused(folded, run_of):
     run, entries = run_of(folded), _entries(folded)
     with pytest.raises(DataError, match="found 2 and 3"):
-        build_report(run | {"folds": {"blocks": entries[:2]}}, folded)
+        build_report(as_record(run | {"folds": {"blocks": entries[:2]}}), folded)
     entries[1]["metrics"]["rural"]["crps"] += 1e-3
     with pytest.raises(DataError, match=r"crps of blocks, fold 1/rural"):
-        build_report(run | {"folds": {"blocks": entries}}, folded)
+        build_report(as_record(run | {"folds": {"blocks": entries}}), folded)
 
 
 @pytest.mark.parametrize("wrong", [-1, 0.5, np.nan, "a"])
@@ -88,4 +91,4 @@ def test_folds_that_are_no_numbers_are_refused(folded, run_of, wrong):
     fold = folded["fold"].astype(object)
     fold.iloc[3] = wrong
     with pytest.raises(DataError, match="expected whole numbers of 0 or more"):
-        build_report(run_of(folded), folded.assign(fold=fold))
+        build_report(as_record(run_of(folded)), folded.assign(fold=fold))

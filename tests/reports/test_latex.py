@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from run_worlds import as_record
 
 from geogp.reports.latex import escape, report_latex
 from geogp.reports.run_report import build_report
@@ -10,7 +11,7 @@ from geogp.reports.run_report import build_report
 
 @pytest.fixture
 def table(both, run_of):
-    return report_latex(build_report(run_of(both), both))
+    return report_latex(build_report(as_record(run_of(both)), both))
 
 
 def test_environments_and_braces_are_balanced(table):
@@ -44,7 +45,7 @@ def test_every_row_has_as_many_cells_as_columns(table):
 def test_every_command_is_there_in_plain_latex_with_booktabs(both, run_of):
     """Those that pdflatex was seen to compile, in the encodings OT1 and T1."""
     bad = '\\{}&%$#_~^<>|"\N{EN DASH}\N{MINUS SIGN}\N{HORIZONTAL ELLIPSIS}'
-    found = report_latex(build_report(run_of(both) | {"region": bad}, both))
+    found = report_latex(build_report(as_record(run_of(both) | {"region": bad}), both))
     known = {
         *("begin", "end", "centering", "caption", "label", "small", "setlength", "tabcolsep"),
         *("toprule", "midrule", "bottomrule", "cmidrule", "multicolumn", "emph", "log", "dots"),
@@ -57,7 +58,7 @@ def test_every_command_is_there_in_plain_latex_with_booktabs(both, run_of):
 
 
 def test_figures_are_those_of_the_report(both, run_of):
-    report = build_report(run_of(both), both)
+    report = build_report(as_record(run_of(both)), both)
     group = report.splits["blocks"].groups["rural"]
     shares = [f"{100 * group.scores[f'coverage_{k}']:.1f}" for k in (50, 80, 90, 95)]
     assert f"rural & {group.n} & {' & '.join(shares)} & " in report_latex(report)
@@ -66,12 +67,12 @@ def test_figures_are_those_of_the_report(both, run_of):
 
 def test_missing_figures_are_dashes(both, run_of):
     run = {**run_of(both), "baseline": {}}
-    assert " & -- \\\\" in report_latex(build_report(run, both))
+    assert " & -- \\\\" in report_latex(build_report(as_record(run), both))
 
 
 def test_text_from_outside_is_escaped(both, run_of):
     bad = r"\input{x} 50% & a_b #1 $y$ ~ ^ \\"
-    text = report_latex(build_report(run_of(both) | {"region": bad}, both))
+    text = report_latex(build_report(as_record(run_of(both) | {"region": bad}), both))
     assert escape(bad) in text
     assert r"\input" not in text.replace(r"\textbackslash{}input", "")
     assert escape("a_b & 50%\n{x}") == r"a\_b \& 50\% \{x\}"

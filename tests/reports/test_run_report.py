@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
+from run_worlds import as_record
 from scipy import stats
 
 from geogp.errors import DataError
@@ -41,7 +42,7 @@ class Page(HTMLParser):
 
 def test_tables_equal_the_figures_of_the_run(both, run_of):
     run = run_of(both)
-    report = build_report(run, both)
+    report = build_report(as_record(run), both)
     assert list(report.splits) == ["blocks", "random"]
     for name, split in report.splits.items():
         for group, entry in split.groups.items():
@@ -56,7 +57,7 @@ def test_tables_equal_the_figures_of_the_run(both, run_of):
 
 
 def test_figures_beyond_the_run_against_pandas_and_scipy(both, run_of):
-    report = build_report(run_of(both), both)
+    report = build_report(as_record(run_of(both)), both)
     rows = both[(both["split"] == "blocks") & (both["stratum"] == "rural")]
     group = report.splits["blocks"].groups["rural"]
     width = rows["upper_95"] - rows["lower_95"]
@@ -78,7 +79,7 @@ def test_figures_beyond_the_run_against_pandas_and_scipy(both, run_of):
 
 
 def test_json_round_trip(both, run_of):
-    report = build_report(run_of(both), both)
+    report = build_report(as_record(run_of(both)), both)
     assert json.loads(report_json(report)) == asdict(report)
 
 
@@ -97,25 +98,25 @@ def test_headline_says_whether_the_intervals_hold(predictions_of, run_of, urban,
             predictions_of("blocks", stratum=["rural"] * 1000, shrink=rural, seed=4),
         ]
     )
-    report = build_report(run_of(rows), rows)
+    report = build_report(as_record(run_of(rows)), rows)
     assert report.headline.endswith(expected)
     assert "2,000 rows" in report.findings[0]
 
 
 def test_few_rows_are_not_a_proof(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["urban"] * 20 + ["rural"] * 20, seed=11)
-    assert "as far as so few rows can tell" in build_report(run_of(rows), rows).headline
+    assert "as far as so few rows can tell" in build_report(as_record(run_of(rows)), rows).headline
 
 
 def test_only_random_is_said_aloud(both, run_of):
     rows = both[both["split"] == "random"]
     run = run_of(rows)
-    report = build_report(run, rows)
+    report = build_report(as_record(run), rows)
     assert list(report.splits) == ["random"]
     for text in (report_html(report, rows), report_markdown(report)):
         assert "Random splits flatter a spatial model" in text
         assert "among measured neighbours?" in text
-    full = build_report(run_of(both), both)
+    full = build_report(as_record(run_of(both)), both)
     assert not any("flatter" in statement for statement in full.statements)
     assert any("independent" in statement for statement in full.statements)
 
@@ -124,7 +125,7 @@ def test_regions_without_urban_areas(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["unknown"] * 300)
     run = run_of(rows)
     assert run["metrics"]["blocks"]["urban"]["n"] == 0
-    report = build_report(run, rows)
+    report = build_report(as_record(run), rows)
     assert report.splits["blocks"].groups["rural"].reliability is None
     assert report.splits["blocks"].width_ratio is None
     assert "no urban areas are at hand" in report.headline
@@ -136,13 +137,13 @@ def test_regions_without_urban_areas(predictions_of, run_of):
 
 def test_one_empty_stratum_is_named(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["rural"] * 300)
-    report = build_report(run_of(rows), rows)
+    report = build_report(as_record(run_of(rows)), rows)
     assert "cannot be judged in town and hold in the country" in report.headline
     assert any("no test row lies in town" in statement for statement in report.statements)
 
 
 def test_page_needs_nothing_else(both, run_of):
-    report = build_report(run_of(both), both)
+    report = build_report(as_record(run_of(both)), both)
     html = report_html(report, both)
     assert len(html) < 400_000
     assert html == report_html(report, both)
@@ -166,14 +167,14 @@ def test_page_needs_nothing_else(both, run_of):
 
 def test_page_says_what_the_run_was(both, run_of):
     run = run_of(both)
-    page = Page(report_html(build_report(run, both), both))
+    page = Page(report_html(build_report(as_record(run), both), both))
     urban = run["metrics"]["blocks"]["urban"]
     for expected in (
         f"{urban['rmse']:.3f}",
         f"{100 * urban['coverage_95']:.1f} %",
         "log10 Mbps",
         "dbk-rbf",
-        "[64, 64]",
+        "zones.shp",
         "ab" * 32,
         "2019Q3 is missing",
         "2019Q1, 2019Q2",
@@ -181,7 +182,7 @@ def test_page_says_what_the_run_was(both, run_of):
         "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0",
     ):
         assert expected in page.text
-    markdown = report_markdown(build_report(run | {"attribution": "by somebody"}, both))
+    markdown = report_markdown(build_report(as_record(run | {"attribution": "by somebody"}), both))
     assert "by somebody" in markdown
     assert "Ookla" not in markdown
     assert f"| RMSE | {urban['rmse']:.3f} |" in markdown
@@ -192,10 +193,10 @@ def test_text_from_outside_is_escaped(both, run_of, place):
     bad = "<img src=x onerror=alert(1)>|`*"
     value = {
         "warnings": [bad],
-        "settings": {bad: bad},
-        "inputs": [{"name": bad, "sha256": bad, "rows": 1}],
+        "settings": {"decay": bad},
+        "inputs": [{"name": bad, "sha256": "ab" * 32, "rows": 1}],
     }.get(place, bad)
-    report = build_report(run_of(both) | {place: value}, both)
+    report = build_report(as_record(run_of(both) | {place: value}), both)
     html, markdown = report_html(report, both), report_markdown(report)
     assert "<img src=x" not in html
     assert bad in Page(html).text
@@ -206,7 +207,7 @@ def test_text_from_outside_is_escaped(both, run_of, place):
 def test_quarters_that_were_not_reached_are_told_where_there_are_some(both, run_of):
     run = run_of(both)
     for unreached in ([], ["2019Q4", "2020Q1"]):
-        report = build_report(run | {"quarters_unreached": unreached}, both)
+        report = build_report(as_record(run | {"quarters_unreached": unreached}), both)
         assert report.quarters_unreached == unreached
         assert ("2019Q4, 2020Q1" in Page(report_html(report, both)).text) == bool(unreached)
         assert ("| quarters not reached | 2019Q4" in report_markdown(report)) == bool(unreached)
@@ -215,7 +216,7 @@ def test_quarters_that_were_not_reached_are_told_where_there_are_some(both, run_
 def test_rows_left_out_are_counted_where_there_are_some(both, run_of):
     told = {"file": "a_tiles.parquet", "quarter": "2020Q1", "rows": 2, "first": []}
     for left_out in ([], [told, told | {"rows": 3}]):
-        report = build_report(run_of(both) | {"rows_left_out": left_out}, both)
+        report = build_report(as_record(run_of(both) | {"rows_left_out": left_out}), both)
         assert report.rows_left_out == (5 if left_out else 0)
         words = "ows left out, with values that cannot be"
         assert (words in Page(report_html(report, both)).text) == bool(left_out)
@@ -223,25 +224,21 @@ def test_rows_left_out_are_counted_where_there_are_some(both, run_of):
 
 
 def test_sparse_run_files_are_read(both, run_of):
-    """Only what the report cannot do without is needed; other forms of some keys are read."""
+    """Only what every run.json holds is needed."""
     run = run_of(both)
-    least = {key: run[key] for key in ("region", "target", "model", "metrics")}
+    least = {key: run[key] for key in ("region", "service", "target", "model", "preset")}
     least["metrics"] = {}
-    report = build_report(least, both)
+    report = build_report(as_record(least), both)
     assert report.splits["random"].groups["all"].baseline["mae"] is None
     assert MISSING in report_markdown(report)
     assert report_html(report, both)
     other = run | {
         "region": "PR",
         "region_name": "Puerto Rico",
-        "quarters": [8076, 8077],
-        "inputs": {"tiles.parquet": {"sha256": "00", "rows": 3}},
         "target": "latency",
     }
-    report = build_report(other, both)
+    report = build_report(as_record(other), both)
     assert report.region == "Puerto Rico (PR)"
-    assert report.quarters == ["2019Q1", "2019Q2"]
-    assert report.inputs == [{"name": "tiles.parquet", "sha256": "00", "rows": 3}]
     assert report.unit == "log10 ms"
 
 
@@ -251,7 +248,7 @@ def test_constant_widths_can_be_drawn(predictions_of, run_of):
     rows["function_variance"], rows["noise_variance"] = 0.0, 0.09
     half = 1.959963984540054 * 0.3
     rows["lower_95"], rows["upper_95"] = rows["mean"] - half, rows["mean"] + half
-    report = build_report(run_of(rows), rows)
+    report = build_report(as_record(run_of(rows)), rows)
     assert report.splits["blocks"].width_ratio == pytest.approx(1)
     assert report_html(report, rows).count("<img") == 4
 
@@ -261,35 +258,33 @@ def test_contradictions_are_refused(both, run_of):
     edited = copy.deepcopy(run)
     edited["metrics"]["blocks"]["rural"]["coverage_95"] += 2e-6
     with pytest.raises(DataError, match=r"1 that differ: coverage_95 of blocks/rural.*edited\?"):
-        build_report(edited, both)
+        build_report(as_record(edited), both)
     edited["metrics"]["blocks"]["rural"]["coverage_95"] -= 1.9e-6
-    build_report(edited, both)
+    build_report(as_record(edited), both)
     del edited["metrics"]["random"]["urban"]
     with pytest.raises(DataError, match="9 that differ: n of random/urban is None on file"):
-        build_report(edited, both)
+        build_report(as_record(edited), both)
     with pytest.raises(DataError, match="figures of the split blocks, but"):
-        build_report(run, both[both["split"] == "random"])
+        build_report(as_record(run), both[both["split"] == "random"])
     moved = both.assign(upper_95=both["upper_95"] + np.where(both.index == 0, 0.1, 0))
     with pytest.raises(DataError, match="1 rows of the split 'random' that differ"):
-        build_report(run, moved)
+        build_report(as_record(run), moved)
     fewer = copy.deepcopy(run)
     fewer["baseline"]["blocks"]["urban"]["n"] -= 1
     with pytest.raises(DataError, match="model and baseline on the same rows"):
-        build_report(fewer, both)
+        build_report(as_record(fewer), both)
 
 
 def test_wrong_input_is_refused(both, run_of):
     run = run_of(both)
-    with pytest.raises(DataError, match="missing target, model"):
-        build_report({"region": "PR", "metrics": {}}, both)
     with pytest.raises(DataError, match="missing y, stratum"):
-        build_report(run, both.drop(columns=["y", "stratum"]))
+        build_report(as_record(run), both.drop(columns=["y", "stratum"]))
     with pytest.raises(DataError, match="a table without rows"):
-        build_report(run, both[:0])
+        build_report(as_record(run), both[:0])
     with pytest.raises(
         DataError, match="splits random, blocks, buffer, county, latest, found folds"
     ):
-        build_report(run, both.assign(split="folds"))
-    report = build_report(run, both)
+        build_report(as_record(run), both.assign(split="folds"))
+    report = build_report(as_record(run), both)
     with pytest.raises(DataError, match="1200 rows of the split 'blocks', found 1199"):
         report_html(report, both[:-1])

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.distributions.burr import BurrMixture
 from geogp.distributions.shapes import BURR_COLUMNS
@@ -24,7 +25,7 @@ def test_the_map_has_a_median_and_no_mean(made):
     with xr.open_dataset(made.path / "grid.nc", engine="h5netcdf") as grid:
         assert np.isfinite(grid["median_mbps"]).any()
         assert np.isnan(grid["mean_mbps"]).all()
-    assert any("does not exist" in text for text in made.run["warnings"])
+    assert any("does not exist" in text for text in run_json(made)["warnings"])
 
 
 def test_figures_follow_from_the_table(made):
@@ -41,7 +42,7 @@ def test_figures_follow_from_the_table(made):
         np.testing.assert_allclose(upper, rows["upper_95"], rtol=1e-12)
         found = score(prediction, rows["y"])
         for name in ("nll", "crps", "coverage_50"):
-            told = made.run["metrics"][split]["all"][name]
+            told = run_json(made)["metrics"][split]["all"][name]
             assert getattr(found, name) == pytest.approx(told, abs=1e-12)
 
 

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import rasterio
 import xarray as xr
+from msgspec.structs import replace
 from PIL import Image
+from run_worlds import made_up_run, run_json
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import shape_of
@@ -89,7 +91,7 @@ def test_run_json_keeps_its_contract(finished, small):
 
 
 def test_the_two_variances_stand_in_run_and_report(finished):
-    check = finished.run["variance_check"]
+    check = run_json(finished)["variance_check"]
     assert check["differ_by"] == "field"
     assert check["stated"] > 0
     assert check["closed_form"] > 0
@@ -109,7 +111,9 @@ def test_test_predictions_agree_with_the_metrics(finished, small):
         shape = shape_of(*(rows[name].to_numpy() for name in ("skewness", "tailweight")))
         prediction = Prediction(*(rows[name].to_numpy() for name in names), shape)
         found = score(prediction, rows["y"])
-        assert found.nll == pytest.approx(finished.run["metrics"][split]["all"]["nll"], abs=1e-12)
+        assert found.nll == pytest.approx(
+            run_json(finished)["metrics"][split]["all"]["nll"], abs=1e-12
+        )
         codes = parse_quadkeys(rows["quadkey"].to_numpy(str))
         quarters = [int(q[:4]) * 4 + int(q[5]) - 1 for q in rows["quarter"]]
         told = [truth[int(k), q] for k, q in zip(codes, quarters, strict=True)]
@@ -144,7 +148,7 @@ def test_the_saved_model_predicts_the_map(finished, small):
     tiles = region.tiles(13)
     places = Points(*tiles.centres, np.full(len(tiles), 8095.0))
     inputs = PointScale(region.bounds, times=(8094, 8095)).inputs(places)
-    tests = finished.run["map"]["tests"]
+    tests = run_json(finished)["map"]["tests"]
     median = 10 ** model.predict(inputs, tests).quantile(0.5)
     with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
         found = grid["median_mbps"].to_numpy()
@@ -153,9 +157,9 @@ def test_the_saved_model_predicts_the_map(finished, small):
 
 def test_same_seed_same_numbers(finished, small, tmp_path):
     again = make_map(small.request(tmp_path / "again", split="both"))
-    assert again.run["metrics"] == finished.run["metrics"]
+    assert run_json(again)["metrics"] == run_json(finished)["metrics"]
     other = make_map(small.request(tmp_path / "other", split="random", seed=1))
-    assert other.run["metrics"]["random"] != finished.run["metrics"]["random"]
+    assert run_json(other)["metrics"]["random"] != run_json(finished)["metrics"]["random"]
 
 
 def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
@@ -173,7 +177,7 @@ def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
 
     continued = make_map(small.request(out, epochs=4), Listener())
     assert heard == [3, 4]
-    assert continued.run["metrics"] == whole.run["metrics"]
+    assert run_json(continued)["metrics"] == run_json(whole)["metrics"]
     first = (whole.path / "test_predictions.parquet").read_bytes()
     assert (out / "test_predictions.parquet").read_bytes() == first
 
@@ -191,7 +195,7 @@ def test_another_request_does_not_overwrite_a_run(small, tmp_path):
     with pytest.raises(RequestError, match=r"holds a run with other seed.*--fresh"):
         make_map(small.request(out, seed=3))
     fresh = make_map(small.request(out, seed=3, fresh=True))
-    assert json.loads((out / "run.json").read_text())["seed"] == fresh.run["seed"] == 3
+    assert json.loads((out / "run.json").read_text())["seed"] == run_json(fresh)["seed"] == 3
 
 
 def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path):
@@ -200,8 +204,8 @@ def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path
     with pytest.raises(KeyboardInterrupt):
         make_map(small.request(out, epochs=3, fresh=True), Stopper(2))
     continued = make_map(small.request(out, epochs=3))
-    assert continued.run["settings"]["epochs"] == 3
-    assert continued.run["metrics"] != first.run["metrics"]
+    assert run_json(continued)["settings"]["epochs"] == 3
+    assert continued.record.metrics != first.record.metrics
     assert not (out / ".unfinished").exists()
 
 
@@ -229,8 +233,9 @@ def test_a_folder_of_the_users_own_is_refused_and_kept(small, tmp_path, fresh):
 
 
 def test_a_model_that_loses_to_the_baseline_says_so():
-    own = {"all": {"nll": 1.0}, "urban": {"nll": 0.8}, "rural": {"nll": None}}
-    other = {"all": {"nll": 0.9}, "urban": {"nll": 0.9}, "rural": {"nll": None}}
+    empty = made_up_run().metrics["random"]["all"]
+    own = {"all": replace(empty, nll=1.0), "urban": replace(empty, nll=0.8), "rural": empty}
+    other = {"all": replace(empty, nll=0.9), "urban": replace(empty, nll=0.9), "rural": empty}
     assert losing_groups(own, other) == ["all"]
 
 
@@ -246,7 +251,7 @@ def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
 
 def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
     one = make_map(small.request(tmp_path / "one", quarters="2023Q4"))
-    assert one.run["settings"]["inputs"] == "place"
+    assert run_json(one)["settings"]["inputs"] == "place"
     model, _ = load_model(one.path / "model.safetensors")
     assert model.architecture.d == 2
     with pytest.raises(RequestError, match="needs two or more"):
@@ -256,10 +261,10 @@ def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
 def test_a_region_without_urban_areas_is_mapped_and_says_so(own_small, tmp_path):
     (own_small.folder / "boundaries" / "urban_areas_DEMO.parquet").unlink()
     found = make_map(own_small.request(tmp_path / "run"))
-    scores = found.run["metrics"]["random"]
+    scores = run_json(found)["metrics"]["random"]
     assert scores["urban"] == {**dict.fromkeys(SCORES), "n": 0} == scores["rural"]
-    assert scores["all"]["n"] == found.run["n"]["random"]["test"]
-    assert any("no urban areas" in text for text in found.run["warnings"])
+    assert scores["all"]["n"] == run_json(found)["n"]["random"]["test"]
+    assert any("no urban areas" in text for text in run_json(found)["warnings"])
     for page in ("report.html", "map.html"):
         assert "no urban areas" in (found.path / page).read_text()
 
@@ -276,16 +281,16 @@ def test_other_targets(small, tmp_path, target):
 @pytest.mark.parametrize("model", ["sv-rbf", "sv-dkl"])
 def test_other_models(small, tmp_path, model):
     found = make_map(small.request(tmp_path / model, model=model))
-    assert np.isfinite(found.run["metrics"]["random"]["all"]["nll"])
+    assert np.isfinite(run_json(found)["metrics"]["random"]["all"]["nll"])
 
 
 def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(small, tmp_path):
     request = small.request(tmp_path / "run", preset="standard", epochs=1)
     found = make_map(request)
-    assert set(found.run["metrics"]) == {"random", "blocks"}
+    assert set(run_json(found)["metrics"]) == {"random", "blocks"}
     model, _ = load_model(found.path / "model.safetensors")
     _, seen = observations_of(small)
-    counts = found.run["n"]["random"]
+    counts = run_json(found)["n"]["random"]
     assert counts["train"] + counts["test"] < 1500
     # The model standardises by its training rows: all but the validation tenth.
     from geogp.evaluation.splits.split_rows import random_split
@@ -297,9 +302,9 @@ def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(
 def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch):
     monkeypatch.setattr("geogp.runs.pipeline.drawing.MOST_TILES", 200)
     found = make_map(small.request(tmp_path / "run"))
-    assert found.run["map"]["zoom"] < 13
-    assert found.run["map"]["tiles"] <= 200
-    assert any("more than 200 tiles" in text for text in found.run["warnings"])
+    assert run_json(found)["map"]["zoom"] < 13
+    assert run_json(found)["map"]["tiles"] <= 200
+    assert any("more than 200 tiles" in text for text in run_json(found)["warnings"])
 
 
 def test_a_bad_source_leaves_nothing(own_small, tmp_path):
@@ -330,7 +335,7 @@ def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path
             make_map(small.request(out))
     assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
     assert not (out / ".unfinished" / "files").exists()
-    assert make_map(small.request(out)).run["metrics"]["random"]["all"]["n"] > 0
+    assert run_json(make_map(small.request(out)))["metrics"]["random"]["all"]["n"] > 0
 
 
 def test_the_report_is_made_again_and_contradictions_are_refused(finished, tmp_path):
@@ -377,10 +382,10 @@ def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         make_map(request, Stopper(1))
     done = make_map(request)
-    train = done.run["n"]["random"]["train"]
+    train = run_json(done)["n"]["random"]["train"]
     assert asked == [(15.0, 60, train, 2)]
-    assert done.run["rank"] == {"r": 70, "chosen_by": "budget", "expected_seconds": 12.0}
-    assert done.run["settings"]["r"] == "budget"
+    assert run_json(done)["rank"] == {"r": 70, "chosen_by": "budget", "expected_seconds": 12.0}
+    assert run_json(done)["settings"]["r"] == "budget"
     assert load_model(out / "model.safetensors")[0].basis.rank == 70
     assert make_map(request).already_there
 

@@ -1,10 +1,14 @@
 """The main job and its finished run from a program."""
 
+from typing import get_type_hints
+
 import geopandas as gpd
 import pytest
 
 import geogp
 from geogp.errors import RequestError
+from geogp.runs.make_run import MapSettings
+from geogp.runs.settings import MapRequest
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,15 @@ def test_an_opened_run_is_the_one_that_was_made(run):
 def test_an_unknown_setting_is_refused():
     with pytest.raises(RequestError, match=r"found epoch\. They are region"):
         geogp.make_map("DEMO", epoch=1)
+
+
+def test_settings_are_those_of_a_request():
+    """Editors and type checkers see them, by name and type."""
+    told = get_type_hints(MapSettings)
+    wanted = get_type_hints(MapRequest)
+    for name in ("region", "region_file", "out"):  # parameters of their own
+        del wanted[name]
+    assert list(told.items()) == list(wanted.items())
 
 
 def test_a_file_is_a_region(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
+from run_worlds import run_json
 from typer.testing import CliRunner
 
 from geogp.errors import RequestError
@@ -20,8 +21,8 @@ def variables(path):
 def test_the_usual_map_has_the_tiers(finished):
     usual = {f"p_at_least_{value}_mbps" for value in (5, 7, 35)}
     assert variables(finished.path) == usual
-    assert {f"{name}.tif" for name in usual} <= set(finished.run["files"])
-    assert finished.run["drawing"]["thresholds"] == [5, 7, 35]
+    assert {f"{name}.tif" for name in usual} <= set(run_json(finished)["files"])
+    assert run_json(finished)["drawing"]["thresholds"] == [5, 7, 35]
     with rasterio.open(finished.path / "p_at_least_7_mbps.tif") as found:
         p = found.read(1)
         assert found.tags()["map_thresholds"] == "[5.0, 7.0, 35.0]"
@@ -47,7 +48,7 @@ def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
     assert "drawing the map of the fitted model anew" in heard
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_2_5_mbps"}
     assert not (folder / "p_at_least_3_mbps.tif").exists()
-    assert again.run["metrics"] == first.run["metrics"]
+    assert again.record.metrics == first.record.metrics
     assert make_map(request).already_there
 
 

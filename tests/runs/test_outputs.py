@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.runs.pipeline.make_map import make_map
 
@@ -18,7 +19,7 @@ def grid(finished):
 
 def test_every_format_holds_the_same_values(finished, grid):
     table = gpd.read_parquet(finished.path / "tiles.parquet")
-    assert len(table) == finished.run["map"]["tiles"]
+    assert len(table) == run_json(finished)["map"]["tiles"]
     tiles = [mercantile.quadkey_to_tile(quadkey) for quadkey in table["quadkey"]]
     west, north = min(tile.x for tile in tiles), min(tile.y for tile in tiles)
     pixels = np.array([(tile.y - north, tile.x - west) for tile in tiles]).T
@@ -32,7 +33,7 @@ def test_every_format_holds_the_same_values(finished, grid):
     assert set(table["stratum"]) == {"urban", "rural"}
     names = {*names, "quadkey", "longitude", "latitude", "stratum", "geometry"}
     assert set(table.columns) == names
-    assert {"tiles.parquet", "far.tif", "tests.tif"} <= set(finished.run["files"])
+    assert {"tiles.parquet", "far.tif", "tests.tif"} <= set(run_json(finished)["files"])
     assert not (finished.path / "grid.zarr").exists()
 
 
@@ -41,8 +42,8 @@ def test_a_large_map_is_written_as_zarr_while_it_is_large(small, tmp_path, monke
     monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 50)
     for zoom in (13, 12):  # the second replaces the first
         made = make_map(small.request(out, epochs=1, zoom=zoom))
-        assert made.run["map"]["tiles"] > 50
-        assert "grid.zarr" in made.run["files"]
+        assert run_json(made)["map"]["tiles"] > 50
+        assert "grid.zarr" in run_json(made)["files"]
         with (
             xr.open_zarr(out / "grid.zarr") as found,
             xr.open_dataset(out / "grid.nc") as expected,
@@ -50,5 +51,5 @@ def test_a_large_map_is_written_as_zarr_while_it_is_large(small, tmp_path, monke
             xr.testing.assert_equal(found.load(), expected.load())
     monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 1_000_000)
     made = make_map(small.request(out, epochs=1, zoom=13))
-    assert "grid.zarr" not in made.run["files"]
+    assert "grid.zarr" not in run_json(made)["files"]
     assert not (out / "grid.zarr").exists()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.distributions.count_prediction import predict_counts
 from geogp.distributions.prediction import Prediction
@@ -25,9 +26,10 @@ from geogp.maps.page.kernel_error import interpolated, random_places
 from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_quantiles import unpack_quantiles
 from geogp.models.catalogue.storage import load_model
+from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, Asker, other_zoom
-from geogp.runs.question import LEVEL, Question
+from geogp.runs.question import Question
 
 QUARTERS = (quarter_index("2023Q3"), quarter_index("2023Q4"))
 
@@ -57,7 +59,7 @@ def inputs_of(region, tiles, quarter):
 def predicted(result, region, tiles, quarter, level):
     model = load_model(result.path / "model.safetensors")[0]
     inputs = inputs_of(region, tiles, quarter)
-    return model.predict(inputs, result.run["map"]["tests"]).quantile(level)
+    return model.predict(inputs, run_json(result)["map"]["tests"]).quantile(level)
 
 
 def test_every_quarter_of_the_data_is_in_the_page(finished, small):
@@ -89,7 +91,7 @@ def test_the_page_holds_the_grid(finished, small):
 
 
 def test_run_json_says_what_the_page_takes(finished):
-    said = finished.run["map"]
+    said = run_json(finished)["map"]
     assert said["page_bytes"] == (finished.path / "map.html").stat().st_size
     assert said["other_quarters"] == 1
     assert said["other_quarters_zoom"] == 12
@@ -112,8 +114,8 @@ def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
     data = data_of(result)
     assert [quarter["label"] for quarter in data["quarters"]] == ["2023Q4"]
     assert data["shown"] == 0
-    assert result.run["map"]["other_quarters"] == 0
-    assert result.run["map"]["other_quarters_zoom"] is None
+    assert run_json(result)["map"]["other_quarters"] == 0
+    assert run_json(result)["map"]["other_quarters_zoom"] is None
 
 
 def test_other_quarters_cost_little():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from run_worlds import run_json
 
 
 def mapped(small, out, *options):
@@ -30,7 +31,7 @@ def test_two_processes_map_what_one_does(small, finished, tmp_path):
     done = mapped(small, tmp_path / "run")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)  # one object: the other process prints nothing
-    one, two = finished.run, json.loads((tmp_path / "run" / "run.json").read_text())
+    one, two = run_json(finished), json.loads((tmp_path / "run" / "run.json").read_text())
     assert two["metrics"]["random"] == told["metrics"]["random"]
     for stratum, scores in one["metrics"]["random"].items():
         for name in ("nll", "mae", "width_95"):

@@ -5,6 +5,7 @@ import html
 import numpy as np
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.distributions.shapes import Shape
 from geogp.errors import RequestError
@@ -43,10 +44,10 @@ def maps(small, tmp_path_factory) -> dict[str, RunResult]:
 
 
 def test_the_usual_map_is_of_the_median_tests_in_the_latest_quarter(maps):
-    assert maps["usual"].run["map"]["for"] == "tile-mean"
-    assert maps["usual"].run["map"]["tests"] == 3
-    assert maps["usual"].run["map"]["at"] == "2023Q4"
-    assert maps["usual"].run["map"]["quarters_beyond_data"] == 0
+    assert run_json(maps["usual"])["map"]["for"] == "tile-mean"
+    assert run_json(maps["usual"])["map"]["tests"] == 3
+    assert run_json(maps["usual"])["map"]["at"] == "2023Q4"
+    assert run_json(maps["usual"])["map"]["quarters_beyond_data"] == 0
     page = html.unescape((maps["usual"].path / "map.html").read_text("utf-8"))
     assert "The map predicts tile averages over 3 tests." in page
     assert "19 of 20 tile averages over 3 tests are expected to be at least this" in page
@@ -63,7 +64,7 @@ def test_more_tests_are_narrower_and_the_level_narrowest(maps):
 
 
 def test_the_question_changes_no_score(maps):
-    scores = [result.run["metrics"] for result in maps.values()]
+    scores = [run_json(result)["metrics"] for result in maps.values()]
     assert all(found == scores[0] for found in scores)
 
 
@@ -97,16 +98,16 @@ def test_beyond_the_data_the_level_stays_and_the_width_grows(maps):
     grown = grown[np.isfinite(grown)]
     assert (grown >= 0.95 * expected.min() - 1e-5).all()
     assert (grown <= 1.05 * expected.max() + 1e-5).all()
-    assert maps["later"].run["map"]["quarters_beyond_data"] == 8
-    assert any("the data end in 2023Q4" in text for text in maps["later"].run["warnings"])
+    assert run_json(maps["later"])["map"]["quarters_beyond_data"] == 8
+    assert any("the data end in 2023Q4" in text for text in run_json(maps["later"])["warnings"])
     page = (maps["later"].path / "map.html").read_text("utf-8")
     assert "2025Q4 (data end in 2023Q4)" in page
 
 
 def test_another_quarter_of_the_data_is_another_map(maps):
     usual, earlier = _grid(maps["usual"]), _grid(maps["earlier"])
-    assert maps["earlier"].run["map"]["quarter"] == "2023Q3"
-    assert maps["earlier"].run["map"]["quarters_beyond_data"] == 0
+    assert run_json(maps["earlier"])["map"]["quarter"] == "2023Q3"
+    assert run_json(maps["earlier"])["map"]["quarters_beyond_data"] == 0
     assert not np.allclose(usual["median_mbps"], earlier["median_mbps"], equal_nan=True)
 
 
@@ -135,7 +136,7 @@ class TestRefusals:
 
     def test_a_model_that_does_not_know_tests_says_so(self, small, tmp_path):
         request = small.request(tmp_path / "run", model="dbk-silu", epochs=1, tests=5)
-        run = make_map(request).run
+        run = run_json(make_map(request))
         assert any("is the same for any number of tests" in text for text in run["warnings"])
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
@@ -157,14 +158,14 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     assert not any(text.startswith("fitting") for text in heard)
     xr.testing.assert_identical(_grid(again), _grid(maps["level"]))
     assert (folder / "model.safetensors").read_bytes() == model
-    assert again.run["seconds"]["fit"] == first.run["seconds"]["fit"]
+    assert again.record.seconds["fit"] == first.record.seconds["fit"]
     for key in ("metrics", "baseline", "n", "weights", "warnings"):
-        assert again.run[key] == first.run[key]
+        assert getattr(again.record, key) == getattr(first.record, key)
     assert "levels that measurements scatter around" in (folder / "map.html").read_text("utf-8")
     assert make_map(small.request(folder, question="level")).already_there
     back = make_map(small.request(folder, zoom=12))
-    assert back.run["map"]["zoom"] == 12
-    assert back.run["map"]["for"] == "tile-mean"
+    assert run_json(back)["map"]["zoom"] == 12
+    assert run_json(back)["map"]["for"] == "tile-mean"
 
 
 @pytest.mark.parametrize(

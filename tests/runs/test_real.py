@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.settings import MapRequest
@@ -26,7 +27,7 @@ def request_of(folder, region, out, **more):
 @pytest.mark.slow
 def test_puerto_rico_beats_the_baseline_and_its_intervals_hold(real_data, tmp_path):
     found = make_map(request_of(real_data, "PR", tmp_path / "run"))
-    run = found.run
+    run = run_json(found)
     assert sum(run["n"]["random"].values()) == 133_436
     assert run["quarters_missing"] == ["2019Q4", "2020Q2"]
     assert len(run["quarters"]) == 18
@@ -50,7 +51,7 @@ def test_puerto_rico_beats_the_baseline_and_its_intervals_hold(real_data, tmp_pa
 )
 def test_other_regions_need_no_change(region, rows, strata, real_data, tmp_path):
     found = make_map(request_of(real_data, region, tmp_path / "run", epochs=10, zoom=13))
-    run = found.run
+    run = run_json(found)
     assert sum(run["n"]["random"].values()) == rows
     scores = run["metrics"]["random"]
     assert bool(scores["urban"]["n"]) == bool(scores["rural"]["n"]) == strata

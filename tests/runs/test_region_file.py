@@ -8,6 +8,7 @@ import sys
 import geopandas as gpd
 import pandas as pd
 import pytest
+from run_worlds import run_json
 from shapely.geometry import box
 
 from geogp.commands.areas import make_areas
@@ -67,7 +68,7 @@ def made(small, own, tmp_path_factory):
 
 
 def test_the_run_says_where_its_region_is_from(made, own):
-    run = made.run
+    run = run_json(made)
     assert (run["region"], run["region_name"]) == ("The_West", "The <West>")
     settings = run["settings"]
     assert settings["region_file"] == f"{own.resolve()}:side=west"
@@ -86,7 +87,7 @@ def test_urban_areas_that_touch_are_its_strata(made, small):
     rows = pd.read_parquet(made.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {"urban", "rural"}
     assert rows["longitude"].max() < _middle(small).bounds[2]
-    assert made.run["settings"]["urban_vintage"] == 2020
+    assert run_json(made)["settings"]["urban_vintage"] == 2020
 
 
 def test_a_name_of_the_users_is_never_read_as_html(made):
@@ -99,7 +100,7 @@ def test_a_name_of_the_users_is_never_read_as_html(made):
 def test_the_run_is_opened_again(made):
     opened = open_run(made.path).reopen()
     assert opened.job.region.code == "The_West"
-    assert len(opened.tiles) == made.run["map"]["tiles"]
+    assert len(opened.tiles) == run_json(made)["map"]["tiles"]
     table = make_areas(AreasRequest(made.path, by="urban", draws=200)).table
     assert len(table) > 0
     chosen = choose_tiles(NextRequest(made.path, tiles=3, among="urban"))
@@ -126,7 +127,7 @@ def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     assert find_run("my_west") == result.path
     rows = pd.read_parquet(result.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {"unknown"}
-    assert result.run["settings"]["boundaries"] is None
+    assert run_json(result)["settings"]["boundaries"] is None
     again = make_map(_request(small, own))
     assert again.already_there
     with pytest.raises(RequestError, match=r"other .*settings"):

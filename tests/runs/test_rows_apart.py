@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 from batch_worlds import leave_out_pictures
-from run_worlds import Small
+from run_worlds import Small, run_json
 from safetensors.numpy import load_file
 
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
@@ -124,11 +124,11 @@ def test_what_test_rows_measured_changes_their_scores_alone(held):
     moved = before["y"] != after["y"]
     for split in SPLITS:
         assert 3 < moved[before["split"] == split].sum() < (before["split"] == split).sum() / 2
-        was, now = (run.run["metrics"][split]["all"]["nll"] for run in (plain, other))
+        was, now = (run_json(run)["metrics"][split]["all"]["nll"] for run in (plain, other))
         assert now > was + 0.1
     pd.testing.assert_frame_equal(before.drop(columns="y"), after.drop(columns="y"), rtol=0)
     assert_same_model(plain, other)
-    assert other.run["calibration"]["cells"] == plain.run["calibration"]["cells"]
+    assert run_json(other)["calibration"]["cells"] == run_json(plain)["calibration"]["cells"]
     xr.testing.assert_equal(grid_of(other), grid_of(plain))
 
 
@@ -143,7 +143,7 @@ def test_what_calibration_rows_measured_changes_the_repairs_alone(held):
         for name in INTERVALS:
             assert (before[name][of] != after[name][of]).all()
     assert (after["upper_95"] > before["upper_95"]).all()
-    assert other.run["calibration"]["cells"] != plain.run["calibration"]["cells"]
+    assert run_json(other)["calibration"]["cells"] != run_json(plain)["calibration"]["cells"]
     was, now = grid_of(plain), grid_of(other)
     inside = np.isfinite(was["upper_mbps"])
     assert (now["upper_mbps"] > was["upper_mbps"]).to_numpy()[inside].all()

@@ -22,9 +22,10 @@ from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, Figures
 from geogp.errors import OutputError, RequestError
 from geogp.evaluation.metrics import Scores
 from geogp.files import read_json
+from geogp.records.record_reading import record_of
+from geogp.runs.file_records import spoilt
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, hold, is_vacant
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.run_records import spoilt
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
 
@@ -81,7 +82,7 @@ def test_of_two_commands_that_start_together_one_makes_the_run(small, tmp_path):
     assert "Wait for it or stop it" in told[loser][1]
     assert json.loads(told[winner][0])["run"] == str(out)
     run = read_json(out / "run.json")
-    assert spoilt(out, run) == []
+    assert spoilt(out, record_of(run)) == []
     assert {path.name for path in out.iterdir()} == {*run["files"], "run.json", LOCK_FILE}
 
 

@@ -4,17 +4,19 @@ import copy
 import json
 
 import pytest
+from run_worlds import run_json
 
 from geogp.errors import DataError
+from geogp.records.record_reading import complete_record, record_of, run_text
+from geogp.records.run_record import OpenedRecord
 from geogp.runs.open_run import open_run
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.record_reading import complete_record, record_of
-from geogp.runs.schema.run_record import OpenedRecord
 
 
 def test_what_geogp_writes_passes(finished):
-    record_of(finished.run)
-    complete_record(finished.path, finished.run, OpenedRecord)
+    text = (finished.path / "run.json").read_text()
+    assert run_text(record_of(run_json(finished))) == run_text(finished.record) == text
+    complete_record(finished.path, finished.record, OpenedRecord)
 
 
 def _changed(run, place, value):
@@ -64,11 +66,30 @@ def _changed(run, place, value):
             r"a number from 0.001 to .* under drawing\.thresholds\[0\]",
         ),
         (["inputs", 0, "sha256"], ..., r"inputs\[0\] lacks sha256"),
+        (["calibration"], [1], "expected an object under calibration"),
+        (["calibration", "statements"], "one", r"expected a list under calibration\.statements"),
+        (["calibration", "splits"], [1], r"expected an object under calibration\.splits"),
+        (
+            ["calibration", "splits"],
+            {"random": {"statement": 1, "folds": []}},
+            r"expected text under calibration\.splits\.random\.statement",
+        ),
+        (
+            ["calibration", "splits"],
+            {"random": {"statement": "x", "folds": 2}},
+            r"expected a list under calibration\.splits\.random\.folds",
+        ),
+        (["variance_check"], 3, "expected an object under variance_check"),
+        (["variance_check", "stated"], ..., "variance_check lacks stated"),
+        (["variance_check", "stated"], -1, r"0 or more under variance_check\.stated"),
+        (["variance_check", "closed_form"], 10**400, r"above 0 under variance_check\.closed_form"),
+        (["variance_check", "closed_form"], True, r"above 0 under variance_check\.closed_form"),
+        (["variance_check", "differ_by"], "x", r"one of .*steps.* under variance_check\.differ_by"),
         (["files"], [".."], None),
     ],
 )
 def test_another_form_is_refused_by_its_place(finished, place, value, told):
-    run = _changed(finished.run, place, value)
+    run = _changed(run_json(finished), place, value)
     if told is None:  # what names stand for is asked where they are used
         record_of(run)
         return
@@ -87,9 +108,9 @@ def test_another_form_is_refused_by_its_place(finished, place, value, told):
     ],
 )
 def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
-    run = _changed(finished.run, place, ...)
+    run = _changed(run_json(finished), place, ...)
     with pytest.raises(DataError, match=told):
-        complete_record(finished.path, run, OpenedRecord)
+        complete_record(finished.path, record_of(run), OpenedRecord)
     for name in ("model.safetensors", "test_predictions.parquet"):
         (tmp_path / name).write_bytes((finished.path / name).read_bytes())
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -99,7 +120,7 @@ def test_what_a_run_is_opened_again_by(finished, place, told, tmp_path):
 
 def test_the_file_is_named(finished, tmp_path):
     (tmp_path / "test_predictions.parquet").touch()
-    (tmp_path / "run.json").write_text(json.dumps({**finished.run, "target": None}))
+    (tmp_path / "run.json").write_text(json.dumps({**run_json(finished), "target": None}))
     with pytest.raises(
         DataError, match=r"run\.json is damaged: expected one of download.* under target.*--fresh"
     ):

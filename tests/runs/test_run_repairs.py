@@ -11,15 +11,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 from batch_worlds import leave_out_pictures
+from msgspec import to_builtins
+from run_worlds import made_up_run, run_json
 
 from geogp.errors import DataError
 from geogp.models.catalogue.presets import PRESETS
-from geogp.runs.pipeline import fitting
+from geogp.records.record_reading import record_of
+from geogp.records.run_record import FileRecord
+from geogp.runs.file_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.progress import Watcher
-from geogp.runs.run_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
@@ -78,7 +81,7 @@ def again(small, run):
 
 
 def assert_whole(run, before):
-    assert spoilt(run, held(run)) == []
+    assert spoilt(run, record_of(held(run))) == []
     assert held(run)["files"] == before["files"]
     assert held(run)["metrics"] == before["metrics"]
 
@@ -86,7 +89,7 @@ def assert_whole(run, before):
 def test_run_json_records_every_file(made):
     told = held(made)
     assert list(told[RECORDS]) == told["files"]
-    assert told[RECORDS] == records_of(made, told["files"])
+    assert told[RECORDS] == to_builtins(records_of(made, told["files"]))
     assert "map.html" in told["files"]
 
 
@@ -101,8 +104,8 @@ def test_a_run_that_was_copied_is_complete(small, run, monkeypatch):
 
 def test_a_file_of_the_same_size_and_time_is_not_read(made, tmp_path, monkeypatch):
     copy = shutil.copytree(made, tmp_path / "run", copy_function=shutil.copy2)
-    monkeypatch.setattr("geogp.runs.run_records.sha256_of", None)
-    assert spoilt(copy, held(copy)) == []
+    monkeypatch.setattr("geogp.runs.file_records.sha256_of", None)
+    assert spoilt(copy, record_of(held(copy))) == []
 
 
 @pytest.mark.parametrize(
@@ -197,8 +200,9 @@ def test_a_folder_of_files_has_a_hash_of_all(tmp_path):
     for name in ("grid.zarr/a/0", "grid.zarr/b"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    run = {"files": ["grid.zarr"], RECORDS: records_of(tmp_path, ["grid.zarr"])}
-    assert run[RECORDS]["grid.zarr"]["bytes"] == 24
+    records = records_of(tmp_path, ["grid.zarr"])
+    run = made_up_run(files=["grid.zarr"], file_records=records)
+    assert records["grid.zarr"].bytes == 24
     assert spoilt(shutil.copytree(tmp_path, tmp_path.parent / "copy"), run) == []
     sizes = {"grid.zarr/a/0": 13, "grid.zarr/b": 11}
     assert spoilt_of_sizes(sizes, run) == []
@@ -210,14 +214,17 @@ def test_a_folder_of_files_has_a_hash_of_all(tmp_path):
     assert spoilt(tmp_path, run) == ["grid.zarr"]
 
 
+THREE = FileRecord(bytes=3, sha256="0" * 64)
+
+
 @pytest.mark.parametrize(
-    "records", [None, 3, [], {}, {"a": None}, {"a": {"bytes": 3, "sha256": 1}}]
+    "records", [{}, {"b": THREE}, {"a": THREE}, {"a": FileRecord(bytes=4, sha256=THREE.sha256)}]
 )
 def test_records_that_say_nothing_of_a_file_vouch_for_nothing(tmp_path, records):
     (tmp_path / "a").write_text("one")
-    assert spoilt(tmp_path, {"files": ["a", "b"], RECORDS: records}) == ["a", "b"]
+    assert spoilt(tmp_path, made_up_run(files=["a", "b"], file_records=records)) == ["a", "b"]
     with pytest.raises(DataError, match="names of files"):
-        spoilt(tmp_path, {"files": ["../a"], RECORDS: records})
+        spoilt(tmp_path, made_up_run(files=["../a"], file_records=records))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +247,7 @@ def test_files_without_their_records_are_made_again(small, run):
     result, heard = again(small, run)
     assert not result.already_there
     assert any("grid.nc" in text for text in heard)
-    assert spoilt(run, held(run)) == []
+    assert spoilt(run, record_of(held(run))) == []
 
 
 @pytest.fixture
@@ -259,7 +266,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores
         make_map(request, Heard(stop=1))
     torch.set_num_threads(1)
     heard = Heard()
-    run = make_map(request, heard).run
+    run = run_json(make_map(request, heard))
     assert heard.threads == [2]
     assert any(text.startswith("going on with 2 threads") for text in heard.texts)
     assert torch.get_num_threads() == 1
@@ -271,10 +278,10 @@ def test_too_few_cores_for_the_threads_of_the_beginning_are_said(two_cores):
     torch.set_num_threads(1)
     heard = Heard()
     job = SimpleNamespace(watcher=heard, warn=heard.warn)
-    assert threads_for(job, {"threads": 2}) == 2
-    assert threads_for(job, {}) == threads_for(job, {"threads": 1}) == 1
+    assert threads_for(job, 2) == 2
+    assert threads_for(job, None) == threads_for(job, 1) == 1
     assert heard.warnings == []
-    assert threads_for(job, {fitting.THREADS: 3}) == 1
+    assert threads_for(job, 3) == 1
     assert "began with 3 threads and goes on with 1" in heard.warnings[0]
     assert "may differ in the last digits" in heard.warnings[0]
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from msgspec import to_builtins
+from run_worlds import run_json
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import Scores
+from geogp.records.record_reading import record_of, run_schema, run_text
+from geogp.records.run_record import RUN_SCHEMA, StoredScores
 from geogp.runs.run_folder import read_run_record
-from geogp.runs.schema.record_reading import record_of, run_schema
-from geogp.runs.schema.run_record import RUN_SCHEMA, StoredScores
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tests" / "fixtures" / "run-0.1"
@@ -67,8 +68,8 @@ def test_stored_runs_are_of_the_schema(validator, name):
 
 
 def test_a_new_run_is_of_the_schema(validator, finished):
-    assert finished.run["schema"] == RUN_SCHEMA
-    assert list(validator.iter_errors(finished.run)) == []
+    assert run_json(finished)["schema"] == RUN_SCHEMA
+    assert list(validator.iter_errors(run_json(finished))) == []
 
 
 def spoilt(place, value):
@@ -105,6 +106,12 @@ def without_null(value):
 def test_every_key_that_is_written_is_in_the_schema(request, name):
     run = json.loads((request.getfixturevalue(name).path / "run.json").read_text())
     assert without_null(to_builtins(record_of(run))) == without_null(run)
+
+
+def test_a_run_is_written_as_it_was_read():
+    """Other programs read run.json: keys, their order and digits stay."""
+    text = (STORED / "field" / "run.json").read_text()
+    assert run_text(record_of(json.loads(text))) == text
 
 
 def test_keys_of_a_repaired_run_are_in_the_schema():

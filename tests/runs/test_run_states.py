@@ -4,18 +4,17 @@ import os
 import shutil
 
 import pytest
+from run_worlds import made_up_run, note_of
 
-import geogp.runs.run_folder
 from geogp.errors import DataError, RequestError
 from geogp.files import read_json, write_bytes, write_text
+from geogp.records.record_reading import record_of
+from geogp.runs.file_records import spoilt
 from geogp.runs.locks import LOCK_FILE, LOCK_FILES, hold
 from geogp.runs.run_folder import RunFolder
-from geogp.runs.run_identity import IDENTITY_KEYS
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_records import spoilt
 
-OLD = dict.fromkeys(IDENTITY_KEYS, 1)
-NEW = {**OLD, "seed": 2}
+OLD, NEW = made_up_run(seed=1), made_up_run(seed=2)
 FILES = {1: ("a.png", "b.png", "grid.zarr"), 2: ("a.png", "c.png", "grid.zarr")}
 """Files by seed: of those of the first, the second has one no more."""
 
@@ -26,32 +25,32 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch):
-    """A disk that need not be waited for, and runs of which only the files matter."""
+    """A disk that need not be waited for."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(geogp.runs.run_folder, "read_record", lambda *_: None)
 
 
-def write_files(staged, seed):
-    for name in FILES[seed]:
+def write_files(staged, run):
+    for name in FILES[run.seed]:
         place = staged / name / "chunk" if name.endswith(".zarr") else staged / name
-        write_text(place, f"{name} of {seed}")
+        write_text(place, f"{name} of {run.seed}")
+    return run
 
 
-def attempt(path, identity, *, fresh=False):
+def attempt(path, run, *, fresh=False):
     """Do with a folder what `make_map` does; a fit is one checkpoint."""
-    folder, seed = RunFolder(path), identity["seed"]
+    folder, seed = RunFolder(path), run.seed
     folder.check()
     with hold(path):
         folder.settle(fresh=fresh)
-        held = None if fresh else folder.finished(identity)
+        held = None if fresh else folder.finished(run)
         if held is not None and not spoilt(path, held):
             return
-        folder.begin(identity)
+        folder.begin(note_of(run))
         checkpoint = folder.unfinished / "random.safetensors"
         if checkpoint.exists() and checkpoint.read_text() != str(seed):
             raise DataError("the checkpoint belongs to another fit.")
         write_bytes(checkpoint, str(seed).encode())
-        folder.complete(lambda staged: write_files(staged, seed), dict(identity))
+        folder.complete(lambda staged: write_files(staged, run))
 
 
 def killed_at(step, path, identity, *, fresh=False):
@@ -87,7 +86,7 @@ REAL = {
 def assert_whole(path, seed, *others):
     run = read_json(path / RUN_FILE)
     assert run["seed"] == seed
-    assert spoilt(path, run) == []
+    assert spoilt(path, record_of(run)) == []
     found = {entry.name for entry in path.iterdir()} - LOCK_FILES
     assert found == {*FILES[seed], RUN_FILE, *others}
     assert (path / "grid.zarr" / "chunk").read_text() == f"grid.zarr of {seed}"
@@ -137,7 +136,7 @@ def test_a_kill_at_any_moment_leaves_what_is_ended_or_cleared(tmp_path, begun, f
 
 @pytest.mark.parametrize(("begun", "fresh", "others"), WORLDS)
 def test_after_a_kill_another_request_is_refused_or_done(tmp_path, begun, fresh, others):
-    other = {**OLD, "seed": 1, "model": 5}
+    other = made_up_run(seed=1, model="dbk-silu")
     begun(tmp_path / "start")
     steps, refused = 0, 0
     while True:

@@ -2,6 +2,8 @@
 
 import shutil
 
+from run_worlds import run_json
+
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import Watcher
 
@@ -21,7 +23,7 @@ def test_the_page_is_drawn_anew_without_a_fit(small, finished, tmp_path):
     asked = small.request(out, split="both", self_contained=True)
     drawn = make_map(asked, heard)
     assert any("anew" in stage for stage in heard.stages)
-    assert drawn.run["metrics"] == finished.run["metrics"]
+    assert run_json(drawn)["metrics"] == run_json(finished)["metrics"]
     assert "cartocdn" not in (out / "map.html").read_text("utf-8")
-    assert drawn.run["drawing"]["self_contained"] is True
+    assert run_json(drawn)["drawing"]["self_contained"] is True
     assert make_map(asked).already_there

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_worlds import edited_copy
+from run_worlds import edited_copy, run_json
 
 from geogp.commands.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
@@ -81,7 +81,7 @@ def stranger(finished, tmp_path_factory):
 def test_every_command_refuses_an_edit_in_words(
     finished, stranger, geogp, tmp_path, *, place, value, told
 ):
-    run = json.loads(json.dumps(finished.run))
+    run = json.loads(json.dumps(run_json(finished)))
     _set(run, place, value)
     (stranger / "run.json").write_text(json.dumps(run))
     before = sorted(stranger.iterdir())
@@ -165,7 +165,7 @@ def test_no_address_of_a_run_is_asked(
     finished, stranger, served, geogp, monkeypatch, *, command, places
 ):
     monkeypatch.setenv("AWS_ENDPOINT_URL", served.url)  # a bucket that is asked is asked here
-    run = json.loads(json.dumps(finished.run))
+    run = json.loads(json.dumps(run_json(finished)))
     _lure(served, places)(run)
     (stranger / "run.json").write_text(json.dumps(run))
     code, said, error = geogp(command, stranger, *READING[command])

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from run_worlds import run_json
 from shapely.geometry import box
 
 from geogp.commands.compare_runs import compare_runs
@@ -45,7 +46,7 @@ def made(small, sides, tmp_path_factory):
 
 
 def test_every_figure_is_by_the_users_strata(made, sides):
-    run = made.run
+    run = run_json(made)
     assert run["settings"]["strata"] == list(NAMES)
     assert run["settings"]["strata_file"] == f"{sides[0].resolve()}:side"
     assert run["settings"]["urban_vintage"] is None
@@ -64,7 +65,7 @@ def test_every_figure_is_by_the_users_strata(made, sides):
 
 
 def test_cells_of_the_repair_are_those_of_the_strata(made):
-    cells = made.run["calibration"]["cells"]
+    cells = run_json(made)["calibration"]["cells"]
     assert {cell["stratum"] for cell in cells} <= {*NAMES, "all"}
     assert sum(cell["n"] for cell in cells) > 0
 
@@ -128,6 +129,6 @@ def test_gaps_are_of_unknown_stratum(small, sides, tmp_path):
     run = make_map(small.request(tmp_path / "run", strata=f"{path}:side", split="random"))
     rows = pd.read_parquet(run.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {*NAMES, "unknown"}
-    assert any("lies in neither stratum" in text for text in run.run["warnings"])
+    assert any("lies in neither stratum" in text for text in run_json(run)["warnings"])
     table = pd.read_parquet(run.path / "tiles.parquet")
     assert set(table["stratum"]) == {*NAMES, "unknown"}

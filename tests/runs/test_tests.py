@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.errors import DataError, NumericalError, RequestError
@@ -47,7 +48,7 @@ def test_figures_follow_from_the_table_and_beat_the_baseline(counted):
     for split, rows in table.groupby("split"):
         prediction = prediction_of(rows)
         assert isinstance(prediction, CountPrediction)
-        own, other = (counted.run[key][split]["all"] for key in ("metrics", "baseline"))
+        own, other = (run_json(counted)[key][split]["all"] for key in ("metrics", "baseline"))
         assert own["nll"] == pytest.approx(score(prediction, rows["y"].to_numpy()).nll)
         if split == "random":  # a few tests in a few places do not tell of other places
             assert own["nll"] < other["nll"] - 0.02
@@ -123,14 +124,14 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
             told.append(text)
 
     run = make_map(request, Listener())
-    assert run.run["model"] == "cox"
+    assert run_json(run)["model"] == "cox"
     assert "numbers of tests are modelled by cox" in told
     assert _table(run)["dispersion"].max() == 0
     again = make_map(
         small.request(tmp_path / "run", target="tests", model="cox", epochs=1, at="2023Q3")
     )
-    assert again.run["map"]["at"] == "2023Q3"
-    assert again.run["metrics"] == run.run["metrics"]
+    assert run_json(again)["map"]["at"] == "2023Q3"
+    assert again.record.metrics == run.record.metrics
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,6 @@ def test_the_model_follows_the_target():
 
 def test_place_alone_has_the_offset_too(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", inputs="place", epochs=1)
-    assert make_map(request).run["settings"]["inputs"] == "place"
+    assert run_json(make_map(request))["settings"]["inputs"] == "place"
     model, _ = load_model(Path(tmp_path / "run" / "model.safetensors"))
     assert model.architecture.columns == ("longitude", "latitude", "log_exposure")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
-from run_worlds import Small
+from run_worlds import Small, run_json
 from shapely.geometry import box
 
 from geogp.distributions.prediction import Prediction
@@ -100,10 +100,10 @@ def test_pooled_figures_follow_from_the_table(everything):
         assert sorted(rows["fold"].unique()) == [0, 1]
         assert not rows.duplicated(["quadkey", "quarter"]).any()
         found = score(prediction_of(rows), rows["y"].to_numpy())
-        stored = everything.run["metrics"][split]["all"]
+        stored = run_json(everything)["metrics"][split]["all"]
         assert (found.nll, found.rmse) == pytest.approx((stored["nll"], stored["rmse"]))
         for fold, of_fold in rows.groupby("fold"):
-            held = everything.run["folds"][split][fold]["metrics"]["all"]
+            held = run_json(everything)["folds"][split][fold]["metrics"]["all"]
             assert score(prediction_of(of_fold), of_fold["y"].to_numpy()).crps == pytest.approx(
                 held["crps"]
             )
@@ -185,7 +185,7 @@ def test_too_few_rows_to_calibrate_are_refused_before_any_fit(small, tmp_path):
 
 def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path):
     alone = make_map(request_of(wide, tmp_path / "run", split="county", conformal="strata"))
-    assert alone.run["folds"]["county"] == [everything.run["folds"]["county"][0]]
+    assert run_json(alone)["folds"]["county"] == [run_json(everything)["folds"]["county"][0]]
     table = table_of(everything)
     same = table[(table["split"] == "county") & (table["fold"] == 0)]
     np.testing.assert_array_equal(table_of(alone)["mean"], same["mean"])
@@ -205,7 +205,7 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, 
         make_map(request, Stopper())
     done = make_map(request, Stopper())
     assert fits == ["fit (random)", "fit (random-1)"]
-    assert done.run["folds"]["random"] == everything.run["folds"]["random"]
+    assert run_json(done)["folds"]["random"] == run_json(everything)["folds"]["random"]
 
 
 def test_another_way_of_checking_is_another_run_but_another_question_is_not(wide, tmp_path):
@@ -218,9 +218,9 @@ def test_another_way_of_checking_is_another_run_but_another_question_is_not(wide
     with pytest.raises(RequestError, match="holds a run with other settings, inputs"):
         make_map(request_of(wide, out, split="county", folds=2, layers=layers))
     redrawn = make_map(request_of(wide, out, split="county", folds=2, zoom=11))
-    assert redrawn.run["map"]["zoom"] == 11
+    assert run_json(redrawn)["map"]["zoom"] == 11
     for key in ("folds", "metrics", "warnings", "n"):
-        assert redrawn.run[key] == first.run[key]
+        assert getattr(redrawn.record, key) == getattr(first.record, key)
 
 
 def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
@@ -241,9 +241,9 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
     ],
 )
 def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters, model, said):
-    run = make_map(
-        request_of(wide, tmp_path / "run", split="latest", quarters=quarters, model=model)
-    ).run
+    run = run_json(
+        make_map(request_of(wide, tmp_path / "run", split="latest", quarters=quarters, model=model))
+    )
     assert any(said in text for text in run["warnings"])
     assert any("their baseline is that of all quarters" in text for text in run["warnings"])
     assert run["metrics"]["latest"]["all"]["n"] == run["n"]["latest"]["test"]
@@ -267,7 +267,7 @@ def test_every_prediction_passes_through_the_repair(wide, tmp_path, monkeypatch)
     monkeypatch.setattr(workflow, "repair_of", shifted)
     moved = make_map(request_of(wide, tmp_path / "moved", conformal="marginal"))
     np.testing.assert_allclose(table_of(moved)["mean"], table_of(plain)["mean"] + 1)
-    assert seen == [moved.run["n"]["random"]["calibration"]] * 2
+    assert seen == [run_json(moved)["n"]["random"]["calibration"]] * 2
     medians = []
     for run in (plain, moved):
         with rasterio.open(run.path / "median_mbps.tif") as raster:
@@ -292,7 +292,7 @@ def test_a_budget_is_shared_by_all_folds(wide, tmp_path, monkeypatch):
 def test_a_repaired_run_says_so_everywhere(wide, tmp_path, method):
     """Scores, table, report, map and run.json all speak of the repaired intervals."""
     result = make_map(request_of(wide, tmp_path / "run", conformal=method))
-    run, table = result.run, table_of(result)
+    run, table = run_json(result), table_of(result)
     held = run["calibration"]
     assert held["method"] == method
     assert held["n"] == run["n"]["random"]["calibration"]
@@ -309,8 +309,8 @@ def test_a_repaired_run_says_so_everywhere(wide, tmp_path, method):
     plain = _widths(make_map(request_of(wide, tmp_path / "plain", conformal="none")))
     assert not np.allclose(shown, plain, rtol=1e-3)
     level = make_map(request_of(wide, tmp_path / "run", conformal=method, question="level"))
-    assert level.run["calibration"] == held
-    assert any("this map is not repaired" in text for text in level.run["warnings"])
+    assert run_json(level)["calibration"] == held
+    assert any("this map is not repaired" in text for text in run_json(level)["warnings"])
 
 
 def _widths(result):

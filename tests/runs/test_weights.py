@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from run_worlds import run_json
 
 from geogp.errors import DataError
 from geogp.models.training import fit_plan
@@ -30,12 +31,12 @@ class Counter(Watcher):
 
 
 def test_the_preset_decides_unless_asked(small, tmp_path):
-    run = make_map(small.request(tmp_path / "run", model="dbk-silu", epochs=1)).run
+    run = run_json(make_map(small.request(tmp_path / "run", model="dbk-silu", epochs=1)))
     assert run["weights"] == {"alpha": 0.01, "beta": 0.01, "chosen_by": "preset"}
 
 
 def test_the_field_model_has_none(finished):
-    assert finished.run["weights"] == {"chosen_by": "none"}
+    assert run_json(finished)["weights"] == {"chosen_by": "none"}
 
 
 def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
@@ -43,7 +44,7 @@ def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
     stopped, again = Counter(stop_at=11), Counter()
     with pytest.raises(KeyboardInterrupt):
         make_map(request, stopped)
-    found = make_map(request, again).run["weights"]
+    found = run_json(make_map(request, again))["weights"]
     # Two epochs of each of 16 fits, none of them twice.
     assert stopped.epochs + again.epochs == 2 * len(GRID) ** 2
     scores = [trial["validation_nll"] for trial in found["trials"]]
@@ -54,7 +55,7 @@ def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
         name: found[name] for name in ("alpha", "beta")
     }
     request = small.request(tmp_path / "whole", tune_weights=True, split="both", model="dbk-silu")
-    whole = make_map(request).run
+    whole = run_json(make_map(request))
     assert {**whole["weights"], "seconds": 0} == {**found, "seconds": 0}
     assert whole["seconds"]["fit"] > whole["weights"]["seconds"] > 0
     # What the run states everywhere is what was chosen, not the preset's.
@@ -74,13 +75,15 @@ def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch):
 
     monkeypatch.setattr(fit_plan, "fit", watched)
     request = small.request(tmp_path / "run", tune_weights=True, epochs=1, model="dbk-silu")
-    found = make_map(request).run["weights"]
+    found = run_json(make_map(request))["weights"]
     assert {(w.alpha, w.beta) for w in used} == {(found["alpha"], found["beta"])}
 
 
 def test_a_model_without_weights_says_so(small, tmp_path):
     hears = Counter()
-    run = make_map(small.request(tmp_path / "run", tune_weights=True, model="vbll"), hears).run
+    run = run_json(
+        make_map(small.request(tmp_path / "run", tune_weights=True, model="vbll"), hears)
+    )
     assert hears.epochs == 0
     assert run["weights"] == {"chosen_by": "none"}
     assert any("vbll has no weights to choose" in text for text in hears.warnings)
@@ -109,7 +112,7 @@ class Stopper(Watcher):
 @pytest.mark.parametrize("name", ["dbk-exact", "dbk-exact-rbf", "sv-rbf", "sv-dkl"])
 def test_models_that_start_far_from_their_noise_reach_the_baseline(name, small, tmp_path):
     """The quick preset on 1,200 rows; started at the papers' 0.01 they end at 1.4 to 7."""
-    run = make_map(small.request(tmp_path / "run", epochs=40, model=name)).run
+    run = run_json(make_map(small.request(tmp_path / "run", epochs=40, model=name)))
     own, other = run["metrics"]["random"]["all"], run["baseline"]["random"]["all"]
     assert own["nll"] < other["nll"] + 0.1
     assert 0.9 < own["coverage_95"] <= 1

@@ -18,16 +18,19 @@ from urllib.parse import urlsplit
 
 import fsspec
 from fsspec.implementations.arrow import ArrowFSWrapper
+from msgspec import UNSET
 from pyarrow.fs import S3FileSystem
 
 from geogp.commands.batch.batch_plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
-from geogp.files import ELSEWHERE, plain_names, writing
+from geogp.files import ELSEWHERE, plain_names, read_json, writing
+from geogp.records.record_reading import record_of
+from geogp.records.run_record import RunRecord
+from geogp.runs.file_records import spoilt, spoilt_of_sizes
 from geogp.runs.locks import LOCK_FILES, hold
 from geogp.runs.run_folder import LATER_FILES
 from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_records import spoilt, spoilt_of_sizes
 
 BLOCK = 1 << 20
 """Bytes that are copied at once."""
@@ -148,7 +151,7 @@ class Place:
         for lock in LOCK_FILES:
             own.pop(lock, None)
         mark = own.pop(RUN_FILE)
-        for stale in self._stale(name, json.loads(mark.read_bytes())):
+        for stale in self._stale(name, record_of(read_json(mark))):
             if stale not in own:
                 self.remove(name, *stale.split("/"))
         self.put(mark, name, COPYING_FILE)  # a stop from here on leaves files that it names
@@ -158,7 +161,7 @@ class Place:
         self.put(mark, name, RUN_FILE)
         self.remove(name, COPYING_FILE)
 
-    def _stale(self, name: str, run: dict[str, Any]) -> list[str]:
+    def _stale(self, name: str, run: RunRecord) -> list[str]:
         """Return the files in a run's folder that are of a run before, or outdated by this one."""
         patterns: set[str] = set()
         names: set[str] = set()
@@ -166,9 +169,9 @@ class Place:
             content = self.read(name, file)
             if content is None:
                 continue  # files that nothing says to be of a run are the user's
-            held = _run_of(content) or {}
-            names |= set(held.get("files", []))
-            if not same_map(held, run):
+            held = _run_of(content)
+            names |= set(_files(held))
+            if held is None or not same_map(held, run):
                 patterns |= set(LATER_FILES)
         tops = {path: path.partition("/")[0] for path in self.listed(name)}
         return [
@@ -177,12 +180,12 @@ class Place:
             if top in names or any(fnmatchcase(top, pattern) for pattern in patterns)
         ]
 
-    def read_run(self, name: str) -> dict[str, Any] | None:
-        """Return run.json of a finished run; None where there is none that can be read."""
+    def read_run(self, name: str) -> RunRecord | None:
+        """Return what run.json of a finished run holds; None where none can be read."""
         content = self.read(check_name(name), RUN_FILE)
         return None if content is None else _run_of(content)
 
-    def get_run(self, folder: Path, name: str, run: dict[str, Any]) -> None:
+    def get_run(self, folder: Path, name: str, run: RunRecord) -> None:
         """Copy to this machine what there is of a finished run; run.json comes last.
 
         Parameters
@@ -192,16 +195,16 @@ class Place:
         name
             Of the run.
         run
-            The content of its run.json.
+            What its run.json holds.
         """
-        files = plain_names(run.get("files", []))
+        files = _files(run)
         for relative in self.listed(name):
             parts = relative.split("/")
             if parts[0] in files:
                 self.fetch(folder / relative, name, *parts)
         self.fetch(folder / RUN_FILE, name, RUN_FILE)
 
-    def spoilt(self, name: str, run: dict[str, Any]) -> list[str]:
+    def spoilt(self, name: str, run: RunRecord) -> list[str]:
         """Return the files of a finished run that are missing there, or are not what they were.
 
         Of a store at an address only what it lists is looked at: names and sizes.
@@ -211,7 +214,7 @@ class Place:
         name
             Of the run.
         run
-            The content of its run.json.
+            What its run.json holds.
         """
         root = self._path(check_name(name))
         with self._reaching("read", name):
@@ -295,14 +298,18 @@ def open_place(address: str) -> Place:
     return Place(address, files, str(root).rstrip("/"), local=False)
 
 
-def _run_of(content: bytes) -> dict[str, Any] | None:
+def _run_of(content: bytes) -> RunRecord | None:
     """Return what a run.json holds; None where it cannot be read, or names files elsewhere."""
     try:
-        held: dict[str, Any] = json.loads(content)
-        plain_names(held.get("files", []))
-    except (AttributeError, DataError, ValueError):
+        held = record_of(json.loads(content))
+        _files(held)
+    except ValueError:  # DataError is one
         return None
     return held
+
+
+def _files(run: RunRecord | None) -> list[str]:
+    return [] if run is None or run.files is UNSET else plain_names(run.files)
 
 
 def _folder(path: str) -> Place:

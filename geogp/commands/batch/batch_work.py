@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
 
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import PlannedRun, check_name
 from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import output_error, remove
 from geogp.geodata.store.cache import cache_folder
+from geogp.records.run_record import RunIdentity
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.pipeline.job import identity_of, prepare
 from geogp.runs.pipeline.make_map import carry_out
@@ -149,7 +151,8 @@ def make_run(order: Order) -> WorkOutcome:
         watcher.stage("copying")
         place.put_run(folder, run.name)
         _empty(folder)
-        return _outcome(MADE, place, run.name, start, tuple(result.run["warnings"]))
+        warnings = () if result.record.warnings is UNSET else tuple(result.record.warnings)
+        return _outcome(MADE, place, run.name, start, warnings)
 
 
 def worker_name() -> str:
@@ -205,7 +208,7 @@ def _is_run(folder: Path) -> bool:
     return True
 
 
-def _goes_on(folder: Path, identity: dict[str, Any]) -> bool:
+def _goes_on(folder: Path, identity: RunIdentity) -> bool:
     """Tell whether what was begun in a folder is this run; its inputs may be others now."""
     held = RunFolder(folder)
     try:

@@ -11,7 +11,6 @@ not exceed m; see `warped_shapes.py` for what lies between and beyond.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,27 +106,15 @@ class Repair:
             )
         return number
 
-    def described(self) -> dict[str, Any]:
-        """Return what run.json says of it, under `calibration`."""
-        levels = [level for level in LADDER if self._holds(level)]
-        return {
-            "method": self.method,
-            "n": self.n,
-            "ladder": levels,
-            "cells": [
-                {
-                    "name": cell.name,
-                    "stratum": cell.stratum,
-                    "tests": [cell.least, cell.most],
-                    "n": cell.n,
-                    "knots": [None if math.isnan(knot) else knot for knot in cell.knots],
-                }
-                for cell in self.cells
-            ],
-            "statements": statements(
-                self.method, self.n, [(cell.name, cell.n) for cell in self.cells]
-            ),
-        }
+    @property
+    def ladder(self) -> list[float]:
+        """Levels at which every cell has a knot."""
+        return [level for level in LADDER if self._holds(level)]
+
+    @property
+    def statements(self) -> list[str]:
+        """What holds of it, in sentences."""
+        return statements(self.method, self.n, [(cell.name, cell.n) for cell in self.cells])
 
     def _holds(self, level: float) -> bool:
         """Tell whether every cell has a knot at a level; a local repair has as its rows allow."""

@@ -1,6 +1,6 @@
 """The column of strata in tables: it knows the names of both, also of one without rows."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,9 @@ def names_of(stratum: Any) -> tuple[str, str]:
     return first, second
 
 
-def with_strata(rows: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Return test predictions whose column of strata knows the names in a run's settings."""
-    found = settings.get("strata")
-    names = STRATA if found is None else (str(found[0]), str(found[1]))
+def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
+    """Return test predictions whose column of strata knows both names: the run's own, if any."""
+    names = STRATA if own is None else (own[0], own[1])
     values = rows["stratum"].astype(str)
     odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # also none at all
     if odd:

@@ -8,8 +8,7 @@ read, and the geometry text never is: a tile's place follows from its quadkey.
 import datetime as dt
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +72,6 @@ class InputFile:
     etag: str | None = None
     bytes_read: int | None = None
     bytes_stored: int | None = None
-
-    def described(self) -> dict[str, Any]:
-        """Return what run.json says of it."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

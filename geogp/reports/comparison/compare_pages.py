@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from geogp.evaluation.comparison_rows import COVERAGES, LEVELS, SCORES
 from geogp.evaluation.paired import Estimate
 from geogp.reports import words
 from geogp.reports.comparison import compare_words
 from geogp.reports.comparison.compare_figure import difference_figure
 from geogp.reports.comparison.comparison import Comparison, SplitComparison
+from geogp.reports.comparison.comparison_rows import COVERAGES, LEVELS, SCORES
 from geogp.reports.latex import escape
 from geogp.reports.rendering import environment, html_page
 

@@ -1,26 +1,22 @@
 """What a comparison of runs says in sentences."""
 
 import json
-from typing import Any
+
+from msgspec import to_builtins
 
 from geogp.evaluation.paired import FEW_BLOCKS, Estimate
+from geogp.records.run_record import RunRecord, RunSettings, given
 from geogp.reports import words
 
-Runs = list[tuple[str, dict[str, Any]]]
+Runs = list[tuple[str, RunRecord]]
 """Names of runs, and what their run.json holds."""
 
 _SCORE_NAMES = {"log_score": "log score", "crps": "CRPS", "absolute_error": "absolute error"}
 
 
-def region_of(run: dict[str, Any]) -> str:
-    """Return the region's name, with its code where that is something else."""
-    code, name = str(run["region"]), run.get("region_name")
-    return f"{name} ({code})" if name and name != code else code
-
-
 def different_settings(runs: Runs) -> dict[str, dict[str, str]]:
     """Return the settings in which runs differ, each run's value in words."""
-    settings = {name: run.get("settings") or {} for name, run in runs}
+    settings = {name: to_builtins(given(run.settings, RunSettings())) for name, run in runs}
     keys = dict.fromkeys(key for held in settings.values() for key in held)
     found = {}
     for key in keys:
@@ -43,17 +39,17 @@ def notes_on_runs(runs: Runs, absent: dict[str, list[str]]) -> list[str]:
         Names of runs without a split, by split.
     """
     notes = []
-    seeds = {str(run.get("seed")) for _, run in runs}
+    seeds = {str(given(run.seed, None)) for _, run in runs}
     if len(seeds) > 1:
-        told = ", ".join(f"{name} {run.get('seed')}" for name, run in runs)
+        told = ", ".join(f"{name} {given(run.seed, None)}" for name, run in runs)
         notes.append(
             f"The runs have different seeds ({told}). A seed decides which rows are test rows, so "
             "few are common, and each run was fitted on other rows: part of a difference is the "
             "training rows'."
         )
-    quarters = {json.dumps(run.get("quarters"), default=str) for _, run in runs}
+    quarters = {tuple(given(run.quarters, [])) for _, run in runs}
     if len(quarters) > 1:
-        told = ", ".join(f"{name} {len(run.get('quarters') or [])}" for name, run in runs)
+        told = ", ".join(f"{name} {len(given(run.quarters, []))}" for name, run in runs)
         notes.append(f"The runs learned from different quarters; their numbers: {told}.")
     notes += [
         f"The split {split} is left out: {', '.join(names)} did not run it."
@@ -64,8 +60,8 @@ def notes_on_runs(runs: Runs, absent: dict[str, list[str]]) -> list[str]:
 
 def nothing_common(runs: Runs) -> str:
     """Say that runs have no test row in common, and why that may be."""
-    seeds = [run.get("seed") for _, run in runs]
-    told = ", ".join(f"{name} (seed {run.get('seed')})" for name, run in runs)
+    seeds = [given(run.seed, None) for _, run in runs]
+    told = ", ".join(f"{name} (seed {given(run.seed, None)})" for name, run in runs)
     return f"expected test rows that all runs have, found none for any split of {told}. " + (
         _OTHER_SEEDS if len(set(seeds)) > 1 else _SAME_SEED
     )
@@ -77,7 +73,7 @@ _OTHER_SEEDS = (
 _SAME_SEED = "Compare runs of the same split, quarters and folds."
 
 
-def no_rows(title: str, seeds: list[Any]) -> str:
+def no_rows(title: str, seeds: list[int | None]) -> str:
     """Say that no test row of a split is common to all runs."""
     why = _OTHER_SEEDS if len(set(seeds)) > 1 else _SAME_SEED
     return f"{title}: left out, as no test row is common to all runs. {why}"

@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,15 @@ from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import counted
-from geogp.evaluation.comparison_rows import (
+from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.paired import DRAWS, Estimate, mark, paired_estimates
+from geogp.evaluation.simultaneous_coverage import blocks_of
+from geogp.evaluation.splits.split_names import SPLITS
+from geogp.geodata.places.stratum_column import ALL
+from geogp.records.run_record import RunRecord, RunSettings, given
+from geogp.reports import words
+from geogp.reports.comparison import compare_words
+from geogp.reports.comparison.comparison_rows import (
     COVERAGES,
     SCORES,
     RunContent,
@@ -27,13 +34,6 @@ from geogp.evaluation.comparison_rows import (
     shared_splits,
     table_of,
 )
-from geogp.evaluation.metrics import rows_by_group
-from geogp.evaluation.paired import DRAWS, Estimate, mark, paired_estimates
-from geogp.evaluation.simultaneous_coverage import blocks_of
-from geogp.evaluation.splits.split_names import SPLITS
-from geogp.geodata.places.stratum_column import ALL
-from geogp.reports import words
-from geogp.reports.comparison import compare_words
 
 Floats = NDArray[np.float64]
 
@@ -208,17 +208,17 @@ def compare(
         raise RequestError(compare_words.nothing_common([(one.name, one.run) for one in runs]))
     first = runs[0].run
     return Comparison(
-        region=compare_words.region_of(first),
-        service=first.get("service"),
-        target=first["target"],
-        unit=words.UNITS.get(first["target"], ("the unit of the target", ""))[0],
+        region=first.region_in_words,
+        service=first.service,
+        target=first.target,
+        unit=words.UNITS[first.target][0],
         reference=runs[0].name,
         runs=[_facts(one) for one in runs],
         settings=compare_words.different_settings([(one.name, one.run) for one in runs]),
         findings=_findings(splits, runs),
         notes=notes,
         method=compare_words.method(draws, counts=counted(runs[0].predictions)),
-        attribution=first.get("attribution") or words.DEFAULT_ATTRIBUTION,
+        attribution=given(first.attribution, "") or words.DEFAULT_ATTRIBUTION,
         splits=splits,
     )
 
@@ -256,7 +256,7 @@ def _compare_split(
     common = reduce(lambda a, b: a[a.isin(b)], (table.index for table in tables.values()))
     beyond = {name: len(table) - len(common) for name, table in tables.items()}
     if not len(common):
-        return None, [compare_words.no_rows(title, [one.run.get("seed") for one in runs])]
+        return None, [compare_words.no_rows(title, [given(one.run.seed, None) for one in runs])]
     joined = {name: table.loc[common] for name, table in tables.items()}
     check_same_rows(title, joined)
     notes = compare_words.notes_on_rows(title, len(common), beyond)
@@ -292,9 +292,9 @@ def _compare_split(
     return SplitComparison(split, title, question, len(common), beyond, strata), notes
 
 
-def _baseline(run: dict[str, Any], split: str, stratum: str, n: int) -> float | None:
-    stored = ((run.get("baseline") or {}).get(split) or {}).get(stratum) or {}
-    return stored.get("nll") if stored.get("n") == n else None
+def _baseline(run: RunRecord, split: str, stratum: str, n: int) -> float | None:
+    stored = given(run.baseline, {}).get(split, {}).get(stratum)
+    return None if stored is None or stored.n != n else stored.nll
 
 
 def _stratum(
@@ -352,15 +352,15 @@ def _findings(splits: dict[str, SplitComparison], runs: Sequence[RunContent]) ->
 
 
 def _facts(one: RunContent) -> RunFacts:
-    run, seconds = one.run, one.run.get("seconds") or {}
+    run, seconds = one.run, given(one.run.seconds, {})
     return RunFacts(
         name=one.name,
-        model=run["model"],
-        preset=run.get("preset"),
-        seed=run.get("seed"),
-        conformal=(run.get("settings") or {}).get("conformal"),
-        device=run.get("device"),
-        geogp=run.get("geogp"),
+        model=run.model,
+        preset=run.preset,
+        seed=given(run.seed, None),
+        conformal=given(given(run.settings, RunSettings()).conformal, None),
+        device=given(run.device, None),
+        geogp=given(run.geogp, None),
         fit_seconds=seconds.get("fit"),
         predict_seconds=seconds.get("predict"),
     )

@@ -31,11 +31,13 @@ from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
 from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.tile_table import write_tile_table
+from geogp.records.record_names import LEVEL
+from geogp.records.run_record import RunMap
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import Asker
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
-from geogp.runs.question import LEVEL, Question
+from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE
 from geogp.runs.settings import MOST_TILES
 
@@ -83,16 +85,21 @@ class Drawing:
     counties: PolygonLayer | None = None
     urban_areas: PolygonLayer | None = None
 
-    def described(self) -> dict[str, Any]:
-        """Return what run.json says of the map."""
+    @property
+    def record(self) -> RunMap:
+        """What run.json says of the map, but for its files."""
         others = [one for place, one in enumerate(self.quarters) if place != self.shown]
-        return {
-            "quarter": self.quarter,
-            "zoom": self.tiles.zoom,
-            "tiles": len(self.tiles),
-            "other_quarters": len(others),
-            "other_quarters_zoom": others[0].tiles.zoom if others else None,
-        }
+        return RunMap(
+            quarter=self.quarter,
+            zoom=self.tiles.zoom,
+            tiles=len(self.tiles),
+            other_quarters=len(others),
+            other_quarters_zoom=others[0].tiles.zoom if others else None,
+            question=self.question.name,
+            tests=self.question.tests,
+            at=self.question.at,
+            quarters_beyond_data=self.question.beyond,
+        )
 
     @cached_property
     def content(self) -> PageContent:

@@ -1,11 +1,12 @@
 """The fits of one run: from a job's rows to a model, and the choice of its weights."""
 
-import json
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
+from msgspec import structs
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
@@ -17,6 +18,9 @@ from geogp.models.training.budget import rank_for
 from geogp.models.training.few_rows import FOLDS, are_few
 from geogp.models.training.training_loop import Data, FitState
 from geogp.models.training.tuning import TUNING_EPOCHS, Trial, choose_weights
+from geogp.records.checked_types import checked
+from geogp.records.record_reading import run_text
+from geogp.records.run_record import FittedRank, TrialRecord, TunedWeights, WeightsRecord
 from geogp.runs.machine import cores_here
 from geogp.runs.pipeline.job import Job
 
@@ -25,8 +29,8 @@ Rows = NDArray[np.bool_]
 WEIGHTS_FILE = "weights.json"
 RANK_FILE = "rank.json"
 
-THREADS = "threads"
-"""Key of run.json: how many threads the fits were begun with. It tells no run from another."""
+Noted = TypeVar("Noted")
+Weighed = TypeVar("Weighed", WeightsRecord, TunedWeights, TrialRecord)
 
 
 def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> SpatialGP:
@@ -73,16 +77,15 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
     return model
 
 
-def threads_for(job: Job, note: dict[str, Any]) -> int:
+def threads_for(job: Job, began: int | None) -> int:
     """Return how many threads to compute with: so many as the run began with, if there are cores.
 
     Sums depend on it in their last digits.
     """
     now = torch.get_num_threads()
-    began = note.get(THREADS, now)
-    if began == now:
+    if began is None or began == now:
         return now
-    if type(began) is int and 0 < began <= cores_here():
+    if began <= cores_here():
         job.watcher.stage(f"going on with {began} threads, as the run began, instead of {now}")
         return began
     job.warn(
@@ -93,7 +96,7 @@ def threads_for(job: Job, note: dict[str, Any]) -> int:
     return now
 
 
-def take_rank(job: Job, train: Rows, validation: Rows) -> dict[str, Any]:
+def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
     """Give the job's preset the rank that its budget allows, and return how it came about.
 
     The budget is shared by the fits of the run. A rank that was chosen before an interruption
@@ -108,8 +111,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> dict[str, Any]:
     """
     budget = job.request.budget
     if budget is None:
-        return {"r": job.preset.r, "chosen_by": "preset"}
-    described: dict[str, Any]
+        return FittedRank(r=job.preset.r, chosen_by="preset")
     path = job.folder.unfinished / RANK_FILE
     if not path.exists():
         job.watcher.stage("choosing the rank by the time it takes")
@@ -122,20 +124,15 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> dict[str, Any]:
             return replace(plan, preset=replace(plan.preset, r=r)).build(rows)
 
         choice = rank_for(budget / fits, make, rows, plan.settings)
-        described = {"r": choice.r, "chosen_by": "budget", "expected_seconds": choice.seconds}
+        chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
         job.watcher.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
-        write_text(path, json.dumps(described, indent=1))
-    try:
-        described = dict(read_json(path))
-        job.preset = replace(job.preset, r=int(described["r"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}). Run the command again with --fresh."
-        ) from error
-    return described
+        write_text(path, run_text(chosen))
+    found = _taken_up(path, FittedRank)
+    job.preset = replace(job.preset, r=found.r)
+    return found
 
 
-def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[str, Any]]:
+def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
     """Return alpha and beta, and how they came about: the preset's, or chosen by validation.
 
     A search that was finished before an interruption is not repeated.
@@ -151,29 +148,39 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, dict[s
     if not uses:
         if job.request.tune_weights:
             job.warn(f"the objective of {job.request.model} has no weights to choose.")
-        return preset, {"chosen_by": "none"}
+        return preset, WeightsRecord(chosen_by="none")
     if not job.request.tune_weights:
-        return preset, {**_named(preset, uses), "chosen_by": "preset"}
+        return preset, _named(WeightsRecord(chosen_by="preset"), preset, uses)
     path = job.folder.unfinished / WEIGHTS_FILE
     if not path.exists():
-        described = _search(job, job.data(train), job.data(validation))
-        write_text(path, json.dumps(described, indent=1))
+        write_text(path, run_text(_search(job, job.data(train), job.data(validation))))
+    found = _taken_up(path, TunedWeights)
+    chosen = {name: getattr(found, name) for name in uses}
+    lacking = [name for name in uses if chosen[name] is None]
+    if lacking:
+        raise _damaged(path, f"it lacks {', '.join(lacking)}.")
+    job.seconds["fit"] += found.seconds
+    return replace(preset, **chosen), found
+
+
+def _taken_up(path: Path, kind: type[Noted]) -> Noted:
+    """Return what an interrupted run left in a file."""
     try:
-        described = read_json(path)
-        chosen = replace(preset, **{name: float(described[name]) for name in uses})
-        job.seconds["fit"] += float(described["seconds"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is damaged ({error}). Run the command again with --fresh."
-        ) from error
-    return chosen, described
+        return checked(read_json(path), kind, "it")
+    except DataError as error:
+        raise _damaged(path, error) from error
 
 
-def _named(weights: Weights, uses: tuple[str, ...]) -> dict[str, float]:
-    return {name: value for name, value in asdict(weights).items() if name in uses}
+def _damaged(path: Path, reason: object) -> DataError:
+    return DataError(f"{path} is damaged ({reason}). Run the command again with --fresh.")
 
 
-def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
+def _named(record: Weighed, weights: Weights, uses: tuple[str, ...]) -> Weighed:
+    """Return a record with the weights that an objective uses."""
+    return structs.replace(record, **{name: getattr(weights, name) for name in uses})
+
+
+def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
     job.watcher.stage(f"choosing alpha and beta of {job.request.model}")
     done: list[Trial] = []
 
@@ -193,13 +200,11 @@ def _search(job: Job, train: Data, validation: Data) -> dict[str, Any]:
         tell=done.append,
     )
     uses = job.about.uses
-    return {
-        **_named(trials[0].weights, uses),
-        "chosen_by": "validation",
-        "seconds": sum(trial.seconds for trial in trials),
-        "trials": [
-            {**_named(trial.weights, uses), "validation_nll": trial.nll}
-            for trial in trials
-            if np.isfinite(trial.nll)
-        ],
-    }
+    told = [
+        _named(TrialRecord(validation_nll=trial.nll), trial.weights, uses)
+        for trial in trials
+        if np.isfinite(trial.nll)
+    ]
+    seconds = sum(trial.seconds for trial in trials)
+    found = TunedWeights(chosen_by="validation", seconds=seconds, trials=told)
+    return _named(found, trials[0].weights, uses)

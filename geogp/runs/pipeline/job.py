@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp import __version__
@@ -35,10 +35,13 @@ from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_loop import Data
+from geogp.records.record_names import COUNT, LEVEL
+from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.inputs import COLUMNS, measured_table, run_scale
 from geogp.runs.progress import Watcher
-from geogp.runs.question import COUNT, LEVEL, Question
+from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
+from geogp.runs.run_identity import IDENTITY_KEYS, input_record
 from geogp.runs.settings import MOST_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
@@ -306,69 +309,82 @@ def _check_question(job: Job) -> None:
         )
 
 
-def identity_of(job: Job) -> dict[str, Any]:
+def identity_of(job: Job) -> RunIdentity:
     """Return the part of run.json that decides the outcome; `drawing` that of the map alone."""
-    request, preset = job.request, asdict(job.preset)
-    settings = {
-        **preset,
-        "noise": request.noise,
-        "epochs": job.epochs,
-        "tune_weights": request.tune_weights,
-        "batch": job.batch,
-        "learning_rate": job.preset.learning_rate_for(job.batch),
-        "splits": list(request.splits),
-        "folds": request.folds,
-        "layers": list(request.layers),
-        "conformal": request.conformal,
-        "inputs": "place" if job.scale.times is None else "place-quarter",
-        "source": request.source,
-        "boundaries": request.boundaries,
-        "urban_vintage": job.region.urban_vintage,
-        "dtype": "float32",
-    }
-    if request.region_file is not None:
-        settings |= {"region_file": request.region_file, "region_name": job.region.name}
-    if request.strata is not None:
-        settings |= {"strata_file": request.strata, "strata": list(job.region.strata_names)}
-    if BUFFER.name in request.splits:
-        settings["buffer_km"] = request.buffer_km
-    if request.budget is not None:
-        settings |= {"r": "budget", "budget": request.budget}
-    del settings["split"], settings["least_steps"]
-    if request.tune_weights:
-        settings["weights"] = "validation"
-    return {
-        "geogp": __version__,
-        "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        "device": str(job.device),
-        "region": job.region.code,
-        "service": request.service,
-        "target": request.target,
-        "quarters": [quarter_label(q) for q in job.observations.quarters],
-        "model": request.model,
-        "preset": request.preset,
-        "seed": request.seed,
-        "settings": settings,
-        "drawing": {
-            "zoom": request.zoom,
-            "far_km": request.far_km,
-            "thresholds": [threshold.value for threshold in request.thresholds],
-            "self_contained": request.self_contained,
-            **job.question.described(),
-        },
-        "inputs": [
-            file.described()
-            for file in (*job.boundaries.files, *job.layer_files, *job.ingested.files)
-        ],
-    }
+    request, question = job.request, job.question
+    files = (*job.boundaries.files, *job.layer_files, *job.ingested.files)
+    return RunIdentity(
+        schema=RUN_SCHEMA,
+        geogp=__version__,
+        versions={"torch": str(torch.__version__), "numpy": np.__version__},
+        device=str(job.device),
+        region=job.region.code,
+        service=request.service,
+        target=request.target,
+        quarters=[quarter_label(q) for q in job.observations.quarters],
+        model=request.model,
+        preset=request.preset,
+        seed=request.seed,
+        settings=_settings_of(job),
+        drawing=RunDrawing(
+            zoom=request.zoom,
+            far_km=request.far_km,
+            thresholds=[threshold.value for threshold in request.thresholds],
+            self_contained=request.self_contained,
+            question=question.name,
+            tests=question.tests,
+            at=question.at,
+            quarters_beyond_data=question.beyond,
+        ),
+        inputs=[input_record(file) for file in files],
+    )
 
 
-def flat_settings(identity: dict[str, Any]) -> dict[str, str | int | float]:
+def _settings_of(job: Job) -> RunSettings:
+    request, preset, region = job.request, job.preset, job.region
+    own_region, own_strata = request.region_file is not None, request.strata is not None
+    return RunSettings(
+        h=preset.h,
+        r=preset.r if request.budget is None else "budget",
+        epochs=job.epochs,
+        batch=job.batch,
+        learning_rate=preset.learning_rate_for(job.batch),
+        decay=preset.decay,
+        placement=preset.placement,
+        weights="validation" if request.tune_weights else asdict(preset.weights),
+        refit=preset.refit,
+        head_rate=preset.head_rate,
+        noise_rate=preset.noise_rate,
+        clip=preset.clip,
+        average=preset.average,
+        noise_start=preset.noise_start,
+        optimiser=preset.optimiser,
+        noise=request.noise,
+        tune_weights=request.tune_weights,
+        splits=list(request.splits),
+        folds=request.folds,
+        layers=list(request.layers),
+        conformal=request.conformal,
+        inputs="place" if job.scale.times is None else "place-quarter",
+        source=request.source,
+        boundaries=request.boundaries,
+        urban_vintage=region.urban_vintage,
+        dtype="float32",
+        region_file=request.region_file,
+        region_name=region.name if own_region else None,
+        strata_file=request.strata,
+        strata=list(region.strata_names) if own_strata else None,
+        buffer_km=request.buffer_km if BUFFER.name in request.splits else None,
+        budget=request.budget,
+    )
+
+
+def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
     """Return the settings of a run as attributes of a raster."""
-    nested = {"settings", "drawing", "inputs", "versions"}
-    merged = {k: v for k, v in identity.items() if k not in nested}
-    drawing = {f"map_{k}": v for k, v in identity["drawing"].items()}
-    flat = {**merged, **identity["settings"], **drawing}
+    told = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
+    settings, _, _ = (told.pop(k) for k in ("settings", "inputs", "versions"))
+    drawing = {f"map_{k}": v for k, v in to_builtins(run.drawing).items()}
+    flat = {**told, **settings, **drawing}
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
 
 

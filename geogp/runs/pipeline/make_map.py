@@ -5,11 +5,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from msgspec import convert
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from geogp.estimators.spatial_gp import SpatialGP
@@ -20,6 +21,17 @@ from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import two_variances
+from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.records.record_reading import complete_record
+from geogp.records.run_record import (
+    CalibrationRecord,
+    FittedRecord,
+    RowsLeftOut,
+    RunIdentity,
+    RunNote,
+    RunRecord,
+    VarianceCheck,
+)
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import (
     Report,
@@ -28,19 +40,18 @@ from geogp.reports.run_report import (
     report_json,
     report_markdown,
 )
-from geogp.reports.variance_words import FIELD, NOISE_IN_SPREAD, POINT, STEPS
+from geogp.runs.file_records import record_files, spoilt
 from geogp.runs.locks import hold
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.drawing import draw
 from geogp.runs.pipeline.fitting import (
-    THREADS,
     fit_model,
     take_rank,
     threads_for,
     weights_of,
 )
 from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, timed
-from geogp.runs.pipeline.repair import described_checks, repair_of
+from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.validation import (
     Plan,
     SplitOutcome,
@@ -60,9 +71,6 @@ from geogp.runs.run_folder import (
     read_run_record,
 )
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_records import record_files, spoilt
-from geogp.runs.schema.record_reading import complete_record
-from geogp.runs.schema.run_record import RUN_SCHEMA, FittedRecord
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
@@ -74,29 +82,16 @@ PAGE_FILE = "map.html"
 REPORT_FILES = ("report.json", "report.md", "report.html")
 """The report in a run folder: it follows from run.json and the test predictions."""
 
-_SCORES = (
-    "weights",
-    "rank",
-    "n",
-    "metrics",
-    "baseline",
-    "folds",
-    "calibration",
-    "variance_check",
-    "fit_warnings",
-)
-"""Keys of run.json that another map of the same fit leaves as they are."""
-
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, and the content of its run.json.
+    """A finished run: its folder, and what its run.json holds.
 
     `already_there` tells that nothing had to be done.
     """
 
     path: Path
-    run: dict[str, Any]
+    record: RunRecord
     already_there: bool = False
 
 
@@ -161,12 +156,12 @@ def carry_out(job: Job) -> RunResult:
         return made or _fit(job, identity)
 
 
-def _kept(job: Job, identity: dict[str, Any], held: dict[str, Any]) -> RunResult | None:
+def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
     """Return a finished run as it is, or with what it lacks made again; None where that is a fit.
 
     It lacks files that are missing or were changed, and a map that answers another question.
     """
-    same = held.get("drawing") == identity["drawing"]
+    same = held.drawing == identity.drawing
     lost = spoilt(job.folder.path, held)
     if same and not lost:
         return RunResult(job.folder.path, held, already_there=True)
@@ -179,16 +174,16 @@ def _kept(job: Job, identity: dict[str, Any], held: dict[str, Any]) -> RunResult
         job.watcher.stage("writing the report again from run.json and the test predictions")
         return _remade_report(job.folder.path)
     job.watcher.stage("drawing the map of the fitted model anew")
-    return _redraw(job, held, keep_later=same)
+    return _redraw(job, identity, held, keep_later=same)
 
 
-def _fit(job: Job, identity: dict[str, Any]) -> RunResult:
+def _fit(job: Job, identity: RunIdentity) -> RunResult:
     """Fit, or go on with the fits that were begun, and draw the map."""
     before = len(job.warnings)
     plan = make_plan(job)
-    note = job.folder.begin({**identity, THREADS: torch.get_num_threads()})
-    with arithmetic(threads_for(job, note)):
-        return _fit_and_draw(job, plan, before, note.get(THREADS))
+    note = job.folder.begin(RunNote(**asdict(identity), threads=torch.get_num_threads()))
+    with arithmetic(threads_for(job, note.threads)):
+        return _fit_and_draw(job, plan, before, note.threads)
 
 
 def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> RunResult:
@@ -199,48 +194,46 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
     rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
     outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
     final = _map_model(job, outcomes, plan, weights)
-    scores = {
-        "weights": chosen,
-        "rank": rank,
-        "n": {name: outcome.folds[0]["n"] for name, outcome in outcomes.items()},
-        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
-        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
-        "folds": {name: outcome.folds for name, outcome in outcomes.items()},
-        "calibration": {
-            "splits": described_checks(
-                request.conformal, {name: one.repairs for name, one in outcomes.items()}
-            )
-        },
-        "variance_check": _variance_check(job, final, plan),
-        "fit_warnings": job.warnings[before:],
-        THREADS: threads,
-    }
+    repairs = {name: outcome.repairs for name, outcome in outcomes.items()}
+    fitted = FittedRecord(
+        **asdict(identity_of(job)),
+        weights=chosen,
+        rank=rank,
+        n={name: outcome.folds[0].n for name, outcome in outcomes.items()},
+        metrics={name: outcome.metrics for name, outcome in outcomes.items()},
+        baseline={name: outcome.baseline for name, outcome in outcomes.items()},
+        folds={name: outcome.folds for name, outcome in outcomes.items()},
+        calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
+        variance_check=_variance_check(job, final, plan),
+        seconds=job.seconds,
+        fit_warnings=job.warnings[before:],
+        threads=threads,
+    )
     predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
 
     return _complete(
         job,
-        scores,
+        fitted,
         final,
         lambda path: final.save(path, notes=_notes(job)),
         predictions,
     )
 
 
-def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
+def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
     """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
-    record = complete_record(job.folder.path, held, FittedRecord)
+    fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
     model = load_model(file, device=str(job.device))
     content = file.read_bytes()
-    for text in record.fit_warnings:
+    for text in fitted.fit_warnings:
         job.warn(text)
-    job.seconds["fit"] = record.seconds.get("fit", 0.0)
-    scores = {key: held.get(key) for key in (*_SCORES, THREADS)}
+    job.seconds["fit"] = fitted.seconds.get("fit", 0.0)
 
     return _complete(
         job,
-        scores,
+        replace(fitted, **asdict(identity)),
         model,
         lambda path: write_bytes(path, content),
         predictions,
@@ -250,7 +243,7 @@ def _redraw(job: Job, held: dict[str, Any], *, keep_later: bool) -> RunResult:
 
 def _complete(
     job: Job,
-    scores: dict[str, Any],
+    fitted: FittedRecord,
     model: SpatialGP,
     keep_model: Callable[[Path], None],
     predictions: pd.DataFrame,
@@ -258,14 +251,13 @@ def _complete(
     keep_later: bool = False,
 ) -> RunResult:
     """Draw the map, and write everything into the run folder."""
-    identity = identity_of(job)
-    chosen = {name: scores["weights"].get(name) for name in ("alpha", "beta")}
+    chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
     with timed(job.seconds, "predict"):
         job.watcher.stage("predicting the map")
         repair = repair_of(job, model, map_calibration_rows(job))
         settings = {
-            **flat_settings(identity),
-            "r": scores["rank"]["r"],
+            **flat_settings(fitted),
+            "r": fitted.rank.r,
             "weights": json.dumps(chosen),
             "attribution": job.ingested.attribution,
         }
@@ -275,26 +267,8 @@ def _complete(
     with timed(job.seconds, "write"):
         with_base = not job.request.self_contained
         page = drawing.page(job.warnings, job.ingested.attribution, base_map=with_base)
-    run = {
-        "schema": RUN_SCHEMA,
-        **identity,
-        "region_name": job.region.name,
-        "quarters_missing": [quarter_label(q) for q in job.ingested.missing],
-        "quarters_unreached": [quarter_label(q) for q in job.ingested.unreached],
-        "rows_left_out": [one.described() for one in job.ingested.left_out],
-        **scores,
-        "calibration": scores["calibration"] | repair.described(),
-        "seconds": job.seconds,
-        "warnings": job.warnings,
-        "map": {
-            **drawing.described(),
-            **job.question.described(),
-            "page_bytes": len(page.encode()),
-        },
-        "attribution": job.ingested.attribution,
-    }
 
-    def write(folder: Path) -> None:
+    def write(folder: Path) -> RunRecord:
         with timed(job.seconds, "write"):
             job.watcher.stage("writing maps and report")
             keep_model(folder / MODEL_FILE)
@@ -302,11 +276,26 @@ def _complete(
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
             write_bytes(folder / PREDICTIONS_FILE, table)
             drawing.write(folder)
-            run["map"]["grid_sha256"] = sha256_of(folder / GRID_FILE)
             write_text(folder / PAGE_FILE, page)
+            sizes = {"page_bytes": len(page.encode()), "grid_sha256": sha256_of(folder / GRID_FILE)}
+            run = replace(
+                fitted,
+                region_name=job.region.name,
+                quarters_missing=[quarter_label(q) for q in job.ingested.missing],
+                quarters_unreached=[quarter_label(q) for q in job.ingested.unreached],
+                rows_left_out=[
+                    convert(one.described(), RowsLeftOut) for one in job.ingested.left_out
+                ],
+                calibration=with_repair(fitted.calibration, repair),
+                seconds=job.seconds,
+                warnings=job.warnings,
+                map=replace(drawing.record, **sizes),
+                attribution=job.ingested.attribution,
+            )
             write_report(folder, run, predictions)
+            return run
 
-    job.folder.complete(write, run, keep_later=keep_later)
+    run = job.folder.complete(write, keep_later=keep_later)
     return RunResult(job.folder.path, run)
 
 
@@ -330,15 +319,14 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, and what its files hold now into run.json."""
-    run, _ = read_run_record(path)
+    _, run = read_run_record(path)
     report = write_report(path, run, read_predictions(path, run))
     if latex:
         write_text(path / "report.tex", report_latex(report))
-    record_files(path / RUN_FILE, run, REPORT_FILES)
-    return RunResult(path, run)
+    return RunResult(path, record_files(path / RUN_FILE, run, REPORT_FILES))
 
 
-def write_report(folder: Path, run: dict[str, Any], predictions: pd.DataFrame) -> Report:
+def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Report:
     """Write report.json, report.md and report.html into a folder; see `build_report`."""
     report = build_report(run, predictions)
     texts = (report_json(report), report_markdown(report), report_html(report, predictions))
@@ -369,7 +357,7 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
     return ~(validation | kept)
 
 
-def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> dict[str, Any] | None:
+def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
     """Compare two accounts of the function's sd at test rows; None where they are one.
 
     They are where the posterior is in closed form, and where none is: for counts.
@@ -382,7 +370,7 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> dict[str, Any] |
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0
     found = two_variances(model, job.data(_map_rows(job, plan)), fitted.inputs(job.table[test]))
-    return {"differ_by": _difference(job), **found}
+    return VarianceCheck(differ_by=_difference(job), **found)
 
 
 def _difference(job: Job) -> str:

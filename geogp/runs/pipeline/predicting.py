@@ -16,8 +16,9 @@ from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.maps.page.kernel_basis import coarser
 from geogp.maps.page.page_quantiles import QuarterMap
+from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.inputs import tile_table
-from geogp.runs.question import LEVEL, Question
+from geogp.runs.question import Question
 
 OTHER_SHARE = 1 / 8
 """Predictions of all other quarters together, over those of the map."""

@@ -1,9 +1,9 @@
 """Where predictions are repaired by rows that were kept for it and used for nothing else."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from geogp.distributions.prediction import Prediction
@@ -14,6 +14,13 @@ from geogp.evaluation.conformal.conformal_words import APPROXIMATE, EXCHANGEABLE
 from geogp.evaluation.conformal.coverage_bands import check_coverage
 from geogp.evaluation.conformal.repair_methods import LOCAL
 from geogp.geodata.tiles.observations import Observations
+from geogp.records.run_record import (
+    CalibrationRecord,
+    CellRecord,
+    RepairedCell,
+    RepairedFold,
+    RepairedSplit,
+)
 from geogp.runs.pipeline.job import Job
 
 Rows = NDArray[np.bool_]
@@ -54,44 +61,27 @@ def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
     return fit_repair(job.request.conformal, prediction, seen.y[rows], places)
 
 
-@dataclass(frozen=True)
-class RepairCheck:
-    """What the repair of one fold did for its test rows.
-
-    Attributes
-    ----------
-    n
-        Calibration rows.
-    cells
-        Coverage of each cell and level before and after the repair, with the band that chance
-        allows for; none for a repair without cells.
-    """
-
-    n: int
-    cells: list[dict[str, Any]]
-
-
 def check_repair(
     repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
-) -> RepairCheck | None:
+) -> RepairedFold | None:
     """Compare coverage by cell before and after a repair; None where there was none."""
     if not repair.n:
         return None
     if not repair.cells:
-        return RepairCheck(repair.n, [])
+        return RepairedFold(n=repair.n, cells=[])
     after = check_coverage(repair, repair.apply(before, places), y, places)
     plain = check_coverage(repair, before, y, places)
-    return RepairCheck(
-        repair.n,
-        [
-            {**asdict(one), "band": list(one.band), "before": other.observed}
-            for one, other in zip(after, plain, strict=True)
-        ],
-    )
+    cells = [
+        RepairedCell(**{**vars(one), "band": list(one.band), "before": other.observed})
+        for one, other in zip(after, plain, strict=True)
+    ]
+    return RepairedFold(n=repair.n, cells=cells)
 
 
-def described_checks(method: str, checks: dict[str, list[RepairCheck | None]]) -> dict[str, Any]:
-    """Return what run.json says of the repairs of each fold, by split.
+def repaired_splits(
+    method: str, checks: dict[str, list[RepairedFold | None]]
+) -> dict[str, RepairedSplit]:
+    """Return what the repairs of the folds did, by split; no split where there were none.
 
     Parameters
     ----------
@@ -101,10 +91,32 @@ def described_checks(method: str, checks: dict[str, list[RepairCheck | None]]) -
         Of each fold, by split.
     """
     return {
-        name: {
-            "statement": APPROXIMATE if method == LOCAL else EXCHANGEABLE[name],
-            "folds": [asdict(check) for check in folds if check is not None],
-        }
+        name: RepairedSplit(
+            statement=APPROXIMATE if method == LOCAL else EXCHANGEABLE[name],
+            folds=[check for check in folds if check is not None],
+        )
         for name, folds in checks.items()
         if any(check is not None for check in folds)
     }
+
+
+def with_repair(record: CalibrationRecord, repair: Repair) -> CalibrationRecord:
+    """Return a record of repairs with the one of the map."""
+    cells = [
+        CellRecord(
+            name=cell.name,
+            stratum=cell.stratum,
+            tests=[cell.least, cell.most],
+            n=cell.n,
+            knots=[None if math.isnan(knot) else knot for knot in cell.knots],
+        )
+        for cell in repair.cells
+    ]
+    return replace(
+        record,
+        method=repair.method,
+        n=repair.n,
+        ladder=repair.ladder,
+        cells=cells,
+        statements=repair.statements,
+    )

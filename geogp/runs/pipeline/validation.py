@@ -1,7 +1,6 @@
 """How well a run's model predicts rows that it was not fitted to: splits, folds and scores."""
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -30,12 +29,18 @@ from geogp.geodata.tiles.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
+from geogp.records.run_record import (
+    FoldRecord,
+    PartCounts,
+    RepairedFold,
+    StoredScores,
+    Strata,
+)
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, timed
-from geogp.runs.pipeline.repair import RepairCheck, check_repair, places_of, repair_of
+from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 
 Rows = NDArray[np.bool_]
-Figures = dict[str, dict[str, float | None]]
 GroupScores = dict[str, Scores]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
@@ -61,11 +66,17 @@ class Plan:
         found: Rows = self.codes[split, fold] == _ALL_PARTS.index(part)
         return found
 
-    def sizes(self, split: str, fold: int) -> dict[str, int]:
-        """Return the rows of each part; train, validation and test always."""
+    def sizes(self, split: str, fold: int) -> PartCounts:
+        """Return the rows of each part."""
         counts = np.bincount(self.codes[split, fold], minlength=len(_ALL_PARTS)).tolist()
-        named = dict(zip(_ALL_PARTS, counts, strict=True))
-        return {name: count for name, count in named.items() if count or name in PARTS}
+        train, validation, test, calibration, left_out = counts
+        return PartCounts(
+            train=train,
+            validation=validation,
+            test=test,
+            calibration=calibration,
+            left_out=left_out,
+        )
 
 
 def make_plan(job: Job) -> Plan:
@@ -204,11 +215,11 @@ class SplitOutcome:
     """
 
     model: SpatialGP
-    metrics: Figures
-    baseline: Figures
-    folds: list[dict[str, Any]]
+    metrics: Strata
+    baseline: Strata
+    folds: list[FoldRecord]
     table: pd.DataFrame
-    repairs: list[RepairCheck | None]
+    repairs: list[RepairedFold | None]
 
 
 @dataclass(frozen=True)
@@ -217,7 +228,7 @@ class _Fold:
     scores: GroupScores
     baseline: GroupScores
     table: pd.DataFrame
-    repair: RepairCheck | None
+    repair: RepairedFold | None
 
 
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
@@ -238,11 +249,11 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
             "mean of each quarter tells more there than the map."
         )
     folds = [
-        {
-            "n": plan.sizes(name, fold),
-            "metrics": _figures(one.scores),
-            "baseline": _figures(one.baseline),
-        }
+        FoldRecord(
+            n=plan.sizes(name, fold),
+            metrics=_figures(one.scores),
+            baseline=_figures(one.baseline),
+        )
         for fold, one in enumerate(found)
     ]
     table = pd.concat([one.table for one in found], ignore_index=True)
@@ -290,13 +301,13 @@ def _pooled(parts: list[GroupScores]) -> GroupScores:
     return {group: pooled([part[group] for part in parts]) for group in parts[0]}
 
 
-def _figures(scores: GroupScores) -> Figures:
-    return {group: asdict(found) for group, found in scores.items()}
+def _figures(scores: GroupScores) -> Strata:
+    return {group: StoredScores(**vars(found)) for group, found in scores.items()}
 
 
-def losing_groups(metrics: Figures, baseline: Figures) -> list[str]:
+def losing_groups(metrics: Strata, baseline: Strata) -> list[str]:
     """Return the strata in which the log score is worse than the baseline's."""
-    pairs = {name: (found["nll"], baseline[name]["nll"]) for name, found in metrics.items()}
+    pairs = {name: (found.nll, baseline[name].nll) for name, found in metrics.items()}
     return [
         name
         for name, (own, other) in pairs.items()

@@ -88,7 +88,7 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     table.insert(3, "tests", _sums(tests, number, shown))
     described = {
         "by": asked.by,
-        "at": job.question.described()["at"],
+        "at": job.question.at,
         "zoom": tiles.zoom,
         "tiles": len(tiles),
         "tiles_elsewhere": int((number < 0).sum()),

@@ -81,7 +81,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     total = float(weights @ covariance.variance)
     table = describe_tiles(opened, level, chosen, total)
     described = {
-        "at": opened.job.question.described()["at"],
+        "at": opened.job.question.at,
         "zoom": opened.tiles.zoom,
         "tests": opened.job.question.tests,
         "counted": _words(asked),

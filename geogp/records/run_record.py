@@ -4,13 +4,13 @@ From these structs follow both what is refused of a run that is read (`record_re
 Schema that other programs read it by.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import SPLITS
-from geogp.runs.schema.record_types import (
+from geogp.records.record_types import (
     AboveZero,
     Count,
     Folds,
@@ -36,16 +36,24 @@ from geogp.runs.schema.record_types import (
     Target,
     Text,
     ThresholdValue,
+    VarianceReason,
     Vintage,
     WeightsAsked,
     Zoom,
 )
 
-RUN_SCHEMA = 1
+Given = TypeVar("Given")
+
+RUN_SCHEMA: Final = 1
 """Version of the form of run.json, its key `schema`. Runs of geogp 0.1 have none."""
 
 _BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
 """Keys of mappings by split, of which the JSON Schema that msgspec makes says nothing."""
+
+
+def given(value: Given | UnsetType, otherwise: Given) -> Given:
+    """Return a value of run.json, or what stands for it where it is not there."""
+    return otherwise if value is UNSET else value
 
 
 class StoredScores(Struct, frozen=True, kw_only=True):
@@ -92,55 +100,55 @@ class FoldRecord(Struct, frozen=True, kw_only=True):
 Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
 
 
-class RunSettings(Struct, frozen=True, kw_only=True):
+class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was asked for, and how hard was tried."""
 
-    source: Place | UnsetType = UNSET
-    boundaries: Place | UnsetType | None = UNSET
-    inputs: Inputs | UnsetType = UNSET
-    noise: Noise | UnsetType = UNSET
-    refit: bool | UnsetType = UNSET
-    tune_weights: bool | UnsetType = UNSET
-    splits: Annotated[list[Split], Meta(min_length=1)] | UnsetType = UNSET
-    folds: Folds | UnsetType = UNSET
     h: Some | UnsetType = UNSET
     r: Rank | UnsetType = UNSET
     epochs: Some | UnsetType = UNSET
     batch: Some | UnsetType = UNSET
     learning_rate: AboveZero | UnsetType = UNSET
     decay: Text | UnsetType = UNSET
-    optimiser: Text | UnsetType = UNSET
-    head_rate: Size | UnsetType = UNSET
-    noise_rate: Size | None = None
-    clip: Size | None = None
-    average: Size | UnsetType = UNSET
-    noise_start: AboveZero | UnsetType = UNSET
     placement: Text | UnsetType = UNSET
     weights: WeightsAsked | UnsetType = UNSET
-    dtype: Text | UnsetType = UNSET
-    budget: AboveZero | UnsetType = UNSET
+    refit: bool | UnsetType = UNSET
+    head_rate: Size | UnsetType = UNSET
+    noise_rate: Size | UnsetType | None = UNSET
+    clip: Size | UnsetType | None = UNSET
+    average: Size | UnsetType = UNSET
+    noise_start: AboveZero | UnsetType = UNSET
+    optimiser: Text | UnsetType = UNSET
+    noise: Noise | UnsetType = UNSET
+    tune_weights: bool | UnsetType = UNSET
+    splits: Annotated[list[Split], Meta(min_length=1)] | UnsetType = UNSET
+    folds: Folds | UnsetType = UNSET
     layers: list[Place] | UnsetType = UNSET
     conformal: Method | UnsetType = UNSET
-    buffer_km: AboveZero | UnsetType = UNSET
+    inputs: Inputs | UnsetType = UNSET
+    source: Place | UnsetType = UNSET
+    boundaries: Place | UnsetType | None = UNSET
+    urban_vintage: Vintage | UnsetType | None = UNSET
+    dtype: Text | UnsetType = UNSET
     region_file: Place | None = None
     region_name: Name | None = None
-    urban_vintage: Vintage | None = None
-    strata: Annotated[list[Name], Meta(min_length=2, max_length=2)] | None = None
     strata_file: Place | None = None
+    strata: Annotated[list[Name], Meta(min_length=2, max_length=2)] | None = None
+    buffer_km: AboveZero | None = None
+    budget: AboveZero | None = None
 
 
 class RunMap(Struct, frozen=True, kw_only=True):
     """The map in the run folder, and the question that it answers."""
 
-    question: QuestionText | UnsetType = field(name="for", default=UNSET)
-    at: Quarter | UnsetType = UNSET
     quarter: Quarter | UnsetType = UNSET
-    tests: Some | None = None
-    quarters_beyond_data: Count | UnsetType = UNSET
     zoom: Zoom | UnsetType = UNSET
     tiles: Some | UnsetType = UNSET
     other_quarters: Count | UnsetType = UNSET
     other_quarters_zoom: Zoom | None = None
+    question: QuestionText | UnsetType = field(name="for", default=UNSET)
+    tests: Some | None = None
+    at: Quarter | UnsetType = UNSET
+    quarters_beyond_data: Count | UnsetType = UNSET
     page_bytes: Count | UnsetType = UNSET
     grid_sha256: Sha256 | UnsetType = UNSET
 
@@ -148,53 +156,84 @@ class RunMap(Struct, frozen=True, kw_only=True):
 class RunDrawing(Struct, frozen=True, kw_only=True):
     """What decides the map of a fit."""
 
-    question: QuestionText | UnsetType = field(name="for", default=UNSET)
-    at: Quarter | UnsetType = UNSET
-    tests: Some | None = None
-    quarters_beyond_data: Count | UnsetType = UNSET
     zoom: Zoom | UnsetType = UNSET
     far_km: AboveZero | UnsetType = UNSET
     thresholds: list[ThresholdValue] | UnsetType = UNSET
     self_contained: bool | UnsetType = UNSET
+    question: QuestionText | UnsetType = field(name="for", default=UNSET)
+    tests: Some | None = None
+    at: Quarter | UnsetType = UNSET
+    quarters_beyond_data: Count | UnsetType = UNSET
 
 
-class InputRecord(Struct, frozen=True, kw_only=True):
+class InputRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file that a run was made from; see `InputFile`."""
 
     name: Text
     sha256: Sha256
     rows: Count
-    rows_used: Count | UnsetType = UNSET
-    rows_sha256: Text | UnsetType = UNSET
-    source: Text | UnsetType = UNSET
-    etag: Text | UnsetType = UNSET
-    bytes_read: Count | UnsetType = UNSET
-    bytes_stored: Count | UnsetType = UNSET
+    rows_used: Count | None = None
+    rows_sha256: Text | None = None
+    source: Text | None = None
+    etag: Text | None = None
+    bytes_read: Count | None = None
+    bytes_stored: Count | None = None
 
 
-class RowsLeftOut(Struct, frozen=True, kw_only=True):
-    """Rows of a file with values that cannot be."""
+class ValueLeftOut(Struct, frozen=True, kw_only=True):
+    """A value that cannot be, as the file has it."""
+
+    column: Text
+    quadkey: Text
+    value: Text
+
+
+class RowsLeftOut(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Rows of a file with values that cannot be, and the first of these values."""
 
     file: Text
     quarter: Quarter
     rows: Count
+    first: list[ValueLeftOut] | UnsetType = UNSET
+
+
+class TrialRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Weights that were tried, and the validation score that they gave."""
+
+    alpha: Real | None = None
+    beta: Real | None = None
+    validation_nll: Real
+
+
+class WeightsRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Weights of the objective's terms, and how they came about."""
+
+    alpha: Real | None = None
+    beta: Real | None = None
+    chosen_by: Text | UnsetType = UNSET
+    seconds: Size | UnsetType = UNSET
+    trials: list[TrialRecord] | UnsetType = UNSET
 
 
 class RepairedCell(Struct, frozen=True, kw_only=True):
-    """Coverage of one cell at one level, before and after a repair."""
+    """Coverage of one cell at one level, before and after a repair; see `CellCheck`."""
 
     cell: Text
+    level: Share
     calibration: Count
     test: Count
-    level: Share
     observed: Share
-    before: Share
     band: Annotated[list[Share], Meta(min_length=2, max_length=2)]
     inside: bool
+    before: Share
 
 
 class RepairedFold(Struct, frozen=True, kw_only=True):
-    """What the repair of one fold did; see `RepairCheck`."""
+    """What the repair of one fold did for its test rows.
+
+    `n` counts the calibration rows. `cells` holds the coverage of each cell and level, with the
+    band that chance allows for; none of a repair without cells.
+    """
 
     n: Count
     cells: list[RepairedCell]
@@ -207,15 +246,25 @@ class RepairedSplit(Struct, frozen=True, kw_only=True):
     folds: list[RepairedFold]
 
 
+class CellRecord(Struct, frozen=True, kw_only=True):
+    """The repair of one cell; see `Cell`. A knot is null where the rows do not support one."""
+
+    name: Text
+    stratum: Text
+    tests: Annotated[list[Count | None], Meta(min_length=2, max_length=2)]
+    n: Count
+    knots: list[Real | None]
+
+
 class CalibrationRecord(Struct, frozen=True, kw_only=True):
     """How intervals were repaired."""
 
+    splits: Annotated[dict[Split, RepairedSplit], _BY_SPLIT] | UnsetType = UNSET
     method: Method | UnsetType = UNSET
     n: Count | UnsetType = UNSET
     ladder: list[Share] | UnsetType = UNSET
-    cells: list[dict[str, Any]] | UnsetType = UNSET
+    cells: list[CellRecord] | UnsetType = UNSET
     statements: list[Text] | UnsetType = UNSET
-    splits: Annotated[dict[Split, RepairedSplit], _BY_SPLIT] | UnsetType = UNSET
 
 
 class RankRecord(Struct, frozen=True, kw_only=True):
@@ -223,6 +272,18 @@ class RankRecord(Struct, frozen=True, kw_only=True):
 
     r: Some | UnsetType = UNSET
     chosen_by: Text | UnsetType = UNSET
+    expected_seconds: Size | UnsetType = UNSET
+
+
+class VarianceCheck(Struct, frozen=True, kw_only=True):
+    """Median standard deviation of the level by two accounts, and why they differ.
+
+    Runs of geogp 0.1 compared only where the spread carries noise, and do not say why.
+    """
+
+    differ_by: VarianceReason | UnsetType = UNSET
+    closed_form: AboveZero
+    stated: Size
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
@@ -233,43 +294,72 @@ class FileRecord(Struct, frozen=True, kw_only=True):
     modified_ns: Nanoseconds | UnsetType = UNSET
 
 
-class RunRecord(Struct, frozen=True, kw_only=True):
-    """The content of run.json; what geogp 0.1 did not write from its beginning may be missing."""
+class RunIdentity(Struct, frozen=True, kw_only=True):
+    """What decides the fits of a run, and the map of these fits."""
 
     schema: Literal[1] | UnsetType = UNSET
     geogp: Text | UnsetType = UNSET
     versions: dict[str, Text] | UnsetType = UNSET
     device: Text | UnsetType = UNSET
     region: Name
-    region_name: Name | None = None
     service: Service
     target: Target
     quarters: Annotated[list[Quarter], Meta(min_length=1)] | UnsetType = UNSET
-    quarters_missing: list[Quarter] | UnsetType = UNSET
-    quarters_unreached: list[Quarter] | UnsetType = UNSET
-    rows_left_out: list[RowsLeftOut] | UnsetType = UNSET
     model: ModelText
     preset: PresetText
     seed: Seed | UnsetType = UNSET
     settings: RunSettings | UnsetType = UNSET
     drawing: RunDrawing | UnsetType = UNSET
     inputs: list[InputRecord] | UnsetType = UNSET
-    weights: dict[str, Any] | UnsetType = UNSET
+
+
+class RunNote(RunIdentity, frozen=True, kw_only=True):
+    """What is kept of a run that has begun: with how many threads it computes, besides."""
+
+    threads: Some | None = None
+
+
+class RunRecord(RunIdentity, frozen=True, kw_only=True):
+    """The content of run.json; what geogp 0.1 did not write from its beginning may be missing."""
+
+    region_name: Name | None = None
+    quarters_missing: list[Quarter] | UnsetType = UNSET
+    quarters_unreached: list[Quarter] | UnsetType = UNSET
+    rows_left_out: list[RowsLeftOut] | UnsetType = UNSET
+    weights: WeightsRecord | UnsetType = UNSET
     rank: RankRecord | UnsetType = UNSET
     n: Annotated[dict[Split, PartCounts], _BY_SPLIT] | UnsetType = UNSET
     metrics: Annotated[dict[Split, Strata], _BY_SPLIT]
     baseline: Annotated[dict[Split, Strata], _BY_SPLIT] | UnsetType = UNSET
     folds: Annotated[dict[Split, Folded], _BY_SPLIT] | UnsetType = UNSET
     calibration: CalibrationRecord | UnsetType = UNSET
-    variance_check: dict[str, Any] | None = None
+    variance_check: VarianceCheck | None = None
+    fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None
     seconds: dict[str, Size] | UnsetType = UNSET
     warnings: list[Text] | UnsetType = UNSET
-    fit_warnings: list[Text] | UnsetType = UNSET
     map: RunMap | UnsetType = UNSET
     attribution: Text | UnsetType = UNSET
     files: list[Text] | UnsetType = UNSET
     file_records: dict[str, FileRecord] | UnsetType = UNSET
+
+    @property
+    def region_in_words(self) -> str:
+        """The region's name, with its code where that is something else."""
+        code, name = self.region, self.region_name
+        return f"{name} ({code})" if name and name != code else code
+
+    @property
+    def strata(self) -> list[str] | None:
+        """Names of the user's own strata; None of urban and rural."""
+        return None if self.settings is UNSET else self.settings.strata
+
+
+class TunedWeights(WeightsRecord, frozen=True, kw_only=True, omit_defaults=True):
+    """Weights that were chosen by validation."""
+
+    seconds: Size
+    trials: list[TrialRecord]
 
 
 class OpenedSettings(RunSettings, frozen=True, kw_only=True):
@@ -282,6 +372,7 @@ class OpenedSettings(RunSettings, frozen=True, kw_only=True):
     refit: bool
     splits: Annotated[list[Split], Meta(min_length=1)]
     conformal: Method
+    urban_vintage: Vintage | None = None
 
 
 class OpenedMap(RunMap, frozen=True, kw_only=True):
@@ -311,7 +402,7 @@ class FittedRank(RankRecord, frozen=True, kw_only=True):
 class FittedRecord(RunRecord, frozen=True, kw_only=True):
     """A run that says what its fits have given, so that its map can be drawn anew."""
 
-    weights: dict[str, Any]
+    weights: WeightsRecord
     rank: FittedRank
     n: Annotated[dict[Split, PartCounts], _BY_SPLIT]
     baseline: Annotated[dict[Split, Strata], _BY_SPLIT]

@@ -15,8 +15,8 @@ from geogp.errors import DataError
 from geogp.evaluation.stored_figures import check_figures
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.models.catalogue.model_names import MODELS
-from geogp.runs.schema.checked_types import checked
-from geogp.runs.schema.run_record import RUN_SCHEMA, RunRecord, RunSettings
+from geogp.records.checked_types import checked
+from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings
 
 Kind = TypeVar("Kind", bound=RunRecord)
 
@@ -42,7 +42,12 @@ def record_of(run: dict[str, Any]) -> RunRecord:
     return record
 
 
-def complete_record(path: Path, run: dict[str, Any], kind: type[Kind]) -> Kind:
+def run_text(content: object) -> str:
+    """Return the text of run.json, or of a part of it: structs, or what was read from JSON."""
+    return json.dumps(msgspec.to_builtins(content), indent=1, allow_nan=False) + "\n"
+
+
+def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
     """Return a run that has the keys that what is done with it needs.
 
     Parameters
@@ -50,7 +55,7 @@ def complete_record(path: Path, run: dict[str, Any], kind: type[Kind]) -> Kind:
     path
         The run folder.
     run
-        The content of its run.json.
+        What its run.json holds.
     kind
         `OpenedRecord` or `FittedRecord`.
 
@@ -60,7 +65,7 @@ def complete_record(path: Path, run: dict[str, Any], kind: type[Kind]) -> Kind:
         The message names what is missing, and what to do.
     """
     try:
-        return checked(run, kind, "the run")
+        return checked(msgspec.to_builtins(run), kind, "the run")
     except DataError as error:
         raise DataError(
             f"{path} was made by another version: {error} Make the run again with --fresh."

@@ -1,20 +1,23 @@
 """Size and hash of the files of a run, as run.json keeps them, and what differs from them."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from geogp.errors import DataError
-from geogp.files import ELSEWHERE, output_error, plain_names, sha256_of, write_text
+from geogp.files import ELSEWHERE, output_error, plain_names, read_json, sha256_of, write_text
+from geogp.records.record_reading import run_text
+from geogp.records.run_record import FileRecord, RunRecord
 
 RECORDS = "file_records"
 """Key of run.json: of each name under `files` the bytes, the SHA-256 and, of a file, when it was
 modified, in nanoseconds since 1970."""
 
 
-def records_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
     """Return what run.json keeps of files and folders in a folder, by name.
 
     Raises
@@ -25,7 +28,7 @@ def records_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return {name: _record(folder / name) for name in names}
 
 
-def spoilt(folder: Path, run: dict[str, Any]) -> list[str]:
+def spoilt(folder: Path, run: RunRecord) -> list[str]:
     """Return the names of files of a run that are missing or are not what they were.
 
     A file of the same size and time is taken as it is; of one with another time, as in a copy of
@@ -37,7 +40,7 @@ def spoilt(folder: Path, run: dict[str, Any]) -> list[str]:
     folder
         The run folder.
     run
-        The content of its run.json.
+        What its run.json holds.
 
     Raises
     ------
@@ -45,95 +48,91 @@ def spoilt(folder: Path, run: dict[str, Any]) -> list[str]:
         A file cannot be read, or run.json names files that are not of its folder.
     """
     try:
-        return [name for name, record in _recorded(run) if not _agrees(folder / name, record)]
+        return [name for name in _files(run) if not _agrees(folder / name, run)]
     except OSError as error:
         raise DataError(f"a file of the run {folder} cannot be read: {error}.") from error
 
 
-def spoilt_of_sizes(sizes: dict[str, int], run: dict[str, Any]) -> list[str]:
+def spoilt_of_sizes(sizes: dict[str, int], run: RunRecord) -> list[str]:
     """Return the same by what a store lists: the bytes of each file, by its path in the folder."""
     held: dict[str, int] = {}
     for path, size in sizes.items():
         name = path.partition("/")[0]
         held[name] = held.get(name, 0) + size
-    return [
-        name
-        for name, record in _recorded(run)
-        if name not in held or (record is not None and held[name] != record.get("bytes"))
-    ]
+    records = run.file_records
+    if records is UNSET:
+        return [name for name in _files(run) if name not in held]
+    told = {name: record.bytes for name, record in records.items()}
+    return [name for name in _files(run) if name not in held or held[name] != told.get(name)]
 
 
-def record_files(run_file: Path, run: dict[str, Any], names: Iterable[str]) -> None:
+def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
     """Note in run.json of a finished run what files of it hold that were written again.
 
-    A run of before, whose run.json has no records, stays as it is.
+    Whatever else run.json holds stays, and a run of before, whose run.json has no records, stays
+    as it is.
 
     Parameters
     ----------
     run_file
         run.json in its folder.
     run
-        Its content, in which the records are changed.
+        What it holds.
     names
         What was written; names that are not under `files` are no files of the run.
+
+    Returns
+    -------
+    RunRecord
+        What it holds now.
 
     Raises
     ------
     OutputError
         A file cannot be read or written.
     """
-    before = run.get(RECORDS)
-    if before is None:
-        return
+    before = run.file_records
+    if before is UNSET:
+        return run
     try:
-        found = records_of(run_file.parent, [name for name in names if name in run["files"]])
+        found = records_of(run_file.parent, sorted({*names} & {*_files(run)}))
     except OSError as error:
         raise output_error(run_file, error, ELSEWHERE) from error
-    if any(before.get(name, {}).get("sha256") != one["sha256"] for name, one in found.items()):
-        run[RECORDS] = before | found
-        write_text(run_file, run_text(run))
+    if all(name in before and before[name].sha256 == one.sha256 for name, one in found.items()):
+        return run
+    after = before | found
+    write_text(run_file, run_text({**read_json(run_file), RECORDS: after}))
+    return replace(run, file_records=after)
 
 
-def run_text(run: dict[str, Any]) -> str:
-    """Return the text of run.json."""
-    return json.dumps(run, indent=1, allow_nan=False) + "\n"
+def _files(run: RunRecord) -> list[str]:
+    return [] if run.files is UNSET else plain_names(run.files)
 
 
-def _recorded(run: dict[str, Any]) -> list[tuple[str, dict[str, Any] | None]]:
-    """Return the names of a run's files and their records: None in a run without records.
-
-    A record that a run with records lacks is empty: it agrees with nothing.
-    """
-    names = plain_names(run.get("files", []))
-    if RECORDS not in run:
-        return [(name, None) for name in names]
-    told = run[RECORDS]
-    records = told if isinstance(told, dict) else {}
-    found = {name: records.get(name) for name in names}
-    return [(name, one if isinstance(one, dict) else {}) for name, one in found.items()]
-
-
-def _agrees(path: Path, record: dict[str, Any] | None) -> bool:
-    if record is None or not path.exists():
+def _agrees(path: Path, run: RunRecord) -> bool:
+    """Tell whether a file is there and what it was; one without a record is not what it was."""
+    if run.file_records is UNSET or not path.exists():
         return path.exists()
+    record = run.file_records.get(path.name)
+    if record is None:
+        return False
     if path.is_file():
         found = path.stat()
-        if found.st_size != record.get("bytes"):
+        if found.st_size != record.bytes:
             return False
-        if found.st_mtime_ns == record.get("modified_ns"):
+        if found.st_mtime_ns == record.modified_ns:
             return True
-    return bool(_record(path)["sha256"] == record.get("sha256"))
+    return _record(path).sha256 == record.sha256
 
 
-def _record(path: Path) -> dict[str, Any]:
+def _record(path: Path) -> FileRecord:
     if path.is_dir():
         return _folder_record(path)
     found = path.stat()
-    told = {"bytes": found.st_size, "sha256": sha256_of(path)}
-    return {**told, "modified_ns": found.st_mtime_ns}
+    return FileRecord(bytes=found.st_size, sha256=sha256_of(path), modified_ns=found.st_mtime_ns)
 
 
-def _folder_record(folder: Path) -> dict[str, Any]:
+def _folder_record(folder: Path) -> FileRecord:
     """Return the bytes of all files in a folder, and a hash of their names and contents."""
     digest, size = hashlib.sha256(), 0
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
@@ -141,4 +140,4 @@ def _folder_record(folder: Path) -> dict[str, Any]:
         if path.is_file():
             digest.update(f"{name}\0{sha256_of(path)}\0".encode())
             size += path.stat().st_size
-    return {"bytes": size, "sha256": digest.hexdigest()}
+    return FileRecord(bytes=size, sha256=digest.hexdigest())

@@ -14,9 +14,16 @@ from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.catalogue.model_names import MODELS
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES
-from geogp.runs.question import COUNT
-from geogp.runs.schema.checked_types import LARGEST, LARGEST_WHOLE
-from geogp.runs.settings import INPUT_CHOICES, QUESTIONS
+from geogp.records.checked_types import LARGEST, LARGEST_WHOLE
+from geogp.records.record_names import (
+    COUNT,
+    FIELD,
+    INPUTS,
+    NOISE_IN_SPREAD,
+    POINT,
+    QUESTIONS,
+    STEPS,
+)
 
 if TYPE_CHECKING:  # which takes no names from tables
     Service = str
@@ -27,6 +34,7 @@ if TYPE_CHECKING:  # which takes no names from tables
     Inputs = str
     Noise = str
     Method = str
+    VarianceReason = str
     ModelText = str
     Vintage = int
 else:
@@ -35,9 +43,10 @@ else:
     PresetText = Literal[tuple(PRESETS)]
     Split = Literal[tuple(SPLITS)]
     QuestionText = Literal[(*QUESTIONS, COUNT)]
-    Inputs = Literal[tuple(INPUT_CHOICES[1:])]
+    Inputs = Literal[INPUTS]
     Noise = Literal[tuple(NOISES)]
     Method = Literal[tuple(METHODS)]
+    VarianceReason = Literal[NOISE_IN_SPREAD, STEPS, POINT, FIELD]
     Vintage = Literal[tuple(URBAN_VINTAGES.values())]
     ModelText = Annotated[
         Literal[tuple(MODELS)], Meta(description="a model that `geogp models` lists")

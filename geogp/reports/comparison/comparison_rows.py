@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ from geogp.evaluation.assessment import TOLERANCE, check_columns, counted, predi
 from geogp.evaluation.metrics import widths
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
+from geogp.records.run_record import RunRecord
 
 SCORES = ("log_score", "crps", "absolute_error")
 """Lower is better; differences are marked where they are beyond chance."""
@@ -34,13 +34,13 @@ class RunContent:
     name
         What it is called here; names differ.
     run
-        The content of run.json.
+        What run.json holds.
     predictions
         The content of test_predictions.parquet.
     """
 
     name: str
-    run: dict[str, Any]
+    run: RunRecord
     predictions: pd.DataFrame
 
 
@@ -52,15 +52,9 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
     RequestError
         Target, service or region differ, or only some predict counts.
     DataError
-        Keys or columns are missing.
+        Columns are missing.
     """
     for one in runs:
-        missing = [key for key in ("region", "target", "model") if key not in one.run]
-        if missing:
-            raise DataError(
-                f"{one.name}: expected the keys of run.json, missing {', '.join(missing)}. "
-                "Run `geogp map` again."
-            )
         try:
             check_columns(one.predictions)
         except DataError as error:
@@ -68,7 +62,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
     first = runs[0]
     for one in runs[1:]:
         for key in _SAME:
-            ours, theirs = first.run.get(key), one.run.get(key)
+            ours, theirs = getattr(first.run, key), getattr(one.run, key)
             if ours != theirs:
                 raise RequestError(
                     f"expected runs of one {key}, found {ours} ({first.name}) and {theirs} "
@@ -147,9 +141,9 @@ def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
 
 def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
     """Refuse scores that are not those of run.json; the rows are all that the run tested."""
-    stored = ((one.run.get("metrics") or {}).get(split) or {}).get(ALL) or {}
+    stored = one.run.metrics.get(split, {}).get(ALL)
     for name, key in _STORED.items():
-        told, found = stored.get(key), float(scores[name].mean())
+        told, found = getattr(stored, key, None), float(scores[name].mean())
         if told is not None and not abs(told - found) <= TOLERANCE:
             raise DataError(
                 f"{one.name}: expected the figures of run.json to follow from "
