@@ -72,7 +72,7 @@ LEVEL_PROGRAM = """
 import ctypes, sys
 from pathlib import Path
 import numpy as np
-from geogp.models.joint import joint_level as levels
+from geogp.models.joint import joint_level as levels, tile_level
 from geogp.models.core.architecture import Architecture
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.memory import level_bytes
@@ -86,7 +86,7 @@ data = Data(x, np.sin(3 * x[:, 0]) + random.standard_normal(1000))
 model = build("field", Architecture(d=3, h=16, r=16, blocks=1, units=(50.0, 50.0, 4.0)), x)
 fit(model, data, Data(x[:100], data.y[:100]), FitSettings(epochs=1, batch=256))
 expected = []
-levels.check_level = lambda *sizes: expected.append(level_bytes(*sizes))
+tile_level.check_level = lambda *sizes: expected.append(level_bytes(*sizes))
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
