@@ -59,6 +59,8 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
+        if estimator.model != network.name:
+            raise ValueError(f"{estimator.model} is not {network.name}")
         estimator.scale_ = _scale(estimator, context["inputs"])
         estimator.history_ = FitState(
             best_epoch=int(context["best_epoch"]), best_nll=float(context["validation_nll"])

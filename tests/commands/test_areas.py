@@ -278,6 +278,7 @@ class TestRefusals:
     def test_rows_that_cannot_be_told(self, edited, halves):
         folder = edited(lambda run: run.update(seed=5, model="dbk-silu"))
         context = load_model(folder / "model.safetensors")[1]
+        del context["estimator"], context["params"]  # of the field model
         sizes = Architecture(d=3, h=4, r=4, blocks=0, columns=("longitude", "latitude", "quarter"))
         plain = build("dbk-silu", sizes, None)
         save_model(plain, folder / "model.safetensors", context)
