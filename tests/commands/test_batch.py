@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from batch_worlds import CODES, Direct, Heard, direct
+from run_worlds import made_up_run
 
 from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
@@ -21,7 +22,7 @@ from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import read_ledger
 from geogp.commands.batch.make_batch import make_batch, resume_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
-from geogp.records.record_reading import record_of
+from geogp.records.record_reading import record_of, run_text
 from geogp.runs.file_records import spoilt
 from geogp.runs.locks import hold, is_vacant
 from geogp.runs.open_run import open_run
@@ -54,7 +55,7 @@ def stub(monkeypatch):
         if waiting:
             raise waiting.pop(0)
         where = open_place(order.place)
-        where.write(b"{}", order.run.name, RUN_FILE)
+        where.write(run_text(made_up_run()).encode(), order.run.name, RUN_FILE)
         return WorkOutcome(
             "made", where.mark(order.run.name), 1.0, 1.0, 10**9, "here:1", ("a warning",)
         )
