@@ -22,7 +22,7 @@ from batch_world import BOUNDARIES, states_side_by_side, write_states
 from geogp.commands.batch.batch_plan import BatchRequest
 from geogp.commands.batch.execution import Execution
 from geogp.commands.batch.ledger import LedgerEntry
-from geogp.commands.batch.make_batch import BatchResult, BatchWatcher, make_batch
+from geogp.commands.batch.make_batch import BatchProgressListener, BatchResult, make_batch
 from geogp.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "batch"
@@ -40,7 +40,7 @@ HEADINGS = (
 )
 
 
-class Killing(BatchWatcher):
+class Killing(BatchProgressListener):
     """Kills the worker that first reaches the map of the fourth run."""
 
     def __init__(self, name: str | None) -> None:
@@ -64,15 +64,15 @@ class Killing(BatchWatcher):
 def measure(request: BatchRequest, place: Path, workers: int, *, kill: bool) -> dict[str, Any]:
     """Make a batch, and again."""
     names = [f"{state}-mobile-download" for state in request.states]
-    watcher = Killing(names[3] if kill else None)
+    listener = Killing(names[3] if kill else None)
     start = time.monotonic()
-    result = make_batch(request, str(place), Execution(workers=workers), watcher=watcher)
+    result = make_batch(request, str(place), Execution(workers=workers), listener=listener)
     seconds = time.monotonic() - start
     assert result.exit_code == 0, result.described()
-    assert (watcher.killed is not None) == kill
+    assert (listener.killed is not None) == kill
     again = Killing(None)
     start = time.monotonic()
-    second = make_batch(request, str(place), Execution(workers=workers), watcher=again)
+    second = make_batch(request, str(place), Execution(workers=workers), listener=again)
     assert {entry.how for entry in second.entries.values()} == {"kept"}
     return {
         "workers": workers,
@@ -88,8 +88,8 @@ def measure(request: BatchRequest, place: Path, workers: int, *, kill: bool) -> 
             }
             for name, entry in second.entries.items()
         },
-        "attempts": watcher.begun,
-        "killed": watcher.killed,
+        "attempts": listener.begun,
+        "killed": listener.killed,
         "begun_again": again.begun,
         "seconds_again": time.monotonic() - start,
         "national_seconds": [one.seconds for one in result.national.values()],

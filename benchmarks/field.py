@@ -31,7 +31,7 @@ from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.models.core.options import Weights
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
@@ -176,7 +176,7 @@ def _one(options: argparse.Namespace, model: str, split: str, seed: int) -> None
         device=options.device,
         out=place / f"{split}-{seed}",
     )
-    job = prepare(request, Watcher())
+    job = prepare(request, ProgressListener())
     found, kept = measure(job, model, split, seed)
     job.folder.clear()
     place.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.field.field_model import FieldNetwork
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 TESTS = (1, 5, 30)
@@ -72,7 +72,7 @@ def recover(source: Path, seed: int, preset: str) -> Recovery:
         out=Path(__file__).parent / "out" / "recovery" / str(seed),
         fresh=True,
     )
-    job = prepare(request, Watcher())
+    job = prepare(request, ProgressListener())
     seen = job.observations
     parts = random_split(seen.quadkey, seen.quarter, seed)
     fitted = fit_model(job, "recovery", parts == "train", parts == "validation", job.preset.weights)

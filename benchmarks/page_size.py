@@ -27,7 +27,7 @@ from geogp.runs.pipeline.fitting import fit_model, weights_of
 from geogp.runs.pipeline.job import Job, prepare
 from geogp.runs.pipeline.repair import repair_of
 from geogp.runs.pipeline.validation import make_plan, map_calibration_rows, tuning_rows
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 MOST = 6_000_000
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> None:
         out=given.out / "run",
     )
     start = monotonic()
-    drawing = drawn(prepare(request, Watcher()))
+    drawing = drawn(prepare(request, ProgressListener()))
     drew = monotonic()
     data = drawing.data()
     made = monotonic()

@@ -22,7 +22,7 @@ from geogp.evaluation.splits.split_rows import random_split
 from geogp.files import write_text
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 RANKS = (100, 200, 500, 1000)
@@ -91,7 +91,7 @@ def main() -> int:
         out=options.out,
     )
     try:
-        job = prepare(request, Watcher())
+        job = prepare(request, ProgressListener())
         lines = []
         for r in options.ranks:
             lines.append(measure(job, r))

@@ -23,7 +23,7 @@ from geogp.files import write_text
 from geogp.models.catalogue.model_names import MODELS as KNOWN
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
@@ -33,7 +33,7 @@ MODELS = [name for name, spec in KNOWN.items() if not spec.counts]
 """All but the models of counts, which have a target of their own."""
 
 
-class Lines(Watcher):
+class Lines(ProgressListener):
     """Says stages and warnings on standard error."""
 
     def stage(self, text: str) -> None:

@@ -23,7 +23,7 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import ByInputs
 from geogp.models.training.training_loop import Data, FitState, fit
 from geogp.runs.pipeline.job import prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 
@@ -55,7 +55,7 @@ def main() -> int:
         model=options.models[0],
         out=here / "out" / "repeats",
     )
-    job = prepare(request, Watcher())
+    job = prepare(request, ProgressListener())
     seen = job.observations
     parts = random_split(seen.quadkey, seen.quarter, request.seed)
     rows = {part: job.data(parts == part) for part in ("train", "validation")}

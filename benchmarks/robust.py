@@ -32,7 +32,7 @@ from geogp.models.core.options import NOISES
 from geogp.models.families.student_noise import StudentGP
 from geogp.runs.pipeline.fitting import fit_model
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 ABLE = [name for name, row in CATALOGUE.items() if row.student is not None]
@@ -206,7 +206,7 @@ def _one(
     place = options.out / f"{options.region}-{options.target}-{options.quarters}-{sizes}"
     path = place / f"{model}-{noise}-{share:g}-{seed}.json"
     if not path.exists():
-        job = prepare(request, Watcher())
+        job = prepare(request, ProgressListener())
         job.preset = replace(job.preset, r=options.rank or job.preset.r)
         job.folder.clear()
         found = measure(job, share, options.factor)

@@ -36,7 +36,7 @@ from geogp.files import write_text
 from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.machine import tune_process
 from geogp.runs.pipeline.job import prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 BOOSTED = ("lightgbm", "lightgbm-0.1", "lightgbm-0.2")
@@ -81,7 +81,7 @@ def one(given: argparse.Namespace, model: str, epochs: int | None, seed: int) ->
             seed=seed,
             out=given.out / "unfinished" / f"{name}-{seed}",
         )
-        job = prepare(request, Watcher())
+        job = prepare(request, ProgressListener())
         found, _ = measure(job, model, "random", seed)
         job.folder.clear()
         kept = {key: found[key] for key in ("model", "seed", "n", "rows", "seconds")}

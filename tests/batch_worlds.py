@@ -12,7 +12,7 @@ import pytest
 from geogp.commands.batch.batch_plan import BatchRequest
 from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run
 from geogp.commands.batch.cluster import FixedCrew
-from geogp.commands.batch.make_batch import BatchWatcher
+from geogp.commands.batch.make_batch import BatchProgressListener
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 CODES = ("AA", "BB", "CC")
@@ -94,7 +94,7 @@ def direct() -> FixedCrew:
     return FixedCrew(Direct())
 
 
-class Heard(BatchWatcher):
+class Heard(BatchProgressListener):
     """Keeps what it hears."""
 
     def __init__(self) -> None:

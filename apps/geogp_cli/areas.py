@@ -59,8 +59,8 @@ def areas(
     )
     from geogp.commands.areas import described_table, make_areas
 
-    with console.working() as watcher:
-        result = make_areas(request, watcher)
+    with console.working() as listener:
+        result = make_areas(request, listener)
     if as_json:
         print(json.dumps(described_table(result)))
         return

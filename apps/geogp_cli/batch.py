@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from geogp.commands.batch.ledger import Ledger, LedgerEntry
-    from geogp.commands.batch.make_batch import BatchResult, BatchWatcher
+    from geogp.commands.batch.make_batch import BatchProgressListener, BatchResult
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 
@@ -82,11 +82,11 @@ def _batch(
 
     from geogp.commands.batch.make_batch import make_batch, resume_batch
 
-    with _watching(resume or out) as watcher:
+    with _watching(resume or out) as listener:
         if resume is None:
-            result = make_batch(request, out, execution, watcher=watcher)
+            result = make_batch(request, out, execution, listener=listener)
         else:
-            result = resume_batch(resume, execution, watcher=watcher)
+            result = resume_batch(resume, execution, listener=listener)
     if as_json:
         print(json.dumps(result.described()))
     else:
@@ -130,24 +130,24 @@ def _check_resume(context: typer.Context) -> None:
 
 
 @contextmanager
-def _watching(place: str | None) -> Iterator["BatchWatcher"]:
+def _watching(place: str | None) -> Iterator["BatchProgressListener"]:
     """Show how a batch goes while it runs, and say how to go on when it is stopped."""
     try:
         if _ERRORS.is_terminal:
             with Live(console=_ERRORS, refresh_per_second=4, transient=True) as live:
-                yield _table_watcher(live)
+                yield _table_listener(live)
         else:
-            yield _line_watcher()
+            yield _line_listener()
     except KeyboardInterrupt:
         console.fail(f"interrupted; `geogp batch --resume {place}` continues where it stopped.")
         raise
 
 
-def _line_watcher() -> "BatchWatcher":
+def _line_listener() -> "BatchProgressListener":
     """Return what prints a line for each change."""
-    from geogp.commands.batch.make_batch import BatchWatcher
+    from geogp.commands.batch.make_batch import BatchProgressListener
 
-    class Lines(BatchWatcher):
+    class Lines(BatchProgressListener):
         """Plain lines where there is no terminal."""
 
         def __init__(self) -> None:
@@ -172,11 +172,11 @@ def _line_watcher() -> "BatchWatcher":
     return Lines()
 
 
-def _table_watcher(live: Live) -> "BatchWatcher":
+def _table_listener(live: Live) -> "BatchProgressListener":
     """Return what keeps a table on the screen."""
-    from geogp.commands.batch.make_batch import BatchWatcher
+    from geogp.commands.batch.make_batch import BatchProgressListener
 
-    class Rows(BatchWatcher):
+    class Rows(BatchProgressListener):
         """A live table: what runs, what failed, and counts of the rest."""
 
         def __init__(self) -> None:

@@ -33,8 +33,8 @@ def compare(
     """Put finished runs side by side, with paired differences and their standard errors."""
     from geogp.commands.compare_runs import compare_runs
 
-    with console.working() as watcher:
-        watcher.stage(f"comparing {len(runs)} runs")
+    with console.working() as listener:
+        listener.stage(f"comparing {len(runs)} runs")
         found = compare_runs(runs, out=out, reference=reference, latex=latex)
     if as_json:
         print(json.dumps({"comparison": str(out), **asdict(found)}))

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 if TYPE_CHECKING:
     from geogp.models.catalogue.model_names import ModelName
@@ -24,7 +24,7 @@ _LINE_SHARE = 0.1
 """Away from a terminal, a line is printed each time this much more is done."""
 
 
-class _Bars(Watcher):
+class _Bars(ProgressListener):
     """Progress bars on a terminal."""
 
     def __init__(self, progress: Progress) -> None:
@@ -43,7 +43,7 @@ class _Bars(Watcher):
         self._progress.console.print(f"[yellow]warning:[/yellow] {escape(text)}")
 
 
-class _Lines(Watcher):
+class _Lines(ProgressListener):
     """Plain lines where there is no terminal."""
 
     def __init__(self) -> None:
@@ -63,18 +63,18 @@ class _Lines(Watcher):
 
 
 @contextmanager
-def working() -> Iterator[Watcher]:
+def working() -> Iterator[ProgressListener]:
     """Show how a job goes while it runs, and say how to go on when it is stopped."""
     try:
-        with _watching() as watcher:
-            yield watcher
+        with _watching() as listener:
+            yield listener
     except KeyboardInterrupt:
         fail("interrupted; the same command continues where it stopped (without --fresh).")
         raise
 
 
 @contextmanager
-def _watching() -> Iterator[Watcher]:
+def _watching() -> Iterator[ProgressListener]:
     if not _ERRORS.is_terminal:
         yield _Lines()
         return

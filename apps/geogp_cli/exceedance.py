@@ -56,8 +56,8 @@ def exceedance(
     )
     from geogp.commands.exceedance import make_exceedance
 
-    with console.working() as watcher:
-        result = make_exceedance(request, watcher)
+    with console.working() as listener:
+        result = make_exceedance(request, listener)
     if as_json:
         files = [str(path) for path in result.files]
         print(json.dumps({"files": files, "thresholds": list(result.described)}))

@@ -50,8 +50,8 @@ def fetch(
     )
     from geogp.commands.fetch import fetch as bring
 
-    with console.working() as watcher:
-        result = bring(request, watcher)
+    with console.working() as listener:
+        result = bring(request, listener)
     if as_json:
         print(json.dumps(result.described()))
     else:

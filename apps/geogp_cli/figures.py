@@ -46,8 +46,8 @@ def figures(
     request = replace(request, run=find_run(run))
     from geogp.commands.paper_figures import make_figures
 
-    with console.working() as watcher:
-        result = make_figures(request, watcher)
+    with console.working() as listener:
+        result = make_figures(request, listener)
     if as_json:
         files = [str(path) for path in result.files]
         told = {"files": files, "captions": result.captions, "left_out": result.left_out}

@@ -23,8 +23,8 @@ def gallery(
     """Write one index page of many runs, with thumbnails and key numbers."""
     from geogp.commands.gallery import make_gallery
 
-    with console.working() as watcher:
-        made = make_gallery(runs, out=out, watcher=watcher)
+    with console.working() as listener:
+        made = make_gallery(runs, out=out, listener=listener)
     if as_json:
         described = {
             "gallery": str(made.page),

@@ -111,8 +111,8 @@ def simulate(
     )
     from geogp.commands.simulate import make_simulation
 
-    with console.working() as watcher:
-        described = make_simulation(request, watcher)
+    with console.working() as listener:
+        described = make_simulation(request, listener)
     console.show_simulation(out, described, as_json=as_json)
 
 
@@ -142,8 +142,8 @@ app.command()(gallery)
 def _map(request: MapRequest, *, as_json: bool) -> None:
     from geogp.runs.pipeline.make_map import make_map
 
-    with console.working() as watcher:
-        result = make_map(request, watcher)
+    with console.working() as listener:
+        result = make_map(request, listener)
     console.show(result, as_json=as_json)
 
 

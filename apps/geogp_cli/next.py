@@ -72,8 +72,8 @@ def next_command(
         described_tiles,
     )
 
-    with console.working() as watcher:
-        result = choose_tiles(request, watcher)
+    with console.working() as listener:
+        result = choose_tiles(request, listener)
     if as_json:
         print(json.dumps(described_tiles(result)))
         return

@@ -12,20 +12,20 @@ from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import choropleth
 from geogp.maps.grid import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import held_run
 
 
-def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> RunAnswer:
+def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Work out levels of areas from a run's model, and write them into the run's folder.
 
     Parameters
     ----------
     request
         What to say of which areas.
-    watcher
+    listener
         Hears of stages and warnings.
 
     Raises
@@ -40,7 +40,7 @@ def make_areas(request: AreasRequest, watcher: Watcher | None = None) -> RunAnsw
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
-        opened = open_asked(request, watcher).reopen(tests=request.tests, at=request.at)
+        opened = open_asked(request, listener).reopen(tests=request.tests, at=request.at)
         found = area_levels(opened, request)
         described = {
             "run": str(request.run),

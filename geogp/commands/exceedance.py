@@ -12,7 +12,7 @@ from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
 from geogp.maps.figures.excursion_figures import write_excursions
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.threshold_shares import (
     LEVEL,
     Excursion,
@@ -49,14 +49,16 @@ class ExceedanceResult:
     described: tuple[dict[str, Any], ...]
 
 
-def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) -> ExceedanceResult:
+def make_exceedance(
+    request: ExceedanceRequest, listener: ProgressListener | None = None
+) -> ExceedanceResult:
     """Hold the level of a run against thresholds, and write what is found into its folder.
 
     Parameters
     ----------
     request
         Which run and thresholds.
-    watcher
+    listener
         Hears of stages and warnings.
 
     Raises
@@ -71,9 +73,9 @@ def make_exceedance(request: ExceedanceRequest, watcher: Watcher | None = None) 
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
-        opened = open_asked(request, watcher).reopen(at=request.at)
+        opened = open_asked(request, listener).reopen(at=request.at)
         found = threshold_shares(opened, request)
-        opened.job.watcher.stage("writing shares and joint regions")
+        opened.job.listener.stage("writing shares and joint regions")
         common = {
             "run": str(request.run),
             "for": request.question,

@@ -9,7 +9,7 @@ from geogp.geodata.store.fetch_quarters import hold_quarters
 from geogp.geodata.store.sources import Folder, Held, open_source
 from geogp.geodata.tiles.ookla import all_quarters
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class FetchResult:
         return {**vars(self), "quarters": [vars(one) for one in self.quarters]}
 
 
-def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
+def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> FetchResult:
     """Bring a region's tiles and boundaries into the cache; the same call goes on where it stopped.
 
     Where nothing answers, quarters of a range that are in the cache are enough; the others are
@@ -95,7 +95,7 @@ def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
     OutputError
         The cache cannot be written.
     """
-    watcher = watcher or Watcher()
+    listener = listener or ProgressListener()
     source = open_source(request.source)
     if isinstance(source, Folder):
         raise RequestError(
@@ -103,10 +103,10 @@ def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
             "is nothing to fetch."
         )
     wanted = parse_quarters(request.quarters) if request.quarters else None
-    watcher.stage("fetching boundaries and tiles")
+    listener.stage("fetching boundaries and tiles")
     found = request.place.read()
     for text in found.warnings:
-        watcher.warn(text)
+        listener.warn(text)
     region = found.region
     quarters = wanted.all if wanted else all_quarters()
     held = hold_quarters(
@@ -115,7 +115,7 @@ def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
         request.service,
         quarters,
         refresh=request.refresh,
-        progress=lambda done, total, note: watcher.progress("tiles", done, total, note),
+        progress=lambda done, total, note: listener.progress("tiles", done, total, note),
     )
     held.check_named(wanted.named if wanted else (), source.where, request.service)
     if not held.files:
@@ -126,7 +126,7 @@ def fetch(request: FetchRequest, watcher: Watcher | None = None) -> FetchResult:
         )
     warnings = tuple(held.warnings(source.where))
     for text in warnings:
-        watcher.warn(text)
+        listener.warn(text)
     return FetchResult(
         region.code,
         request.service,

@@ -21,7 +21,7 @@ from geogp.reports.gallery_page import (
     split_figures,
 )
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import (
     GRID_FILE,
     RunFolder,
@@ -67,7 +67,7 @@ class _Read:
 
 
 def make_gallery(
-    places: Sequence[Path], *, out: Path = Path("gallery"), watcher: Watcher | None = None
+    places: Sequence[Path], *, out: Path = Path("gallery"), listener: ProgressListener | None = None
 ) -> Gallery:
     """Write index.html, one page with a thumbnail and the key numbers of each run.
 
@@ -83,7 +83,7 @@ def make_gallery(
         that are no runs are passed over; what is asked for by itself must be a run.
     out
         Folder for the page, made when absent; no run folder.
-    watcher
+    listener
         Is told of each run that is read and of what is skipped.
 
     Raises
@@ -95,12 +95,12 @@ def make_gallery(
     OutputError
         The page cannot be written.
     """
-    watcher = watcher or Watcher()
+    listener = listener or ProgressListener()
     found, skipped = _find(places)
     check_apart(out, [path for path, _ in found], "a gallery")
     read: list[_Read] = []
     for path, asked in found:
-        watcher.stage(f"reading {path}")
+        listener.stage(f"reading {path}")
         try:
             read.append(_read(path, out))
         except DataError as error:
@@ -108,7 +108,7 @@ def make_gallery(
                 raise
             skipped.append((path, str(error)))
     for path, reason in skipped:
-        watcher.warn(f"{path} is left out: {reason}")
+        listener.warn(f"{path} is left out: {reason}")
     if not read:
         raise RequestError(
             f"expected finished runs in {', '.join(map(str, places))}, found none that can be "

@@ -13,7 +13,7 @@ from geogp.files import write_bytes, write_text
 from geogp.maps.figures.numbered import numbered_figure
 from geogp.maps.grid import quantity_of
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.measurement_choice import NextTiles, next_tiles
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import held_run
@@ -21,14 +21,14 @@ from geogp.runs.run_folder import held_run
 STEM = "next_tiles"
 
 
-def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> RunAnswer:
+def choose_tiles(request: NextRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Choose where to measure next, and write it into the run's folder; see `next_tiles`.
 
     Parameters
     ----------
     request
         What to choose.
-    watcher
+    listener
         Hears of stages, progress and warnings.
 
     Raises
@@ -43,7 +43,7 @@ def choose_tiles(request: NextRequest, watcher: Watcher | None = None) -> RunAns
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
-        opened = open_asked(request, watcher).reopen(tests=request.tests, at=request.at)
+        opened = open_asked(request, listener).reopen(tests=request.tests, at=request.at)
         found = next_tiles(opened, request)
         described = {"run": str(request.run), **found.described}
         files = _write(opened, found, described)

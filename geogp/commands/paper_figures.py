@@ -30,7 +30,7 @@ from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.reference_slices import reference_slices
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
 from geogp.runs.run_folder import check_apart, held_run
 from geogp.runs.run_names import run_names
@@ -66,7 +66,9 @@ class FiguresResult:
     left_out: dict[str, str]
 
 
-def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> FiguresResult:
+def make_figures(
+    request: FiguresRequest, listener: ProgressListener | None = None
+) -> FiguresResult:
     """Draw the figures of a run, each as PNG and PDF, and write their captions.
 
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` show what figures 7, 8 and 10 of
@@ -78,7 +80,7 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     ----------
     request
         Of which run.
-    watcher
+    listener
         Hears of stages and warnings.
 
     Raises
@@ -98,11 +100,11 @@ def make_figures(request: FiguresRequest, watcher: Watcher | None = None) -> Fig
     if apart:
         check_apart(out, [request.run, *request.beside], "a set of figures")
     with nullcontext() if apart else held_run(request.run), arithmetic():
-        return _figures(request, out, watcher or Watcher())
+        return _figures(request, out, listener or ProgressListener())
 
 
-def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresResult:
-    run = open_asked(request, watcher)
+def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> FiguresResult:
+    run = open_asked(request, listener)
     counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
@@ -111,9 +113,9 @@ def _figures(request: FiguresRequest, out: Path, watcher: Watcher) -> FiguresRes
         )
     spread = None if counts else _spread(run, [open_run(one) for one in request.beside], split)
     opened = run.reopen(counts=True)
-    watcher.stage("the kernel and its components over the region")
+    listener.stage("the kernel and its components over the region")
     slices, components = _kernel(opened)
-    watcher.stage("drawing")
+    listener.stage("drawing")
     region, tiles, target = opened.job.region, opened.tiles, run.record.target
     drawn = {"kernel_slices": slices_panels(region, tiles, slices, target=target)}
     captions = _captions(opened.record, region.name, components)

@@ -8,16 +8,16 @@ import pandas as pd
 
 from geogp.commands.run_requests import RunRequest
 from geogp.runs.open_run import Run, open_run
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 
-def open_asked(request: RunRequest, watcher: Watcher | None) -> Run:
+def open_asked(request: RunRequest, listener: ProgressListener | None) -> Run:
     """Return the run that a request names; see `open_run`."""
     return open_run(
         request.run,
         device=request.device,
         read_from=request.read_from,
-        watcher=watcher or Watcher(),
+        listener=listener or ProgressListener(),
     )
 
 

@@ -16,7 +16,7 @@ from geogp.geodata.simulation.oracles import Oracle, known_oracle, predictive_or
 from geogp.geodata.simulation.simulated_tiles import Simulation, simple_region, simulate
 from geogp.geodata.simulation.simulation_files import compact_table, write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 ORACLE_TARGET = "download"
 """The target whose oracles are written."""
@@ -29,7 +29,9 @@ MADE_UP_VINTAGE = 2020
 """The census whose columns the file of made-up towns has."""
 
 
-def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) -> dict[str, Any]:
+def make_simulation(
+    request: SimulationRequest, listener: ProgressListener | None = None
+) -> dict[str, Any]:
     """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
 
     Both oracles predict the download speed: ``known`` knows field, tile effect and noise;
@@ -51,19 +53,19 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     OutputError
         The files cannot be written.
     """
-    watcher = watcher or Watcher()
+    listener = listener or ProgressListener()
     out = request.out
     check_path(out)
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; --out needs a folder.")
     quarters = parse_quarters(request.quarters).all
-    region, drawn = _region(request, watcher)
+    region, drawn = _region(request, listener)
     _check_folder(request, quarters, region, drawn=drawn)
-    watcher.stage(f"simulating {request.rows:,} rows in {region.name}")
+    listener.stage(f"simulating {request.rows:,} rows in {region.name}")
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
     )
-    oracles = _oracles(made, request, watcher) if request.oracles else None
+    oracles = _oracles(made, request, listener) if request.oracles else None
     write_simulation(made, region, out, made_up_towns=drawn)
     described: dict[str, Any] = {
         "rows": len(made.tiles),
@@ -74,8 +76,10 @@ def make_simulation(request: SimulationRequest, watcher: Watcher | None = None) 
     return described if oracles is None else {**described, "oracles": _write_oracles(oracles, out)}
 
 
-def _oracles(made: Simulation, request: SimulationRequest, watcher: Watcher) -> pd.DataFrame:
-    watcher.stage("scoring the oracles")
+def _oracles(
+    made: Simulation, request: SimulationRequest, listener: ProgressListener
+) -> pd.DataFrame:
+    listener.stage("scoring the oracles")
     try:
         return oracle_table(made, request.seed)
     except DataError as error:
@@ -160,20 +164,20 @@ def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
     return Oracle(rows[f"{name}_mean"].to_numpy(), rows[f"{name}_sd"].to_numpy())
 
 
-def _region(request: SimulationRequest, watcher: Watcher) -> tuple[Region, bool]:
+def _region(request: SimulationRequest, listener: ProgressListener) -> tuple[Region, bool]:
     """Return the region, and whether its towns were made up."""
     if request.like is None:
         region = simple_region()
     else:
         found = request.like.read()
         for text in found.warnings:
-            watcher.warn(text)
+            listener.warn(text)
         region = found.region
     if not request.made_up_towns:
         return region, False
     if region.strata is not None:
-        watcher.warn(f"{region.name} has urban areas at hand: --made-up-towns changes nothing.")
+        listener.warn(f"{region.name} has urban areas at hand: --made-up-towns changes nothing.")
         return region, False
-    watcher.stage(f"drawing made-up towns in {region.name}")
+    listener.stage(f"drawing made-up towns in {region.name}")
     towns = made_up_towns(region, request.seed)
     return region.with_strata(Strata.of_urban_areas(towns, MADE_UP_VINTAGE)), True

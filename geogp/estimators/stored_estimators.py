@@ -59,8 +59,6 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
-        if estimator.model != network.name:
-            raise ValueError(f"{estimator.model} is not {network.name}")
         estimator.scale_ = _scale(estimator, context["inputs"])
         estimator.history_ = FitState(
             best_epoch=int(context["best_epoch"]), best_nll=float(context["validation_nll"])
@@ -93,7 +91,10 @@ def make_estimator(model: str, **parameters: Any) -> SpatialGP:
 
 def _estimator(model: str, context: dict[str, Any]) -> SpatialGP:
     if "params" in context:
-        return ESTIMATORS[context["estimator"]](**context["params"])
+        found = ESTIMATORS[context["estimator"]](**context["params"])
+        if found.model != model:
+            raise ValueError(f"{found.model} is not {model}")
+        return found
     inputs = context["inputs"]
     return make_estimator(
         model,

@@ -6,7 +6,7 @@ from typing import TypedDict, Unpack
 from geogp.errors import RequestError
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline import make_map as pipeline
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 
@@ -49,7 +49,7 @@ def make_map(
     region: str | Path,
     *,
     out: str | Path | None = None,
-    watcher: Watcher | None = None,
+    listener: ProgressListener | None = None,
     **settings: Unpack[MapSettings],
 ) -> Run:
     """Map a region: read, split, fit, evaluate, predict and write, as ``geogp map`` does.
@@ -60,7 +60,7 @@ def make_map(
         A state, such as ``PR``; or a file of polygons.
     out
         The run folder. Default: runs/<what is mapped>.
-    watcher
+    listener
         Hears of stages, progress and warnings.
     **settings
         What is mapped and how: the fields of `MapRequest`, which are the options of ``geogp map``
@@ -95,5 +95,5 @@ def make_map(
         out=None if out is None else Path(out),
         **settings,
     )
-    found = pipeline.make_map(request, watcher)
+    found = pipeline.make_map(request, listener)
     return open_run(found.path, device=request.device)

@@ -17,7 +17,7 @@ from geogp.models.core.options import CANDIDATES
 from geogp.records.record_reading import complete_record
 from geogp.records.run_record import OpenedRecord, RunRecord
 from geogp.runs.pipeline.arithmetic import arithmetic
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import area_levels
 from geogp.runs.questions.measurement_choice import next_tiles
 from geogp.runs.questions.question_types import (
@@ -48,7 +48,7 @@ class Run:
         Where to compute: ``auto``, ``cpu`` or ``cuda``.
     read_from
         Where its tiles and boundaries are.
-    watcher
+    listener
         Hears of stages and warnings.
     """
 
@@ -57,7 +57,7 @@ class Run:
     record: RunRecord = field(repr=False)
     device: str = "auto"
     read_from: ReadFrom = AS_TOLD
-    watcher: Watcher = field(default_factory=Watcher, repr=False)
+    listener: ProgressListener = field(default_factory=ProgressListener, repr=False)
     _opened: dict[Any, Reopened] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -108,7 +108,7 @@ class Run:
                 self.path,
                 record,
                 self._loaded,
-                self.watcher,
+                self.listener,
                 read_from=self.read_from,
                 device=self.device,
                 tests=tests,
@@ -182,7 +182,7 @@ def open_run(
     *,
     device: str = "auto",
     read_from: ReadFrom = AS_TOLD,
-    watcher: Watcher | None = None,
+    listener: ProgressListener | None = None,
 ) -> Run:
     """Return a finished run.
 
@@ -194,7 +194,7 @@ def open_run(
         Where to compute: ``auto``, ``cpu`` or ``cuda``.
     read_from
         Where its tiles and boundaries are, where not as its run.json says.
-    watcher
+    listener
         Hears of stages and warnings.
 
     Raises
@@ -206,4 +206,4 @@ def open_run(
     """
     folder = Path(path)
     content, record = read_run_record(folder)
-    return Run(folder, content, record, device, read_from, watcher or Watcher())
+    return Run(folder, content, record, device, read_from, listener or ProgressListener())

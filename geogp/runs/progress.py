@@ -1,7 +1,7 @@
 """How a job tells of its progress."""
 
 
-class Watcher:
+class ProgressListener:
     """Hears how a job goes; this one says nothing."""
 
     def stage(self, text: str) -> None:

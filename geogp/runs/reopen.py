@@ -22,7 +22,7 @@ from geogp.models.joint.joint_level import JointLevel
 from geogp.records.run_record import OpenedRecord
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job, prepare
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
 from geogp.runs.run_folder import MODEL_FILE
 from geogp.runs.run_identity import input_record, same_input
@@ -138,7 +138,7 @@ def reopen(
     path: Path,
     record: OpenedRecord,
     loaded: tuple[SpatialGP, dict[str, Any]],
-    watcher: Watcher,
+    listener: ProgressListener,
     *,
     read_from: ReadFrom = AS_TOLD,
     device: str = "auto",
@@ -153,7 +153,7 @@ def reopen(
         The run folder, and what its run.json says.
     loaded
         Its model, with what its file says of it.
-    watcher
+    listener
         Hears of stages and warnings.
     read_from
         Where its tiles and boundaries are.
@@ -174,7 +174,7 @@ def reopen(
     source, boundaries = read_from.places(path / RUN_FILE, record.settings)
     asked = _request_of(record, source, boundaries)
     job = prepare(
-        replace(asked, device=device, tests=tests, at=at or record.map.at, out=path), watcher
+        replace(asked, device=device, tests=tests, at=at or record.map.at, out=path), listener
     )
     # The preset may be another in this version than in that which made the run.
     job.preset = replace(job.preset, refit=record.settings.refit)

@@ -22,7 +22,7 @@ from geogp.models.catalogue.storage import load_model, save_model
 from geogp.models.core.architecture import Architecture
 from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import tag_of
 
 
@@ -218,7 +218,7 @@ def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
     said = f"{tiles['east']:,} of {sum(tiles.values()):,} tiles lie in more than one"
     assert any(said in text for text in found.described["warnings"])
     assert list(found.table["area"]) == ["whole"]
-    job = prepare(small.request(tmp_path / "run", layers=(f"{path}:side",)), Watcher())
+    job = prepare(small.request(tmp_path / "run", layers=(f"{path}:side",)), ProgressListener())
     inside = (job.observations.longitude > east.bounds[0]).sum()
     assert any(f"{inside:,} of 1,500 rows lie in more than one" in text for text in job.warnings)
 

@@ -143,7 +143,7 @@ def test_a_scratch_folder_beside_the_place_serves(states, tmp_path, stub):
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     heard.stage = heard.texts.append
-    assert make_batch(states.request("AA"), where, crew=direct(), watcher=heard).exit_code == 0
+    assert make_batch(states.request("AA"), where, crew=direct(), listener=heard).exit_code == 0
     assert f"no lock holds {where}: make no other batch there meanwhile" in heard.texts
     with hold(scratch_folder(where)), pytest.raises(RequestError, match="in use by process"):
         resume_batch(where, crew=direct())
@@ -206,7 +206,7 @@ def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stu
     out = str(tmp_path / "out")
     stub[NAMES[1]] = [DataError("no tiles."), DataError("no tiles.")]
     heard = Heard()
-    result = make_batch(states.request(), out, crew=direct(), watcher=heard)
+    result = make_batch(states.request(), out, crew=direct(), listener=heard)
     assert result.exit_code == 3
     assert [entry.state for entry in result.entries.values()] == ["done", "failed", "done"]
     failed = result.entries[NAMES[1]]
@@ -248,7 +248,7 @@ def test_only_what_may_pass_is_tried_again(states, tmp_path, stub, case):
 def test_a_network_that_comes_back_is_no_failure(states, tmp_path, stub):
     stub[NAMES[0]] = [NetworkError("down.")]
     heard = Heard()
-    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), watcher=heard)
+    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), listener=heard)
     assert result.exit_code == 0
     mine = [state[1:] for state in heard.states if state[0] == NAMES[0]]
     assert mine == [("running", 1), ("waiting", 1), ("running", 2), ("done", 2)]
@@ -285,7 +285,7 @@ def test_a_store_that_fails_for_a_moment_stops_nothing(states, tmp_path, stub, m
         monkeypatch.setattr(Place, name, failing)
     heard = Heard()
     heard.stage = heard.texts.append
-    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), watcher=heard)
+    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), listener=heard)
     assert result.exit_code == 0
     assert "the store was away." in heard.texts
     assert sorted(entry.attempts for entry in result.entries.values()) == [1, 1, 2]

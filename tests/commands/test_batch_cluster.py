@@ -77,7 +77,7 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch)
     place = str(tmp_path / "place")
     before = dict(os.environ)
     heard = _Killing(NAMES[0], place)
-    result = make_batch(states.request("AA", "BB"), place, Execution(workers=2), watcher=heard)
+    result = make_batch(states.request("AA", "BB"), place, Execution(workers=2), listener=heard)
     assert dict(os.environ) == before
     assert result.exit_code == 0, result.described()
     assert heard.killed is not None
@@ -113,7 +113,7 @@ def test_the_workers_of_a_scheduler(states, tmp_path, no_pictures):
             states.request("AA"),
             str(tmp_path / "place"),
             Execution(scheduler=local.scheduler_address),
-            watcher=heard,
+            listener=heard,
         )
     assert result.exit_code == 0, result.described()
     assert (NAMES[0], "copying") in heard.texts

@@ -10,7 +10,7 @@ from geogp.errors import DataError
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
 from geogp.runs.pipeline.job import identity_of, prepare
 from geogp.runs.pipeline.validation import make_plan
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 SPLITS = "random,blocks,buffer,latest"
 
@@ -28,7 +28,7 @@ def _spoil(small: Small, rows: int, name: str = "avg_d_kbps", quarter: int = 0) 
 
 def _parts(small: Small, out, **changes) -> dict:
     """Return the part of each row, by split, quadkey and quarter."""
-    job = prepare(small.request(out, split=SPLITS, **changes), Watcher())
+    job = prepare(small.request(out, split=SPLITS, **changes), ProgressListener())
     plan = make_plan(job)
     seen = job.observations
     return {
@@ -62,7 +62,7 @@ def test_other_targets_are_not_touched(own_small, tmp_path):
 
 def test_a_run_says_which_rows_were_left_out(own_small, tmp_path):
     tiles = _spoil(own_small, 2)
-    job = prepare(own_small.request(tmp_path / "run"), Watcher())
+    job = prepare(own_small.request(tmp_path / "run"), ProgressListener())
     (told,) = [one.described() for one in job.ingested.left_out]
     first = tuple(
         {"column": "avg_d_kbps", "quadkey": tile, "value": "1000000000000000000"} for tile in tiles
@@ -78,12 +78,12 @@ def test_a_run_says_which_rows_were_left_out(own_small, tmp_path):
 def test_six_bad_rows_end_a_run(own_small, tmp_path):
     _spoil(own_small, 6)
     with pytest.raises(DataError, match=r"found 6 of 7\d\d rows of the region without"):
-        prepare(own_small.request(tmp_path / "run"), Watcher())
+        prepare(own_small.request(tmp_path / "run"), ProgressListener())
 
 
 def test_simulated_tiles_are_within_the_limits(small, tmp_path):
     for target in ("download", "upload", "latency"):
-        job = prepare(small.request(tmp_path / "run", target=target), Watcher())
+        job = prepare(small.request(tmp_path / "run", target=target), ProgressListener())
         assert job.ingested.left_out == ()
         assert job.warnings == []
         assert np.isfinite(job.observations.y).all()

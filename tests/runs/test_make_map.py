@@ -30,7 +30,7 @@ from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.pipeline.validation import losing_groups
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 KEYS = {
     *("versions", "files", "folds"),
@@ -54,7 +54,7 @@ GRID = [
 ]
 
 
-class Stopper(Watcher):
+class Stopper(ProgressListener):
     """Interrupts a job after some epochs."""
 
     def __init__(self, epoch):
@@ -171,7 +171,7 @@ def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
     assert {path.name for path in out.iterdir()} == {".unfinished", LOCK_FILE}
     heard = []
 
-    class Listener(Watcher):
+    class Listener(ProgressListener):
         def progress(self, _text, done, _total, _note):
             heard.append(done)
 
@@ -401,7 +401,7 @@ def test_a_budget_is_shared_by_all_fits(small, tmp_path, monkeypatch, split, fit
     monkeypatch.setattr(fitting, "rank_for", choose)
     heard = []
 
-    class Listener(Watcher):
+    class Listener(ProgressListener):
         def stage(self, text):
             heard.append(text)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp_cli.main import app
 
 
@@ -36,7 +36,7 @@ def test_the_usual_map_has_the_tiers(finished):
 def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
     heard = []
 
-    class Listener(Watcher):
+    class Listener(ProgressListener):
         def stage(self, text):
             heard.append(text)
 

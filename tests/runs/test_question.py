@@ -13,7 +13,7 @@ from geogp.models.catalogue.storage import load_model
 from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.shape_laws import DISTANCES
 from geogp.runs.pipeline.make_map import RunResult, make_map
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 
 def _grid(result: RunResult) -> xr.Dataset:
@@ -149,7 +149,7 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     model = (folder / "model.safetensors").read_bytes()
     heard = []
 
-    class Listener(Watcher):
+    class Listener(ProgressListener):
         def stage(self, text):
             heard.append(text)
 
@@ -176,15 +176,15 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     ],
 )
 def test_what_cannot_be_mapped_is_refused_before_any_fit(small, tmp_path, asked, message):
-    class Hears(Watcher):
+    class Hears(ProgressListener):
         def __init__(self):
             self.stages = []
 
         def stage(self, text):
             self.stages.append(text)
 
-    watcher = Hears()
+    listener = Hears()
     with pytest.raises(RequestError, match=message):
-        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), watcher)
-    assert watcher.stages == ["reading boundaries and tiles"]
+        make_map(small.request(tmp_path / "run", model="dnn", split="random", **asked), listener)
+    assert listener.stages == ["reading boundaries and tiles"]
     assert not (tmp_path / "run").exists()

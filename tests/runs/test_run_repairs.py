@@ -22,7 +22,7 @@ from geogp.runs.file_records import RECORDS, records_of, spoilt, spoilt_of_sizes
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
@@ -30,7 +30,7 @@ REDRAWN = "drawing the map of the fitted model anew"
 FITTED = "the run is made again from its data"
 
 
-class Heard(Watcher):
+class Heard(ProgressListener):
     """Keeps what it hears; may interrupt after an epoch."""
 
     def __init__(self, stop=None):
@@ -277,7 +277,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores
 def test_too_few_cores_for_the_threads_of_the_beginning_are_said(two_cores):
     torch.set_num_threads(1)
     heard = Heard()
-    job = SimpleNamespace(watcher=heard, warn=heard.warn)
+    job = SimpleNamespace(listener=heard, warn=heard.warn)
     assert threads_for(job, 2) == 2
     assert threads_for(job, None) == threads_for(job, 1) == 1
     assert heard.warnings == []

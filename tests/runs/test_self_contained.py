@@ -5,10 +5,10 @@ import shutil
 from run_worlds import run_json
 
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 
-class Heard(Watcher):
+class Heard(ProgressListener):
     def __init__(self):
         self.stages = []
 

@@ -18,7 +18,7 @@ from geogp.geodata.store.sources import open_source
 from geogp.models.catalogue.storage import load_model
 from geogp.models.families.cox import CoxGP
 from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 
@@ -119,7 +119,7 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", model="cox", epochs=1)
     told: list[str] = []
 
-    class Listener(Watcher):
+    class Listener(ProgressListener):
         def stage(self, text: str) -> None:
             told.append(text)
 

@@ -27,7 +27,7 @@ from geogp.runs.pipeline import validation
 from geogp.runs.pipeline.job import prepare
 from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
 from geogp.runs.pipeline.validation import make_plan
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 SPLITS = ["random", "blocks", "buffer", "county", "latest"]
 FOLDS = 2
@@ -135,7 +135,9 @@ def test_the_report_is_rebuilt_and_says_what_each_split_asks(everything):
 
 def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_path):
     """A model standardises by the rows it is fitted to."""
-    job = workflow.prepare(request_of(wide, tmp_path / "run", conformal="local"), Watcher())
+    job = workflow.prepare(
+        request_of(wide, tmp_path / "run", conformal="local"), ProgressListener()
+    )
     plan = validation.make_plan(job)
     kept = plan.rows("random", 0, "train")
     model, _ = load_model(everything.path / "model.safetensors")
@@ -152,7 +154,7 @@ def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_
 @pytest.mark.parametrize("split", ["blocks", "random,blocks"])
 def test_rows_that_choose_the_weights_are_neither_tested_nor_kept(wide, tmp_path, split):
     request = request_of(wide, tmp_path / "run", split=split, conformal="strata", folds=2)
-    job = workflow.prepare(request, Watcher())
+    job = workflow.prepare(request, ProgressListener())
     plan = validation.make_plan(job)
     train, check = validation.tuning_rows(job, plan)
     assert min(train.sum(), check.sum()) > 20
@@ -167,7 +169,7 @@ def test_weights_that_no_row_is_left_to_choose_are_refused(wide, tmp_path):
     request = request_of(
         wide, tmp_path / "run", split="all", conformal="strata", folds=2, tune_weights=True
     )
-    job = workflow.prepare(request, Watcher())
+    job = workflow.prepare(request, ProgressListener())
     plan = validation.make_plan(job)
     everything = {one: np.full_like(codes, 2) for one, codes in plan.codes.items()}
     with pytest.raises(RequestError, match="no rows left to choose by"):
@@ -194,7 +196,7 @@ def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path
 def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, tmp_path):
     fits = []
 
-    class Stopper(Watcher):
+    class Stopper(ProgressListener):
         def progress(self, text, _done, _total, _note):
             fits.append(text)
             if len(fits) == 2:
@@ -334,7 +336,7 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     assert sum(table[name].str.len().max() for name in texts) < validation.OWN_TEXT_BYTES
     request = request_of(wide, tmp_path / "run", split="random", folds=2)
     monkeypatch.setattr(validation, "MOST_CELLS", len(table) * validation.OWN_COLUMNS)
-    job = prepare(request, Watcher())
+    job = prepare(request, ProgressListener())
     make_plan(job)
     monkeypatch.setattr(validation, "MOST_CELLS", 100 * validation.OWN_COLUMNS)
     with pytest.raises(

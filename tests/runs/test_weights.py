@@ -11,10 +11,10 @@ from geogp.errors import DataError
 from geogp.models.training import fit_plan
 from geogp.models.training.tuning import GRID
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 
 
-class Counter(Watcher):
+class Counter(ProgressListener):
     """Counts the epochs of the search, and may interrupt it."""
 
     def __init__(self, stop_at: int | None = None) -> None:
@@ -101,7 +101,7 @@ def test_a_damaged_search_is_refused(small, tmp_path):
         make_map(request)
 
 
-class Stopper(Watcher):
+class Stopper(ProgressListener):
     """Interrupts a job in its first fit after the search."""
 
     def progress(self, text: str, _done: int, _total: int, _note: str) -> None:

@@ -21,7 +21,7 @@ from geogp.records.run_record import RunIdentity
 from geogp.runs.locks import LOCK_FILES, hold, is_vacant
 from geogp.runs.pipeline.job import identity_of, prepare
 from geogp.runs.pipeline.make_map import carry_out
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
@@ -127,7 +127,7 @@ def make_run(order: Order) -> WorkOutcome:
     run, place = order.run, open_place(order.place)
     scratch = Path(order.scratch) if order.scratch else scratch_folder(order.place)
     folder = scratch / check_name(run.name)
-    watcher = _Telling(run.name, order.attempt)
+    listener = _Telling(run.name, order.attempt)
     request = replace(run.request, out=folder)
     with hold(folder, wait=True, cure="name another --scratch"):
         if order.fresh and order.attempt == 1:
@@ -137,7 +137,7 @@ def make_run(order: Order) -> WorkOutcome:
         held = None if order.fresh else place.read_run(run.name)
         job = None
         if held is not None or not is_vacant(folder):
-            job = prepare(request, watcher)
+            job = prepare(request, listener)
             identity = identity_of(job)
             if held is not None and same_map(held, identity):
                 _empty(folder)
@@ -147,8 +147,8 @@ def make_run(order: Order) -> WorkOutcome:
             elif not _goes_on(folder, identity):
                 _empty(folder)
         with _apart_from_dask():
-            result = carry_out(job or prepare(request, watcher))
-        watcher.stage("copying")
+            result = carry_out(job or prepare(request, listener))
+        listener.stage("copying")
         place.put_run(folder, run.name)
         _empty(folder)
         warnings = () if result.record.warnings is UNSET else tuple(result.record.warnings)
@@ -183,7 +183,7 @@ def tell(what: dict[str, object]) -> None:
     worker.log_event(TOPIC, what | {"process": worker_name()})  # Dask adds `worker`
 
 
-class _Telling(Watcher):
+class _Telling(ProgressListener):
     """Publishes stages and progress."""
 
     def __init__(self, name: str, attempt: int) -> None:

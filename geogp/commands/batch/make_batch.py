@@ -38,7 +38,7 @@ from geogp.runs.locks import hold
 _LOOK_S = 0.5
 
 
-class BatchWatcher:
+class BatchProgressListener:
     """Hears how a batch goes; this one says nothing."""
 
     def begin(self, ledger: Ledger, names: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ def make_batch(
     place: str,
     execution: Execution | None = None,
     *,
-    watcher: BatchWatcher | None = None,
+    listener: BatchProgressListener | None = None,
     crew: Crew | None = None,
 ) -> BatchResult:
     """Make all runs of a batch, and join them.
@@ -110,7 +110,7 @@ def make_batch(
         Folder, or address that fsspec knows.
     execution
         Who works, and how often.
-    watcher
+    listener
         Hears how it goes.
     crew
         Those who work; None starts, or joins, a Dask cluster.
@@ -134,8 +134,8 @@ def make_batch(
     check_scratch(execution.scratch, where)
     runs = runs_of(request)
     settings = shared_settings(request, runs[0])
-    watcher = watcher or BatchWatcher()
-    with _held(where, execution, watcher):
+    listener = listener or BatchProgressListener()
+    with _held(where, execution, listener):
         ledger = None if execution.fresh else read_ledger(where)
         if ledger is None:
             ledger = Ledger(settings)
@@ -148,14 +148,14 @@ def make_batch(
         for run in runs:
             ledger.entries.setdefault(run.name, LedgerEntry(run))
         names = [run.name for run in runs]
-        return _Batch(where, ledger, names, execution, watcher).carry_out(crew)
+        return _Batch(where, ledger, names, execution, listener).carry_out(crew)
 
 
 def resume_batch(
     place: str,
     execution: Execution | None = None,
     *,
-    watcher: BatchWatcher | None = None,
+    listener: BatchProgressListener | None = None,
     crew: Crew | None = None,
 ) -> BatchResult:
     """Go on with all runs that batch.json of a place names.
@@ -167,22 +167,22 @@ def resume_batch(
     GeogpError
         As `make_batch` says.
     """
-    where, watcher = open_place(place), watcher or BatchWatcher()
+    where, listener = open_place(place), listener or BatchProgressListener()
     execution = execution or Execution()
     check_scratch(execution.scratch, where)
     none = f"{where.address} holds no {LEDGER_FILE}; there is no batch to go on with."
     if not where.has(LEDGER_FILE):
         raise RequestError(none)
-    with _held(where, execution, watcher):
+    with _held(where, execution, listener):
         ledger = read_ledger(where)
         if ledger is None:
             raise RequestError(none)
         names = list(ledger.entries)
-        return _Batch(where, ledger, names, execution, watcher).carry_out(crew)
+        return _Batch(where, ledger, names, execution, listener).carry_out(crew)
 
 
 @contextmanager
-def _held(where: Place, execution: Execution, watcher: BatchWatcher) -> Iterator[None]:
+def _held(where: Place, execution: Execution, listener: BatchProgressListener) -> Iterator[None]:
     """Hold the place of a batch, where it is a folder, and the scratch folder of this machine.
 
     Of a place at an address the default scratch folder is one for all batches that this user makes
@@ -193,7 +193,7 @@ def _held(where: Place, execution: Execution, watcher: BatchWatcher) -> Iterator
         if where.local:
             stack.enter_context(hold(Path(where.root)))
         else:
-            watcher.stage(f"no lock holds {where.address}: make no other batch there meanwhile")
+            listener.stage(f"no lock holds {where.address}: make no other batch there meanwhile")
             stack.enter_context(hold(scratch_folder(where.address)))
         if own is not None:
             stack.enter_context(hold(own, cure="name another --scratch"))
@@ -209,18 +209,18 @@ class _Batch:
         ledger: Ledger,
         names: list[str],
         execution: Execution,
-        watcher: BatchWatcher,
+        listener: BatchProgressListener,
     ) -> None:
         self._place, self._ledger, self._names = place, ledger, names
-        self._execution, self._watcher = execution, watcher
+        self._execution, self._listener = execution, listener
         self._fingerprints = Fingerprints()
         self._heard: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def carry_out(self, crew: Crew | None) -> BatchResult:
-        self._watcher.stage("looking at what is there")
+        self._listener.stage("looking at what is there")
         entries = {name: self._ledger.entries[name] for name in self._names}
         waiting = [name for name in self._names if not self._kept(entries[name])]
-        self._watcher.begin(self._ledger, self._names)
+        self._listener.begin(self._ledger, self._names)
         self._save()
         joins = self._joins() if not waiting else None
         if waiting or joins:
@@ -292,7 +292,7 @@ class _Batch:
                 if told.get("attempt") != entry.attempts:
                     continue  # of a worker that is gone
                 entry.worker = str(told.get("process"))
-            self._watcher.working(name, text)
+            self._listener.working(name, text)
         return iter(done)
 
     def _order(self, name: str) -> Order:
@@ -334,11 +334,11 @@ class _Batch:
 
     def _changed(self, entry: LedgerEntry) -> None:
         """Tell and take down a change; a store that fails now may take it down with the next."""
-        self._watcher.changed(entry.run.name, entry)
+        self._listener.changed(entry.run.name, entry)
         try:
             self._save()
         except NetworkError as error:
-            self._watcher.stage(str(error))
+            self._listener.stage(str(error))
 
     def _save(self) -> None:
         write_ledger(self._place, self._ledger)
@@ -379,7 +379,7 @@ class _Batch:
         for _ in range(self._execution.retries + 1):
             flying: dict[Future[Any], str] = {}
             for group, joined, order in self._joins():
-                self._watcher.stage(f"joining {len(order.runs)} runs: {FOLDER}/{group}")
+                self._listener.stage(f"joining {len(order.runs)} runs: {FOLDER}/{group}")
                 self._ledger.national[group] = joined
                 flying[crew.executor.submit(join_runs, order)] = group
             if not flying:

@@ -52,11 +52,11 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
     DataError, NumericalError
         As `SpatialGP.fit` says.
     """
-    job.watcher.stage(f"fitting {job.request.model} ({name})")
+    job.listener.stage(f"fitting {job.request.model} ({name})")
 
     def progress(state: FitState, epochs: int) -> None:
         note = f"validation log score {state.validation_nll[-1]:.4f}"
-        job.watcher.progress(f"fit ({name})", state.epoch, epochs, note)
+        job.listener.progress(f"fit ({name})", state.epoch, epochs, note)
 
     def warn(text: str) -> None:
         if text not in job.warnings:
@@ -71,7 +71,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         checkpoint=job.folder.unfinished / f"{name}.safetensors",
         progress=progress,
         warn=warn,
-        stage=lambda text: job.watcher.stage(f"{text} ({name})"),
+        stage=lambda text: job.listener.stage(f"{text} ({name})"),
     )
     job.seconds["fit"] += model.history_.seconds
     return model
@@ -86,7 +86,7 @@ def threads_for(job: Job, began: int | None) -> int:
     if began is None or began == now:
         return now
     if began <= cores_here():
-        job.watcher.stage(f"going on with {began} threads, as the run began, instead of {now}")
+        job.listener.stage(f"going on with {began} threads, as the run began, instead of {now}")
         return began
     job.warn(
         f"the run began with {began} threads and goes on with {now}, as this process may use "
@@ -114,7 +114,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         return FittedRank(r=job.preset.r, chosen_by="preset")
     path = job.folder.unfinished / RANK_FILE
     if not path.exists():
-        job.watcher.stage("choosing the rank by the time it takes")
+        job.listener.stage("choosing the rank by the time it takes")
         rows = job.data(train)
         fits = len(job.request.splits) * job.request.folds + job.refits
         fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1
@@ -125,7 +125,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 
         choice = rank_for(budget / fits, make, rows, plan.settings)
         chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
-        job.watcher.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
+        job.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, run_text(chosen))
     found = _taken_up(path, FittedRank)
     job.preset = replace(job.preset, r=found.r)
@@ -181,12 +181,12 @@ def _named(record: Weighed, weights: Weights, uses: tuple[str, ...]) -> Weighed:
 
 
 def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
-    job.watcher.stage(f"choosing alpha and beta of {job.request.model}")
+    job.listener.stage(f"choosing alpha and beta of {job.request.model}")
     done: list[Trial] = []
 
     def progress(state: FitState, epochs: int) -> None:
         note = f"search {len(done) + 1}, validation log score {state.validation_nll[-1]:.4f}"
-        job.watcher.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
+        job.listener.progress(f"weights {len(done) + 1}", state.epoch, epochs, note)
 
     asked = job.estimator(job.preset.weights, epochs=min(TUNING_EPOCHS, job.epochs))
     plan = asked.plan(job.scale, len(train.y))

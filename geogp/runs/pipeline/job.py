@@ -38,7 +38,7 @@ from geogp.models.training.training_loop import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
 from geogp.runs.pipeline.inputs import COLUMNS, measured_table, run_scale
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import IDENTITY_KEYS, input_record
@@ -53,7 +53,7 @@ class Job:
 
     Attributes
     ----------
-    request, preset, watcher
+    request, preset, listener
         What was asked for, and who hears of it.
     folder
         Where the run is made.
@@ -73,7 +73,7 @@ class Job:
 
     request: MapRequest
     preset: Preset
-    watcher: Watcher
+    listener: ProgressListener
     folder: RunFolder
     boundaries: Boundaries
     ingested: Ingested
@@ -177,10 +177,10 @@ class Job:
     def warn(self, text: str) -> None:
         """Pass a warning on, and keep it for run.json."""
         self.warnings.append(text)
-        self.watcher.warn(text)
+        self.listener.warn(text)
 
 
-def prepare(request: MapRequest, watcher: Watcher) -> Job:
+def prepare(request: MapRequest, listener: ProgressListener) -> Job:
     """Read everything, and refuse before any work what cannot be done.
 
     Raises
@@ -193,20 +193,20 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
         RunFolder(request.out).check()
     seconds = dict.fromkeys(("read", "fit", "predict", "write"), 0.0)
     with timed(seconds, "read"):
-        watcher.stage("reading boundaries and tiles")
+        listener.stage("reading boundaries and tiles")
         quarters = parse_quarters(request.quarters) if request.quarters else None
         source = open_source(request.source)
         layers, layer_files = read_layers(request.layers)
         boundaries = request.place.read()
         if find_model(request.model).counts:
-            watcher.stage(f"numbers of tests are modelled by {request.model}")
+            listener.stage(f"numbers of tests are modelled by {request.model}")
         ingested = read_observations(
             source,
             boundaries.region,
             service=request.service,
             target=request.target,
             quarters=quarters,
-            progress=lambda done, total, note: watcher.progress("tiles", done, total, note),
+            progress=lambda done, total, note: listener.progress("tiles", done, total, note),
         )
     region, y = boundaries.region, ingested.observations.y
     if y.min() == y.max():
@@ -219,7 +219,7 @@ def prepare(request: MapRequest, watcher: Watcher) -> Job:
     job = Job(
         request,
         find_preset(request.preset, request.model),
-        watcher,
+        listener,
         RunFolder(request.out or Path("runs") / name),
         boundaries,
         ingested,

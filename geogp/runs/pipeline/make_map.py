@@ -60,7 +60,7 @@ from geogp.runs.pipeline.validation import (
     run_split,
     tuning_rows,
 )
-from geogp.runs.progress import Watcher
+from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import (
     GRID_FILE,
     MODEL_FILE,
@@ -95,7 +95,7 @@ class RunResult:
     already_there: bool = False
 
 
-def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
+def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
     A run folder that holds the same fits is used: with the same question only what is missing or
@@ -106,7 +106,7 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     ----------
     request
         What to map and how.
-    watcher
+    listener
         Hears of stages, progress and warnings.
 
     Returns
@@ -128,12 +128,12 @@ def make_map(request: MapRequest, watcher: Watcher | None = None) -> RunResult:
     KeyboardInterrupt
         Stopped; the same call continues, with `fresh` unset.
     """
-    watcher = watcher or Watcher()
+    listener = listener or ProgressListener()
     with ExitStack() as stack:
         if request.out is not None:  # else its name follows from what is read
             RunFolder(request.out).check()
             stack.enter_context(hold(request.out))
-        job = prepare(request, watcher)
+        job = prepare(request, listener)
         if request.out is None:
             stack.enter_context(hold(job.folder.path))
         return carry_out(job)
@@ -166,14 +166,14 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
     if same and not lost:
         return RunResult(job.folder.path, held, already_there=True)
     if lost:
-        job.watcher.stage(f"missing, or changed since the run was made: {', '.join(lost)}")
+        job.listener.stage(f"missing, or changed since the run was made: {', '.join(lost)}")
     if {MODEL_FILE, PREDICTIONS_FILE} & set(lost):
-        job.watcher.stage("the run is made again from its data")
+        job.listener.stage("the run is made again from its data")
         return None
     if same and set(lost) <= set(REPORT_FILES):
-        job.watcher.stage("writing the report again from run.json and the test predictions")
+        job.listener.stage("writing the report again from run.json and the test predictions")
         return _remade_report(job.folder.path)
-    job.watcher.stage("drawing the map of the fitted model anew")
+    job.listener.stage("drawing the map of the fitted model anew")
     return _redraw(job, identity, held, keep_later=same)
 
 
@@ -253,7 +253,7 @@ def _complete(
     """Draw the map, and write everything into the run folder."""
     chosen = {"alpha": fitted.weights.alpha, "beta": fitted.weights.beta}
     with timed(job.seconds, "predict"):
-        job.watcher.stage("predicting the map")
+        job.listener.stage("predicting the map")
         repair = repair_of(job, model, map_calibration_rows(job))
         settings = {
             **flat_settings(fitted),
@@ -270,7 +270,7 @@ def _complete(
 
     def write(folder: Path) -> RunRecord:
         with timed(job.seconds, "write"):
-            job.watcher.stage("writing maps and report")
+            job.listener.stage("writing maps and report")
             keep_model(folder / MODEL_FILE)
             plain = predictions.astype({"stratum": str})
             table = plain.to_parquet(index=False, compression="zstd", write_page_checksum=True)
@@ -365,7 +365,7 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | 
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
         return None
-    job.watcher.stage("two accounts of the function variance")
+    job.listener.stage("two accounts of the function variance")
     test = plan.rows(job.request.splits[0], 0, TEST)
     chosen = np.flatnonzero(test)
     test[chosen] = np.arange(len(chosen)) % -(-len(chosen) // CHECKED_ROWS) == 0

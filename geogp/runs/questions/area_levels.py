@@ -75,10 +75,10 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
             "the conformal repair of this run is of single measurements: means over areas are "
             "those of the model, with and without noise."
         )
-    job.watcher.stage(f"the level of {len(tiles):,} tiles together")
+    job.listener.stage(f"the level of {len(tiles):,} tiles together")
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
     measured = level.measured(float(job.question.tests or 1))
-    job.watcher.stage(f"{asked.draws} draws for medians and arithmetic means")
+    job.listener.stage(f"{asked.draws} draws for medians and arithmetic means")
     quantity = quantity_of(job.request.target)
     table = describe_areas(level, measured, number, quantity, asked)
     shown = table.index.to_numpy()

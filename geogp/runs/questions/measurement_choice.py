@@ -66,15 +66,15 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
         The layer's file is damaged.
     """
     counted = _counted(opened, asked)
-    opened.job.watcher.stage(f"the level of {len(opened.tiles):,} tiles together")
+    opened.job.listener.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=asked.seed)
     noise = level.noise_of(float(opened.job.question.tests or 1))
-    opened.job.watcher.stage(f"choosing {asked.tiles} tiles")
+    opened.job.listener.stage(f"choosing {asked.tiles} tiles")
     covariance = covariance_of(level, asked.tiles)
     weights = counted.astype(np.float64)
 
     def heard(done: int) -> None:
-        opened.job.watcher.progress("choosing tiles", done, asked.tiles, "")
+        opened.job.listener.progress("choosing tiles", done, asked.tiles, "")
 
     given = covariance, weights, noise, asked.tiles
     chosen = choose(*given, candidates=asked.candidates, seed=asked.seed, heard=heard)

@@ -61,7 +61,7 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
     thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
     areas, weights = area_weights(opened, asked.by)
-    job.watcher.stage(f"the level of {len(opened.tiles):,} tiles together")
+    job.listener.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=asked.seed, columns=asked.draws)
     if not job.about.has_tiles:
         own = ", with a variance of its own in each tile" if level.own.any() else ""
@@ -69,7 +69,7 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
             f"{job.spec.name} has no process of single tiles: its level is a smooth "
             f"field{own}, and shares of tiles and joint regions are surer than they should be."
         )
-    job.watcher.stage(f"{asked.draws} draws of all tiles")
+    job.listener.stage(f"{asked.draws} draws of all tiles")
     return excursions(level, thresholds, areas, weights, draws=asked.draws, seed=asked.seed)
 
 
