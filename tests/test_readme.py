@@ -1,4 +1,4 @@
-"""What the README shows must run as it stands."""
+"""What the README and the pages it points to show must run as it stands."""
 
 import re
 import subprocess
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
 
 
 def test_the_example_runs(tmp_path, monkeypatch):
@@ -25,7 +27,8 @@ def test_the_example_runs(tmp_path, monkeypatch):
 def test_every_option_and_model_named_exists():
     from geogp.models.catalogue.build_model import CATALOGUE
 
-    section = README.read_text("utf-8").partition("## Models")[2].partition("## ")[0]
+    page = (DOCS / "choosing-a-model.md").read_text("utf-8")
+    section = page.partition("## The catalogue")[2].partition("## ")[0]
     named = {
         name
         for line in section.splitlines()
@@ -38,8 +41,8 @@ def test_every_option_and_model_named_exists():
 def test_the_files_of_an_own_region_are_what_the_commands_read(tmp_path, monkeypatch):
     from geogp.geodata.places.region_choice import RegionChoice
 
-    text = README.read_text("utf-8").partition("## Your own region and strata")[2]
-    files, command = re.findall(r"```\n(.*?)```", text, re.DOTALL)[:2]
+    text = (DOCS / "own-regions.md").read_text("utf-8")
+    files, command = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     subprocess.run(["bash", "-eu", "-c", files], check=True)
     region, strata = re.findall(r"--(?:region-file|strata) (\S+)", command)
