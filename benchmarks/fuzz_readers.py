@@ -25,6 +25,7 @@ from fuzz_mutations import (
     spoil_zip,
 )
 from fuzz_world import FIT, HERE, NEXT, World, fit_data, square
+from msgspec import UNSET
 
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, RequestError
@@ -44,12 +45,14 @@ from geogp.models.catalogue.presets import PRESETS
 from geogp.models.catalogue.storage import load_model, write_tensors
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.training_loop import fit
+from geogp.records.run_record import RunRecord
 from geogp.reports.latex import report_latex
 from geogp.reports.run_report import build_report, report_json, report_markdown
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.fitting import RANK_FILE, WEIGHTS_FILE, take_rank, weights_of
 from geogp.runs.pipeline.job import Job
 from geogp.runs.run_folder import RunFolder
+from geogp.runs.run_identity import identity_in
 
 Read = Callable[[World, bytes, Path], str]
 """Reads a content, with a folder of its own, and returns what it read as text."""
@@ -316,9 +319,14 @@ def replaced(run: Path) -> object:
     folder = RunFolder(run)
     folder.check()
     with suppress(RequestError):  # another run is held
-        folder.finished({"model": "field", "settings": {"layers": []}})
-    folder.complete(lambda staged: (staged / "report.md").touch(), {"files": []})
+        folder.finished(identity_in({"model": "field"}))
+    folder.complete(_written)
     return sorted(path.name for path in run.iterdir())
+
+
+def _written(staged: Path) -> RunRecord:
+    (staged / "report.md").touch()
+    return RunRecord(**dict.fromkeys(RunRecord.__struct_fields__, UNSET))
 
 
 def read_stale(world: World, content: bytes, place: Path) -> str:

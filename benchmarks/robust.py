@@ -87,7 +87,7 @@ def measure(job: Job, share: float, factor: float) -> dict[str, Any]:
         "scores": asdict(score(prediction, clean)),
         "noise_sd": float(np.sqrt(prediction.noise_variance[0])),
         "df": df,
-        "seconds": fitted.state.seconds,
+        "seconds": fitted.history_.seconds,
         "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
         "device": str(job.device),
         "threads": torch.get_num_threads(),

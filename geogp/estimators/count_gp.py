@@ -19,8 +19,7 @@ class CountGP(SpatialGP):
     preset, epochs, rank, batch
         As `FieldGP` has them.
     exposure
-        Column of what was counted over, such as an area or a time; None, or a table without the
-        column: the same for all.
+        Column of what was counted over, such as an area or a time; None: the same for all.
     """
 
     families: ClassVar[tuple[str, ...]] = ("count",)

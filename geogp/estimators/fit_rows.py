@@ -1,5 +1,6 @@
 """The rows of a fit: targets as given, inputs as models take them, and which rows validate."""
 
+import inspect
 import warnings
 from typing import Any
 
@@ -12,6 +13,7 @@ from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import PointScale
 from geogp.evaluation.splits.point_splits import CELL_KM, validation_part
 from geogp.models.core.arrays import as_floats
+from geogp.models.training.fit_plan import Tell
 from geogp.models.training.training_loop import Data
 
 Floats = NDArray[np.float64]
@@ -21,14 +23,22 @@ VALIDATIONS = ("blocks", "random")
 """Ways to choose the rows that validate, beside a mask of them."""
 
 
+def warn_caller(text: str) -> None:
+    """Warn at the first line outside geogp that led here."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("geogp."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
 def data_of(scale: PointScale, points: Points, y: Floats) -> Data:
     """Return points and targets as models take them; without counts of tests, of one each."""
     tests = np.ones(len(points)) if points.tests is None else points.tests
     return Data(scale.inputs(points), y, tests)
 
 
-def target_of(y: ArrayLike, n: int) -> Floats:
-    """Return n targets, (n,), float64.
+def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
+    """Return n targets, (n,), float64; `warn` hears of another shape.
 
     Raises
     ------
@@ -50,11 +60,6 @@ def target_of(y: ArrayLike, n: int) -> Floats:
     if values.shape != (n,):
         raise DataError(f"expected {n} measurements, one a row of X, found shape {values.shape}.")
     return values
-
-
-def warn(text: str) -> None:
-    """Warn the caller of `fit`."""
-    warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mask:
@@ -101,7 +106,7 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
         return
     found = np.asarray(X).shape[1]
     if named:
-        warn(
+        warn_caller(
             "X has no names of columns, and the estimator was fitted to a table that has: its "
             "columns are taken as x, y, time, tests, devices."
         )

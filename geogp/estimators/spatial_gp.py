@@ -18,7 +18,7 @@ from geogp.estimators.fit_rows import (
     data_of,
     target_of,
     validation_mask,
-    warn,
+    warn_caller,
 )
 from geogp.estimators.gridding import plane_grid, region_grid
 from geogp.estimators.point_columns import Points, crs_text
@@ -29,7 +29,7 @@ from geogp.geodata.places.region import Region
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.joint.joint_level import JointLevel, joint_level
+from geogp.models.joint.joint_level import JointLevel, check_rows, joint_level
 from geogp.models.training.fit_plan import Tell
 from geogp.models.training.training_loop import FitState, Progress
 
@@ -71,8 +71,9 @@ class SpatialGP(SpatialParameters):
         scale: PointScale | None = None,
         checkpoint: Path | None = None,
         progress: Progress | None = None,
-        warn: Tell = warn,
+        warn: Tell = warn_caller,
         stage: Tell | None = None,
+        name: str = "",
     ) -> Self:
         """Fit the model to measurements.
 
@@ -94,6 +95,8 @@ class SpatialGP(SpatialParameters):
             Hears what there is to say of the rows, in the place of Python's warnings.
         stage
             Hears what is done after the epochs.
+        name
+            Of the fit, in what is said of it.
 
         Returns
         -------
@@ -118,24 +121,22 @@ class SpatialGP(SpatialParameters):
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame) and self.tests is not None and points.tests is None:
             warn(f"the table has no column {self.tests!r}: every measurement is of one test.")
-        target = target_of(y, len(points))
+        target = target_of(y, len(points), warn)
         if scale is None:
             names = self.x, self.y, self.time or "time"
             scale = PointScale.of_points(points, self.crs, counts=self.counts, names=names)
-        if points.time is not None and scale.times is None:
-            warn("all rows are of one time: the model is one of place alone.")
+            if points.time is not None and scale.times is None:
+                warn("all rows are of one time: the model is one of place alone.")
         held = validation_mask(self.validation, points, self.crs, self.random_state)
-        told: list[str] = []
         network, history = self.plan(scale, int((~held).sum())).fit(
             data_of(scale, points.at(~held), target[~held]),
             data_of(scale, points.at(held), target[held]),
             checkpoint=checkpoint,
             progress=progress,
-            warn=told.append,
+            warn=warn,
             stage=stage,
+            name=name,
         )
-        for text in dict.fromkeys(told):
-            warn(text)
         self.network_, self.scale_, self.history_ = network, scale, history
         self.n_features_in_ = np.shape(X)[1]
         vars(self).pop("feature_names_in_", None)  # of an earlier fit
@@ -218,13 +219,15 @@ class SpatialGP(SpatialParameters):
             The model has no level, its rows are needed and not given, or there is not enough
             memory.
         DataError
-            The points are at several times, or two at one place.
+            The points are at several times, or two at one place; or the rows are not those that
+            the model learned from.
         """
         network, inputs = self._fitted(), self.inputs(points)
         kept = getattr(self, "_train", None)
         if rows is not None:
             known = self._read(rows[0])
             kept = known, target_of(rows[1], len(known))
+            check_rows(network, kept[1])
         if kept is None and network.has_level and not network.holds_rows:
             raise RequestError(
                 f"{self.model} was loaded from a file, which does not hold the rows that its joint "

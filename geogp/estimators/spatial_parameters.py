@@ -80,14 +80,14 @@ class SpatialParameters(Parameters):
         """Return what decides a fit to n rows: the preset, and the parameters in its place."""
         preset = self._preset()
         step = find_spec(self.model).step
-        batch = step.rows(preset.batch_for(n), n) if self.batch is None else min(self.batch, n)
+        batch = preset.batch_for(n) if self.batch is None else self.batch
         return FitPlan(
             self.model,
             preset,
             scale.columns,
             scale.units,
             preset.epochs if self.epochs is None else self.epochs,
-            batch,
+            max(batch, step.rows(batch, n)),
             preset.weights,
             pick_device(self.device),
             scale.offsets,

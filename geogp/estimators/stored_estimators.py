@@ -114,5 +114,5 @@ def _scale(estimator: SpatialGP, inputs: dict[str, Any]) -> PointScale:
         None if times is None else (times[0], times[1]),
         inputs.get("area_km2"),
         (estimator.x, estimator.y, estimator.time or "time"),
-        inputs.get("time_kind"),
+        inputs.get("time_kind", None if times is None else "quarter"),
     )

@@ -13,7 +13,7 @@ from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.observations import quarter_periods
 from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.quadkeys import format_quadkeys
+from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_areas_km2
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES, find_target
 
@@ -102,7 +102,9 @@ def read_tiles(
     GeoDataFrame
         In EPSG:4326, a row for each tile and quarter: ``longitude`` and ``latitude`` of the
         centroid, ``quarter`` (``Period[Q]``), ``y`` (the target), ``tests``, ``devices``,
-        ``stratum``, ``quadkey``. `attrs` holds target, service, attribution and rows left out.
+        ``stratum``, ``quadkey``; of the target ``tests`` also ``area_km2``, the tile's area, which
+        is what its tests are counted over. `attrs` holds target, service, attribution and rows
+        left out.
 
     Raises
     ------
@@ -144,6 +146,8 @@ def read_tiles(
         geometry=gpd.points_from_xy(seen.longitude, seen.latitude),
         crs="EPSG:4326",
     )
+    if find_target(target).counted:
+        table["area_km2"] = tile_areas_km2(seen.latitude)
     table.attrs = {
         "target": target,
         "service": service,

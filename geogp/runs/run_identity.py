@@ -24,14 +24,26 @@ ROWS_KEYS = ("name", "rows_sha256", "rows_used")
 
 
 def identity_in(held: Mapping[str, object]) -> RunIdentity:
-    """Return the identity that a file states; a part of another form counts as absent."""
+    """Return the identity that a file states; a part of another form counts as absent.
+
+    Settings that geogp does not know are another form: they may have decided the fits.
+    """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
         try:
-            found[name] = msgspec.convert(held[name], _TYPES[name])
+            part = msgspec.convert(held[name], _TYPES[name])
         except msgspec.ValidationError:
             continue
+        if not _unknown(part, held[name]):
+            found[name] = part
     return RunIdentity(**found)  # type: ignore[arg-type]
+
+
+def _unknown(part: object, held: object) -> set[str]:
+    """Return keys of a part that its type lacks."""
+    if not isinstance(part, msgspec.Struct) or not isinstance(held, dict):
+        return set()
+    return set(held) - {field.encode_name for field in fields(part)}
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:

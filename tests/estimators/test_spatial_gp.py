@@ -149,6 +149,13 @@ class TestJoint:
         told = again.joint(points[:5], rows=(known, known["value"]))
         expected = deep.joint(points[:5]).weighted_sums(np.ones(5))
         np.testing.assert_allclose(told.weighted_sums(np.ones(5)).covariance, expected.covariance)
+        with pytest.raises(DataError, match="expected the rows that sv-rbf learned from"):
+            again.joint(points[:5], rows=(known[:7], known["value"][:7]))
+
+    def test_rows_that_a_model_holds_are_not_taken_again(self, fitted, points):
+        here = points[:5].assign(date=points["date"].max())
+        with pytest.raises(RequestError, match="field holds the rows that it was fitted to"):
+            fitted.joint(here, rows=(points, points["value"]))
 
     def test_models_without_a_level_refuse(self, points):
         counts = CountGP(**PLAIN, **TINY).fit(points, points.tests)
@@ -264,6 +271,27 @@ def test_few_rows_say_that_their_width_is_from_folds(points):
     with pytest.warns(UserWarning, match=r"100 rows at 100 places are few"):
         FieldGP(**PLAIN, **TINY).fit(points[:100], points.value[:100])
     assert FEW_ROWS > 100
+
+
+def test_what_there_is_to_say_of_rows_is_said_before_they_are_fitted(points):
+    heard: list[str] = []
+
+    def stop(state, epochs):
+        raise InterruptedError(*heard)
+
+    model = DeepBasisGP("dbk-silu", **PLAIN, rank=300)
+    with pytest.raises(InterruptedError, match="rows for 300 weights"):
+        model.fit(points[:320], points[["value"]][:320], progress=stop, warn=heard.append)
+    assert "shape (n, 1)" in heard[0]
+
+
+def test_all_rows_are_one_step_of_a_model_that_is_fitted_to_all(points):
+    """Where they are fewer than the batch, the learning rate stays that of the batch."""
+    scale = DeepBasisGP("dbk-exact", **PLAIN, epochs=1).fit(points, points.value).scale_
+    for batch, rows in ((64, 900), (1200, 1200), (None, 900)):
+        plan = DeepBasisGP("dbk-exact", **PLAIN, batch=batch).plan(scale, 900)
+        assert plan.batch == rows
+    assert DeepBasisGP("dbk-silu", **PLAIN, batch=64).plan(scale, 900).batch == 64
 
 
 class TestManners:

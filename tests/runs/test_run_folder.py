@@ -143,6 +143,14 @@ def test_layers_of_another_form_are_those_of_another_run(tmp_path, layers):
         folder.finished(made_up_run(settings=RunSettings(layers=[])))
 
 
+def test_a_setting_that_is_not_known_is_that_of_another_run(tmp_path):
+    folder, run = RunFolder(tmp_path), made_up_run(settings=RunSettings(layers=[]))
+    held = to_builtins(run)
+    (tmp_path / "run.json").write_text(json.dumps(held | {"settings": {"layers": [], "later": 3}}))
+    with pytest.raises(RequestError, match="other settings"):
+        folder.finished(run)
+
+
 def test_places_that_were_kept_as_typed_are_those_of_this_folder(tmp_path, monkeypatch):
     """Versions before kept relative folders; the same command still continues the run."""
     monkeypatch.chdir(tmp_path)

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 from run_worlds import run_json
 
+import geogp
 from geogp.distributions.count_prediction import CountPrediction
 from geogp.errors import DataError, NumericalError, RequestError
 from geogp.evaluation.assessment import prediction_of
@@ -39,6 +40,19 @@ def test_the_run_is_whole(counted, small):
     model, context = load_model(counted.path / "model.safetensors")
     assert isinstance(model, CoxGP)
     assert context["inputs"]["area_km2"] == pytest.approx(0.34, abs=0.1)
+
+
+def test_its_model_predicts_the_tiles_that_a_program_reads(counted, small):
+    table = _table(counted)
+    region = geogp.read_region("DEMO", boundaries=small.folder / "boundaries")
+    tiles = geogp.read_tiles(region, target="tests", source=small.folder)
+    rows = table[table["split"] == "random"][["quadkey", "quarter", "lower_95", "upper_95"]]
+    both = tiles.assign(label=tiles["quarter"].astype(str)).merge(
+        rows, left_on=["quadkey", "label"], right_on=["quadkey", "quarter"], suffixes=("", "_row")
+    )
+    found = geogp.load_model(counted.path / "model.safetensors").predict_distribution(both)
+    assert len(both) == len(rows) > 100
+    np.testing.assert_array_equal(found.interval(0.95), [both["lower_95"], both["upper_95"]])
 
 
 def test_figures_follow_from_the_table_and_beat_the_baseline(counted):

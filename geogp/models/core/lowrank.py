@@ -281,8 +281,8 @@ class LowRankGP(nn.Module):
         """
         if not self.has_level:
             raise RequestError(
-                f"{self.name} counts tests: its level has no posterior in closed form; choose a "
-                "model of averages, or use the model's own mean and factor, model.posterior."
+                f"{self.name} counts tests or other things: its level has no posterior in closed "
+                "form; choose a model of averages."
             )
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> JointLevel:

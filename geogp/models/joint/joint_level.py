@@ -353,3 +353,23 @@ def batches(columns: int) -> list[slice]:
 def _group(held: int) -> int:
     """Return how many sums or paths, of so many numbers each, share a pass: whole batches."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
+
+
+def check_rows(model: "LowRankGP", y: Floats) -> None:
+    """Refuse targets (m,) that are not those of the rows that the model learned from.
+
+    Raises
+    ------
+    RequestError
+        The model holds its rows.
+    DataError
+        Mean or standard deviation differ.
+    """
+    if model.holds_rows:
+        raise RequestError(f"{model.name} holds the rows that it was fitted to; give no others.")
+    held, given = (float(model.y_mean), float(model.y_sd)), (y.mean(), y.std())
+    if not np.allclose(given, held, rtol=1e-9):
+        raise DataError(
+            f"expected the rows that {model.name} learned from, of mean {held[0]:g} and sd "
+            f"{held[1]:g}, found {len(y)} rows of mean {given[0]:g} and sd {given[1]:g}."
+        )

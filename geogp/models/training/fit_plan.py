@@ -93,7 +93,7 @@ class FitPlan:
             units=self.units,
             noise=self.noise,
         )
-        check_memory(sizes, len(rows.y), self.batch, self.device)
+        check_memory(sizes, len(rows.y), min(self.batch, len(rows.y)), self.device)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             model = build(
@@ -118,6 +118,7 @@ class FitPlan:
         progress: Progress | None = None,
         warn: Tell | None = None,
         stage: Tell | None = None,
+        name: str = "",
     ) -> tuple[LowRankGP, FitState]:
         """Build and train a model; of few rows, take the width of intervals from folds.
 
@@ -131,6 +132,8 @@ class FitPlan:
             Hears what there is to say of the rows.
         stage
             Hears when the folds begin.
+        name
+            Of the fit, in what is said of it.
 
         Returns
         -------
@@ -151,14 +154,16 @@ class FitPlan:
             model, train, validation, self.settings, checkpoint=checkpoint, progress=progress
         )
         if few:
+            named = f" ({name})" if name else ""
             if stage is not None:
-                stage("the width of intervals from folds")
+                stage(f"the width of intervals from folds{named}")
             start = monotonic()
             factor = widen(model, self.build, known, self.settings)
             state.seconds += monotonic() - start
             if warn is not None:
                 warn(
                     f"{len(known.y)} rows at {count_places(known)} places are few: the width of "
-                    f"the intervals comes from folds, and is {factor:.2f} times the model's own."
+                    f"the intervals{named} comes from folds, and is {factor:.2f} times the model's "
+                    "own."
                 )
         return model, state

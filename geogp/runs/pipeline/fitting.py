@@ -71,7 +71,8 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
         checkpoint=job.folder.unfinished / f"{name}.safetensors",
         progress=progress,
         warn=warn,
-        stage=lambda text: job.listener.stage(f"{text} ({name})"),
+        stage=job.listener.stage,
+        name=name,
     )
     job.seconds["fit"] += model.history_.seconds
     return model

@@ -65,4 +65,5 @@ def run_scale(request: MapRequest, region: Region, observations: Observations) -
     times = None if timeless else (quarters[0], quarters[-1])
     counts = find_model(request.model).counts
     area = float(tile_areas_km2(observations.latitude).mean()) if counts else None
-    return PointScale(region.bounds, times=times, exposure=area)
+    kind = None if times is None else "quarter"
+    return PointScale(region.bounds, times=times, exposure=area, time_kind=kind)

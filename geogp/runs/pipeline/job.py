@@ -106,8 +106,9 @@ class Job:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """All rows, as estimators take them."""
-        return measured_table(self.observations)
+        """All rows, with the columns that the run's estimator looks at."""
+        table = measured_table(self.observations)
+        return table if self.about.counts else table.drop(columns="area_km2")
 
     def estimator(
         self, weights: Weights, *, validation: Rows | None = None, epochs: int | None = None
