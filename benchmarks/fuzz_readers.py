@@ -190,7 +190,7 @@ def read_weights(_world: World, content: bytes, place: Path) -> str:
         "Job",
         SimpleNamespace(
             preset=PRESETS["quick"],
-            spec=SimpleNamespace(step=SimpleNamespace(uses=("alpha", "beta"))),
+            about=SimpleNamespace(uses=("alpha", "beta")),
             request=SimpleNamespace(tune_weights=True),
             folder=SimpleNamespace(unfinished=place),
             seconds={"fit": 0.0},
