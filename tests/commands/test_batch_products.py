@@ -15,8 +15,10 @@ import requests
 from batch_worlds import CODES, direct
 from geopandas.testing import assert_geodataframe_equal
 from moto.server import ThreadedMotoServer
+from msgspec import to_builtins
 from rasterio.transform import Affine
 from rio_cogeo.cogeo import cog_validate
+from run_worlds import made_up_run
 
 from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_tables import join_tables
@@ -268,7 +270,8 @@ def write_run(folder, *files, **run):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(file)
     names = sorted({Path(file).parts[0] for file in files})
-    (folder / RUN_FILE).write_text(json.dumps({"files": names, "drawing": {}} | run))
+    held = to_builtins(made_up_run(files=names))
+    (folder / RUN_FILE).write_text(json.dumps(held | run))
     return folder
 
 
