@@ -67,10 +67,7 @@ def next_command(
         read_from=ReadFrom(source, boundaries),
     )
     request = replace(request, run=find_run(run))
-    from geogp.commands.next_tiles import (
-        choose_tiles,
-        described_tiles,
-    )
+    from geogp.commands.next_tiles import choose_tiles, described_tiles
 
     with console.working() as listener:
         result = choose_tiles(request, listener)

@@ -237,7 +237,13 @@ class SpatialGP(SpatialParameters):
         return joint_level(network, train, inputs, seed=seed, columns=columns)
 
     def inputs(self, X: Any) -> Floats:
-        """Return points as the network takes them, (n, d), in [-1, 1] within its box."""
+        """Return points as the network takes them, (n, d), in [-1, 1] within its box.
+
+        Raises
+        ------
+        RequestError, DataError
+            As `predict_distribution` says of the points.
+        """
         self._fitted()
         return self.scale_.inputs(self._read(X))
 

@@ -9,7 +9,7 @@ from geogp.estimators.parameters import Parameters
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
 from geogp.models.catalogue.build_model import find_spec
-from geogp.models.catalogue.model_names import ModelName, find_model
+from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.presets import Preset, find_preset
 from geogp.models.core.devices import pick_device
 from geogp.models.core.options import NOISES, Weights
@@ -42,8 +42,8 @@ class SpatialParameters(Parameters):
     device: str
     random_state: int
 
-    def check(self) -> ModelName:
-        """Return what is known of the model by its name; refuse parameters out of range.
+    def check(self) -> None:
+        """Refuse parameters that are out of range, and a model of another estimator.
 
         Raises
         ------
@@ -61,7 +61,6 @@ class SpatialParameters(Parameters):
         for name in ("epochs", "rank", "batch"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), 1, MOST_SEED)
-        return about
 
     def columns(self) -> PointColumns:
         """Return which columns of a table are what."""
