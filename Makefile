@@ -56,6 +56,8 @@ wheel:
 # Every build runs the examples anew; warnings are errors.
 docs: environment
 	rm -rf docs/_build docs/api
+	mkdir docs/api
+	$(BIN)/typer geogp_cli.main utils docs --name geogp --output docs/api/commands.md > /dev/null
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -n -b html docs docs/_build/html
 
 environment: $(VENV)/.done
