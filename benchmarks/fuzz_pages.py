@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
-
 from geogp.geodata.tiles.thrift import structure
 
 _PACKED_SIZE, _CRC = 3, 4

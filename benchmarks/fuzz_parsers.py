@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from geogp.geodata.tiles.thrift import structure
 
 from geogp import files
 from geogp.errors import GeogpError
@@ -28,7 +29,6 @@ from geogp.geodata.store.cache import read_note
 from geogp.geodata.store.sources import relative_name
 from geogp.geodata.tiles import quadkeys, quarters, thrift
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.geodata.tiles.thrift import structure
 from geogp.maps.page import packing
 from geogp.maps.page.packing import unpack
 from geogp.records import checked_types, record_reading

@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 from bucket_files import tile_columns, tiles_around, write_quarter
+from geogp.geodata.tiles.parquet_footer import check_types
+from geogp.geodata.tiles.parquet_limits import GroupReader, check_footer, check_parquet
+from geogp.geodata.tiles.parquet_pages import Pages, read_pages
+from geogp.geodata.tiles.thrift import structure
 
 from geogp.errors import DataError
 from geogp.geodata.places.layers import read_layer
 from geogp.geodata.store.sources import Folder
 from geogp.geodata.tiles import parquet_limits
 from geogp.geodata.tiles.ookla import read_observations
-from geogp.geodata.tiles.parquet_footer import check_types
-from geogp.geodata.tiles.parquet_limits import GroupReader, check_footer, check_parquet
-from geogp.geodata.tiles.parquet_pages import Pages, read_pages
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.geodata.tiles.thrift import structure
 
 
 def _file(path: Path, table: pa.Table, **options: object) -> Path:

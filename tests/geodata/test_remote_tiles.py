@@ -10,13 +10,12 @@ import pytest
 from bucket_files import NEW, spoil_chunk, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
-from geogp.geodata.store import remote_tiles
 from geogp.geodata.store.cache import CacheEntry
 from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
 from geogp.geodata.store.fetch_quarters import hold_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
-from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles import parquet_files, quadkeys
 from geogp.geodata.tiles.ookla import SIMULATED, read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
@@ -187,7 +186,7 @@ def test_a_fault_that_stays_is_an_error_and_the_next_run_is_right(
         read(web(server), testland, "2020Q1")
     assert refusal.value.exit_code == 4
     # What came of the same version stays for the next run, and is no entry.
-    assert {item.path.parent.suffix for item in cache_items()} <= {".parts"}
+    assert {item.path.suffix for item in cache_items()} <= {".parts", ".ranges"}
     server.tell()
     assert same(read(web(server), testland), read(Folder(national), testland))
 
@@ -388,8 +387,8 @@ def test_a_column_that_is_no_number_is_refused(server, national, testland):
 
 
 def test_a_row_group_that_says_to_be_huge_is_refused(server, testland, monkeypatch):
-    monkeypatch.setattr(remote_tiles, "MOST_GROUP_BYTES", 1000)
-    with pytest.raises(DataError, match=r"a row group of 500 rows says to hold \d+ bytes"):
+    monkeypatch.setattr(parquet_files, "MOST_GROUP_BYTES", 1000)
+    with pytest.raises(DataError, match=r"http.*\n.* says [\d,]+ bytes in a group; expected at"):
         read(web(server), testland, "2020Q1")
 
 

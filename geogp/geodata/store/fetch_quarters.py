@@ -9,6 +9,7 @@ from geogp.errors import DataError, UnreachableError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.remote import Transfer
 from geogp.geodata.store.sources import Held, Source
+from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
@@ -93,6 +94,7 @@ class HeldQuarters:
         return told
 
 
+@reading_process()
 def hold_quarters(
     source: Source,
     region: Region,

@@ -1,21 +1,26 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
+import datetime as dt
+import hashlib
 import os
+import zipfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
-from geogp.geodata.store.cache import CacheEntry, Note, downloads_folder, readable_folder
+from geogp.geodata.store.cache import CacheEntry, Note
 from geogp.geodata.store.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
 from geogp.geodata.store.remote_tiles import fetch_entry
-from geogp.geodata.store.whole_files import fetch_whole, there
 from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
+
+MOST_BYTES = 1 << 30
+"""A file downloaded whole that is larger is refused."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,6 @@ class Source(Protocol):
     @property
     def where(self) -> str:
         """The place as the user wrote it."""
-
-    def has(self, name: str) -> bool:
-        """Tell whether the place holds a file of that name."""
 
     def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
         """Return the first of several files that the place holds; None where it holds none.
@@ -150,18 +152,6 @@ class Web:
         """The URL."""
         return self.url
 
-    def has(self, name: str) -> bool:
-        """Tell whether the file is in the cache; if not, ask the server for its header.
-
-        Raises
-        ------
-        NetworkError
-            The server refuses, or fails again and again.
-        UnreachableError
-            Nothing answers at the address.
-        """
-        return self._note(name).exists() or there(self._address(name), self.patience)
-
     def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
         """Return the first of several files, in the cache or at the address.
 
@@ -178,7 +168,7 @@ class Web:
         certain = ask
         for name in names:
             try:
-                if self._note(name).exists() or (certain and self.has(name)):
+                if self._entry(name).note_path.exists() or (certain and self._is_there(name)):
                     return Found(name, certain)
             except UnreachableError as error:
                 silent, certain = error, False
@@ -189,17 +179,44 @@ class Web:
     def fetch(self, name: str) -> Path:
         """Return the file from the cache, where it is downloaded first if it must be.
 
-        A note beside the file holds its source, date, size and SHA-256. A file without a note,
-        or that no longer agrees with it, is downloaded again; see `fetch_whole`.
+        No hash of it is published that it could be compared with. So that of the first download is
+        noted beside it, and every later use is compared with the note.
 
         Raises
         ------
         NetworkError
-            The download failed.
+            The download failed; or the copy is damaged, and what is at the address now is not what
+            the note says.
         OutputError
             The cache cannot be written.
         """
-        return fetch_whole(self._address(name), self._note(name).with_suffix(""), self.patience)
+        entry = self._entry(name)
+        with entry.locked(Transfer()):
+            if entry.read() is None:
+                entry.sweep()
+                self._download(entry, entry.note() if entry.path.is_file() else None)
+        return entry.path
+
+    def _download(self, entry: CacheEntry, known: Note | None) -> None:
+        """Download a file whole, into an entry of which there may be a note."""
+        with closing(RemoteFile(entry.source, self.patience)) as remote:
+            if not remote.open():
+                raise NetworkError(f"could not read {entry.source}: there is no such file (404).")
+            with entry.writing() as stream:
+                remote.copy(stream, most=MOST_BYTES)
+                _require_form(entry.source, stream)
+                stream.seek(0)
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                if known is not None and digest != known.sha256:
+                    raise NetworkError(
+                        f"{entry.source} is no longer what it was when it was first downloaded "
+                        f"({entry.note_path}), and the copy beside that note is damaged. Delete "
+                        "both to take the new file; runs made from the old one are then other runs."
+                    )
+        if known is None:
+            size, etag, changed = vars(remote.version).values()
+            date = dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
+            entry.keep(Note(entry.source, etag, changed, size, date, digest, size))
 
     def hold(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
@@ -269,21 +286,34 @@ class Web:
                 return replace(held, changed=not there or remote.version.differs(note.version))
         return None
 
+    def _is_there(self, name: str) -> bool:
+        with closing(RemoteFile(self._address(name), self.patience)) as remote:
+            return remote.open()
+
     def _simulated(self) -> bool:
         """Tell whether the source says that its tiles are simulated."""
-        with closing(RemoteFile(self._address(SIMULATION_FILE), self.patience)) as remote:
-            try:
-                return remote.open()
-            except RefusedError:  # as a bucket that may not be listed says of absent files
-                return False
+        try:
+            return self._is_there(SIMULATION_FILE)
+        except RefusedError:  # as a bucket that may not be listed says of absent files
+            return False
 
-    def _note(self, name: str) -> Path:
-        """Return where the note on a cached file stands."""
-        file = relative_name(name).replace("/", "__") + ".json"
-        return downloads_folder() / readable_folder(self.url) / file
+    def _entry(self, name: str) -> CacheEntry:
+        return CacheEntry.of_file(self.url, relative_name(name))
 
     def _address(self, name: str) -> str:
         return f"{self.url.rstrip('/')}/{relative_name(name)}"
+
+
+def _require_form(address: str, stream: BinaryIO) -> None:
+    """Refuse what is not of the form that the address promises, such as a page of a login."""
+    form = address.rpartition(".")[2].lower()
+    stream.seek(0)
+    wrong = form == "zip" and not zipfile.is_zipfile(stream)
+    if wrong or (form == "parquet" and stream.read(4) != b"PAR1"):
+        raise NetworkError(
+            f"{address} answered with something that is no {form} file. Does a proxy or a login "
+            "page stand between? Open the address in a browser, and try again."
+        )
 
 
 def relative_name(name: str) -> str:
