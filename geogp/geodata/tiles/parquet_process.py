@@ -32,6 +32,9 @@ _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
 
 _BLOCK = 1 << 20
 
+_MOST_ITEMS = 1 << 17
+"""Of one list in a footer."""
+
 
 class _RefusedError(Exception):
     """The file says to be larger than it may be."""
@@ -56,7 +59,7 @@ class _OpenFile:
             buffer_size=_BLOCK,
             page_checksum_verification=True,
             thrift_string_size_limit=limits["bytes in a footer"],
-            thrift_container_size_limit=limits["row groups"],
+            thrift_container_size_limit=_MOST_ITEMS,
         )
         self._metadata = self._table.metadata
         self._size, self._limits = size, limits
