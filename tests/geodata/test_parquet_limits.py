@@ -51,19 +51,19 @@ def _spoilt(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("limit", "told"),
     [
-        ("MOST_ROWS", "says 100 rows; expected at most 1"),
-        ("MOST_GROUPS", "says 4 row groups; expected at most 1"),
-        ("MOST_COLUMNS", "says 3 columns; expected at most 1"),
-        ("MOST_GROUP_ROWS", "says 25 rows in a group; expected at most 1"),
-        ("MOST_GROUP_BYTES", "bytes in a group; expected at most 1"),
+        ("rows", "says 100 rows; expected at most 1"),
+        ("row groups", "says 4 row groups; expected at most 1"),
+        ("columns", "says 3 columns; expected at most 1"),
+        ("rows in a group", "says 25 rows in a group; expected at most 1"),
+        ("bytes in a group", "bytes in a group; expected at most 1"),
     ],
 )
 def test_what_the_footer_says_is_limited(tmp_path, monkeypatch, limit, told):
     path = _file(tmp_path / "a", _numbers(100, 3), row_group_size=25)
     assert read_table(path).equals(_numbers(100, 3))
-    monkeypatch.setattr(parquet_files, limit, 1)
+    monkeypatch.setitem(parquet_files.LIMITS, limit, 1)
     with pytest.raises(DataError, match=told):
-        read_table(path, parquet_files.MOST_ROWS)
+        read_table(path)
 
 
 def test_rows_alone_are_not_limited_below_their_values(tmp_path):
@@ -170,7 +170,7 @@ def test_shapes_of_a_file_are_limited(tmp_path, monkeypatch, encoding):
 def test_only_wanted_columns_of_a_row_group_count(tmp_path, monkeypatch):
     table = pa.table({"a": np.arange(1000), "b": ["x" * 100] * 1000})
     path = _file(tmp_path / "a", table, use_dictionary=False)
-    monkeypatch.setattr(parquet_files, "MOST_GROUP_BYTES", 50_000)
+    monkeypatch.setitem(parquet_files.LIMITS, "bytes in a group", 50_000)
     with open_parquet(path) as opened:
         assert opened.read([0], ["a"]).num_rows == 1000
         with pytest.raises(DataError, match="bytes in a group; expected at most 50,000"):

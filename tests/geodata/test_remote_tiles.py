@@ -127,7 +127,7 @@ def test_an_entry_has_a_note_of_what_it_is(server, testland, cache):
     assert note["rows"] == len(table) < note["rows_in_source"]
     assert note["ranges"] == testland.code_ranges.tolist()
     assert note["bytes_stored"] == (server.folder / NAME).stat().st_size
-    assert (held.fresh, held.sha256) == (True, note["sha256"])
+    assert (held.fresh, held.note.sha256) == (True, note["sha256"])
     assert [path.suffix for path in cache.rglob("*obile*") if path.is_file()].count(".json") == 1
 
 
@@ -139,7 +139,7 @@ def test_row_groups_that_do_not_tell_regions_apart_are_read_once(server, nationa
     found = read(source, testland, "2020Q1")
     assert same(found, read(Folder(national), testland, "2020Q1"))
     (item,) = cache_items(check=True)
-    assert (item.kind, item.rows) == ("world", len(table))
+    assert (item.kind, item.note.rows) == ("world", len(table))
     stored = pq.read_table(item.path)
     assert stored["quadkey"].to_pylist() == sorted(table["quadkey"].to_pylist())
     server.tell()
@@ -387,7 +387,7 @@ def test_a_column_that_is_no_number_is_refused(server, national, testland):
 
 
 def test_a_row_group_that_says_to_be_huge_is_refused(server, testland, monkeypatch):
-    monkeypatch.setattr(parquet_files, "MOST_GROUP_BYTES", 1000)
+    monkeypatch.setitem(parquet_files.LIMITS, "bytes in a group", 1000)
     with pytest.raises(DataError, match=r"http.*\n.* says [\d,]+ bytes in a group; expected at"):
         read(web(server), testland, "2020Q1")
 

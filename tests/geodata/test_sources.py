@@ -97,12 +97,7 @@ def test_a_folder_gives_its_own_files(tmp_path):
     folder = Folder(tmp_path)
     assert folder.where == str(tmp_path)
     assert (folder.has("a/b.txt"), folder.has("a"), folder.has("c")) == (True, False, False)
-    assert folder.fetch("a/b.txt") == tmp_path / "a" / "b.txt"
-
-
-def test_a_file_missing_from_a_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match=f"no file a/b.txt in {tmp_path}"):
-        Folder(tmp_path).fetch("a/b.txt")
+    assert folder.find(["c", "a/b.txt"]).path == tmp_path / "a" / "b.txt"
 
 
 def test_places_are_opened_by_how_they_are_written(tmp_path, monkeypatch):

@@ -248,10 +248,9 @@ class _Reading:
             return None
         if not found.certain and self.silent is None:
             self.silent = UnreachableError(f"could not read {self.source.where}.")
-        path = self.source.fetch(found.name)
-        table = read_polygons(path, found.name)
+        table = read_polygons(found.path, found.name)
         name = found.name.rpartition("/")[2]
-        self.files.append(InputFile(name, sha256_of(path), len(table), len(table)))
+        self.files.append(InputFile(name, sha256_of(found.path), len(table), len(table)))
         return table
 
     def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:

@@ -6,6 +6,7 @@ itself. Whatever else lies in the folder (what a killed process left) is not an 
 read, but for a copy that a stopped download goes on from; see `partial_copies.py`.
 """
 
+import datetime as dt
 import hashlib
 import json
 import os
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -23,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from geogp.errors import DataError
 from geogp.files import output_error, read_text, sha256_of, writing
-from geogp.geodata.store.remote import CURE, Transfer, Version
+from geogp.geodata.store.remote import CURE, RemoteFile, Transfer, Version
 from geogp.geodata.tiles.tile_files import Ranges
 
 MOST_NOTE_BYTES = 1 << 20
@@ -66,26 +67,20 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes
     ----------
-    source
-        Address of the file it was made from.
-    etag, last_modified, bytes_stored
-        What the server said of that file; the last is its size.
+    source, etag, last_modified, bytes_stored
+        Address of the file it was made from, and what the server said of that; last its size.
     date
         When it was read, UTC.
     sha256, size
         Of the entry's file.
-    rows, rows_in_source
-        Of tiles, as all that follows: rows of the entry, and of the file it was made from.
+    rows, rows_in_source, groups_read, groups_in_source
+        Of tiles, as all that follows: rows and row groups, of how many.
     bytes_read
         Bytes that came over the network for it, those of failed requests too.
-    groups_read, groups_in_source
-        Row groups.
     ranges
         Codes of the quadkeys it holds all rows of; None for those of the whole world.
-    columns
-        Its columns.
-    simulated
-        Whether the source says that its tiles are simulated.
+    columns, simulated
+        Its columns, and whether the source says that its tiles are simulated.
     note_sha256
         Hash of all else.
     """
@@ -107,6 +102,13 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     simulated: bool = False
     format: Literal["geogp-tiles-2"] = "geogp-tiles-2"
     note_sha256: str = ""
+
+    @classmethod
+    def of(cls, remote: RemoteFile, sha256: str, size: int, **told: Any) -> "Note":
+        """Return the note of a file that was made from a remote one just now."""
+        date = dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
+        stored, etag, changed = vars(remote.version).values()
+        return cls(remote.address, etag, changed, stored, date, sha256, size, **told)
 
     @property
     def version(self) -> Version:
@@ -175,23 +177,15 @@ class CacheEntry:
         """Where a copy of the remote file stands while it is read."""
         return self.path.with_suffix(".parts")
 
-    def note(self) -> Note | None:
-        """Return the note, if it is of this entry."""
+    def read(self, *, damaged: bool = False) -> Note | None:
+        """Return the note where there is an entry, whole and as it was written; else None.
+
+        With `damaged`, the file beside the note may be damaged, but must be there.
+        """
         note = read_note(self.note_path)
-        wanted = (self.source, self.ranges)
-        return note if note is not None and (note.source, note.ranges) == wanted else None
-
-    def read(self) -> Note | None:
-        """Return the note where there is an entry, whole and as it was written; else None."""
-        note = self.note()
-        return note if note is not None and agrees(self.path, note) else None
-
-    def clean(self) -> None:
-        """Delete what is no whole entry: damaged files, and what a killed process left."""
-        if self.read() is None:
-            self.note_path.unlink(missing_ok=True)
-            self.path.unlink(missing_ok=True)
-        self.sweep()
+        if note is None or (note.source, note.ranges) != (self.source, self.ranges):
+            return None
+        return note if agrees(self.path, note) or (damaged and self.path.is_file()) else None
 
     def sweep(self) -> None:
         """Delete what a killed process was writing."""
@@ -199,12 +193,6 @@ class CacheEntry:
         for one in children(self.path.parent):
             if one.name.startswith(starts):
                 one.unlink(missing_ok=True)
-
-    @contextmanager
-    def writing(self) -> Iterator[BinaryIO]:
-        """Open the file beside its place; see `writing`."""
-        with writing(self.path, CURE) as stream:
-            yield stream
 
     def keep(self, note: Note) -> None:
         """Write the note, which makes the file an entry.

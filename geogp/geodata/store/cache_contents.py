@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -25,7 +25,7 @@ from geogp.geodata.store.cache import (
 
 WHOLE, DAMAGED, UNFINISHED = "whole", "damaged", "unfinished"
 
-LEFT = "none"
+FILE, LEFT = "file", "none"
 
 
 @dataclass(frozen=True)
@@ -42,39 +42,28 @@ class Item:
     state
         ``whole``, ``damaged`` (does not agree with its note, or the note not with itself: never
         read, fetched again), ``unfinished``; None where nothing was checked.
-    source, date, etag
-        Where and when it is from.
-    rows, bytes_read, bytes_stored
-        Of tiles: rows held, bytes that came for them, and size of the file at the source.
+    note
+        What it is; None where that is not known.
     """
 
     path: Path
     size: int
     kind: str
     state: str | None = None
-    source: str | None = None
-    date: str | None = None
-    etag: str | None = None
-    rows: int | None = None
-    bytes_read: int | None = None
-    bytes_stored: int | None = None
+    note: Note | None = None
 
     def described(self) -> dict[str, str | int | None]:
-        """Return it for JSON."""
-        return {**vars(self), "path": str(self.path)}
+        """Return it for JSON; rows and bytes are told of tiles alone."""
+        told = dict.fromkeys(("source", "date", "etag", "rows", "bytes_read", "bytes_stored"))
+        known = list(told)[: 2 if self.kind == FILE else None]
+        told |= {key: getattr(self.note, key) for key in known if self.note is not None}
+        own = {"path": str(self.path), "size": self.size, "kind": self.kind, "state": self.state}
+        return {**own, **told}
 
 
 @dataclass(frozen=True)
 class Cleared:
-    """What was deleted.
-
-    Attributes
-    ----------
-    files, size
-        How many, notes left out, and their bytes.
-    busy
-        Files that stay, as another process is fetching them.
-    """
+    """What was deleted: files, notes left out, and their bytes; and what others are fetching."""
 
     files: int
     size: int
@@ -143,15 +132,11 @@ def _item(path: Path, *, check: bool) -> Item:
     tiles = is_tiles(path)
     if not note_path.exists() or (tiles and path.suffix != ".parquet"):
         return Item(path, size, LEFT, UNFINISHED)
-    kind = "file" if not tiles else OF_ALL if path.stem.endswith(OF_ALL) else "region"
+    kind = FILE if not tiles else OF_ALL if path.stem.endswith(OF_ALL) else "region"
     note = read_note(note_path)
     if note is None:
         return Item(path, size, kind, DAMAGED)
-    item = Item(path, size, kind, _state(path, note) if check else None, note.source, note.date)
-    if not tiles:
-        return item
-    told = {key: getattr(note, key) for key in ("etag", "rows", "bytes_read", "bytes_stored")}
-    return replace(item, **told)
+    return Item(path, size, kind, _state(path, note) if check else None, note)
 
 
 def _state(path: Path, note: Note) -> str:

@@ -5,7 +5,6 @@ server without HEAD for one without the file, does not hear Ctrl-C while it wait
 Retry-After nor those three, and takes short and packed answers for whole ones.
 """
 
-import re
 import secrets
 import ssl
 import threading
@@ -42,8 +41,6 @@ CHANGED = frozenset({*ABSENT, 412, 416})
 
 PIECE = 1 << 18
 """Bytes taken from a connection at once."""
-
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 _Taken = TypeVar("_Taken")
 
@@ -169,17 +166,16 @@ class RemoteFile:
 
         Raises
         ------
-        NetworkError
-            The server refuses, or fails again and again.
-        UnreachableError
-            Nothing answers at the address.
+        NetworkError, UnreachableError
+            The server refuses, or fails again and again; nothing answers at the address.
         """
-        found = self._ask("HEAD", {}, self._told)
-        if found is not None and found.size is None:  # no HEAD here, or one without a length
-            found = self._ask("GET", {"Range": "bytes=0-0"}, self._told)
-        if found is None:
-            return False
-        self.version = found
+        for method in ("HEAD", "GET"):  # of the answer to GET, the body is not read
+            found = self._ask(method, {}, self._told)
+            if found is None:
+                return False
+            self.version = found
+            if found.size is not None:
+                break
         return True
 
     def read(self, offset: int, length: int) -> bytes:
@@ -194,6 +190,9 @@ class RemoteFile:
         NetworkError
             The server refuses, or fails again and again.
         """
+        if not self.version.strong:
+            raise NoRangesError(f"{self.address} has no strong ETag.")
+        asked = f"{offset}-{offset + length - 1}"
 
         def take(answer: requests.Response) -> bytes:
             if answer.status_code in CHANGED:
@@ -204,41 +203,26 @@ class RemoteFile:
                 raise NoRangesError(f"{self.address} is not sent by parts.")
             if answer.status_code != requests.codes.partial_content:
                 raise self._unexpected(answer)
-            told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            if told is None or (int(told[1]), int(told[2])) != (offset, offset + length - 1):
-                raise _FaultError(
-                    f"bytes {offset} to {offset + length - 1} were asked for, the answer has "
-                    f"Content-Range {answer.headers.get('Content-Range')!r}"
-                )
-            found = _version(answer, None if told[3] == "*" else int(told[3]))
+            place, _, size = answer.headers.get("Content-Range", "").partition("/")
+            if place != f"bytes {asked}":
+                raise _FaultError(f"bytes {asked} were asked for, the answer has {place!r}")
+            found = _version(answer, int(size) if size.isdecimal() else None)
             if found.differs(self.version):
                 raise SourceChangedError(f"{self.address} changed while it was read.")
             if not found.strong:
                 raise NoRangesError(f"{self.address} is sent by parts without a strong ETag.")
             return b"".join(self._pieces(answer, length))
 
-        if not self.version.strong:
-            raise NoRangesError(f"{self.address} has no strong ETag.")
-        headers = {
-            "Range": f"bytes={offset}-{offset + length - 1}",
-            "If-Match": str(self.version.etag),
-        }
+        headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
         return self._ask("GET", headers, take)
 
     def copy(self, stream: BinaryIO, most: int | None = None) -> None:
         """Write the whole file, as one answer has it; each try starts at the beginning.
 
-        Parameters
-        ----------
-        stream
-            Where to.
-        most
-            Bytes above which the file is refused.
-
         Raises
         ------
         NetworkError
-            The server refuses, or fails again and again; or there are more bytes.
+            The server refuses, or fails again and again; or there are more bytes than `most`.
         OutputError
             The file cannot be written.
         """
@@ -272,15 +256,10 @@ class RemoteFile:
         if answer.status_code in ABSENT:
             return None
         if answer.request.method == "HEAD" and answer.status_code in {400, 405, 501}:
-            return Version(None, None, None)
-        told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if answer.status_code == requests.codes.partial_content and told and told[3] != "*":
-            for _ in self._pieces(answer, 1):
-                pass
-            return _version(answer, int(told[3]))
-        if answer.status_code == requests.codes.ok:
-            return _version(answer, _length(answer))
-        raise self._unexpected(answer)
+            return Version(None, None, None)  # no HEAD here
+        if answer.status_code != requests.codes.ok:
+            raise self._unexpected(answer)
+        return _version(answer, _length(answer))
 
     def _unexpected(self, answer: requests.Response) -> NetworkError:
         told = f"{self.address} answered {answer.status_code} {answer.reason}"
@@ -318,10 +297,10 @@ class RemoteFile:
         self, method: str, headers: dict[str, str], take: Callable[[requests.Response], _Taken]
     ) -> _Taken:
         """Send a request until it is answered well or patience ends."""
-        patience, reached, attempt = self._patience, False, 0
-        while True:
+        patience, reached, fault = self._patience, False, ""
+        for attempt in range(patience.attempts):
             self._transfer.check()
-            attempt, wait = attempt + 1, 0.0
+            wait = 0.0
             try:
                 with self._session.request(
                     method,
@@ -341,14 +320,14 @@ class RemoteFile:
             except _FAULTS as error:
                 self._check_final(error)
                 fault = str(error)
-            if attempt >= patience.attempts:
-                raise (NetworkError if reached else UnreachableError)(
-                    f"could not read {self.address}: {fault} (asked {attempt} times). "
-                    "Check the connection and try again; what is complete stays in the cache."
-                )
-            chance = 0.5 + secrets.randbelow(1000) / 1000  # so that many do not come back at once
-            grown = patience.first_wait_s * float(2 ** (attempt - 1)) * chance
-            self._transfer.stopped.wait(min(max(grown, wait), patience.longest_wait_s))
+            if attempt + 1 < patience.attempts:
+                chance = 0.5 + secrets.randbelow(1000) / 1000  # that not all come back at once
+                wait = max(patience.first_wait_s * 2**attempt * chance, wait)
+                self._transfer.stopped.wait(min(wait, patience.longest_wait_s))
+        raise (NetworkError if reached else UnreachableError)(
+            f"could not read {self.address}: {fault} (asked {patience.attempts} times). "
+            "Check the connection and try again; what is complete stays in the cache."
+        )
 
     @property
     def _by_tls(self) -> bool:
@@ -356,16 +335,15 @@ class RemoteFile:
 
     def _check_final(self, error: Exception) -> None:
         """Raise what no other try would mend."""
+        told = ""
         if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
-            raise NetworkError(
-                f"{self.address} leads to an address without TLS; not followed."
-            ) from error
-        if _is_untrusted(error):
-            raise NetworkError(f"{self.address} cannot be trusted: {error}.") from error
-        if isinstance(error, ValueError):
-            raise NetworkError(
-                f"{self.address} is no address that can be read: {error}."
-            ) from error
+            told = "leads to an address without TLS; not followed"
+        elif _is_untrusted(error):
+            told = f"cannot be trusted: {error}"
+        elif isinstance(error, ValueError):
+            told = f"is no address that can be read: {error}"
+        if told:
+            raise NetworkError(f"{self.address} {told}.") from error
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

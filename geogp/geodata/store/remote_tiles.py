@@ -1,6 +1,5 @@
 """Rows of a remote file of tiles, read once by row groups and kept in the cache."""
 
-import datetime as dt
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext, suppress
@@ -8,13 +7,13 @@ from contextlib import closing, nullcontext, suppress
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from geogp.errors import DataError, NetworkError
-from geogp.files import sha256_of
+from geogp.files import sha256_of, writing
 from geogp.geodata.store.cache import CacheEntry, Note, overlap
 from geogp.geodata.store.partial_copies import PartialCopy
 from geogp.geodata.store.remote import (
+    CURE,
     PATIENCE,
     NoRangesError,
     Patience,
@@ -24,7 +23,7 @@ from geogp.geodata.store.remote import (
 )
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import (
-    MOST_FOOTER_BYTES,
+    LIMITS,
     DamagedParquetError,
     RowGroup,
     open_parquet,
@@ -64,23 +63,13 @@ _WHOLE = threading.Lock()
 def fetch_entry(
     region: CacheEntry,
     whole: CacheEntry,
-    *,
     simulated: Callable[[], bool],
     transfer: Transfer,
     patience: Patience = PATIENCE,
 ) -> tuple[CacheEntry, Note] | None:
-    """Read the rows of a region, or of the whole world, into the cache.
+    """Read the rows of a region, or of the whole world, into its place in the cache.
 
-    Parameters
-    ----------
-    region, whole
-        The places of the one and of the other.
-    simulated
-        Asks whether the source says that its tiles are simulated.
-    transfer
-        Counts the bytes, and can stop the download.
-    patience
-        How often and how long to try.
+    `simulated` asks whether the source says that its tiles are simulated.
 
     Returns
     -------
@@ -104,7 +93,7 @@ def fetch_entry(
                 return None
             copy = PartialCopy(whole.copy_path, remote)
             try:
-                made = _make(remote, copy, region, whole, simulated=simulated)
+                made = _make(remote, copy, region, whole, simulated)
             except SourceChangedError as error:
                 if not left:
                     raise NetworkError(
@@ -133,7 +122,6 @@ def _make(
     copy: PartialCopy,
     region: CacheEntry,
     whole: CacheEntry,
-    *,
     simulated: Callable[[], bool],
 ) -> tuple[CacheEntry, Note]:
     by_parts = _begin(remote, copy)
@@ -145,25 +133,19 @@ def _make(
         entry = region if apart else whole
         if not apart:
             wanted = list(range(len(groups)))
-        table = _Rows(opened.schema, names)
+        parts = [_codes_and_values(opened.read([], names), None)]
         with nullcontext() if apart else _WHOLE:
             for group in wanted:
                 if by_parts:
                     copy.load(_spans(groups[group], names))
-                _keep(opened.read([group], names), table, entry.ranges)
+                parts.append(_codes_and_values(opened.read([group], names), entry.ranges))
             made_up = simulated()
-            table.write(entry)
-    size = remote.version.size
-    assert size is not None
-    note = Note(
-        source=remote.address,
-        etag=remote.version.etag,
-        last_modified=remote.version.last_modified,
-        bytes_stored=size,
-        date=dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds"),
-        sha256=sha256_of(entry.path),
-        size=entry.path.stat().st_size,
-        rows=len(table),
+            rows = _write(entry, parts)
+    note = Note.of(
+        remote,
+        sha256_of(entry.path),
+        entry.path.stat().st_size,
+        rows=rows,
         rows_in_source=in_source,
         bytes_read=remote.received + copy.reused,
         groups_read=len(wanted),
@@ -183,7 +165,7 @@ def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
         with suppress(NoRangesError):
             copy.load([(max(0, size - TAIL), min(size, TAIL))])
             footer = 8 + int.from_bytes(copy.read(max(0, size - 8), 4), "little")
-            if TAIL < footer <= min(size, MOST_FOOTER_BYTES):
+            if TAIL < footer <= min(size, LIMITS["bytes in a footer"]):
                 copy.load([(size - footer, footer)])
             return True
     copy.load_all()
@@ -198,16 +180,6 @@ def _columns(address: str, schema: pa.Schema) -> list[str]:
     if faults:
         raise faulty(address, faults, AT_SOURCE)
     return names
-
-
-def _keep(found: pa.Table, table: "_Rows", ranges: list[list[int]] | None) -> None:
-    """Keep the rows of the ranges of one row group."""
-    codes = quadkey_codes(found[QUADKEY].cast(pa.string()))
-    found = found.select([name for name in table.names if name != QUADKEY])
-    if ranges is not None:
-        kept = np.flatnonzero(overlap(codes, np.asarray(ranges, np.int64)))
-        codes, found = codes[kept], found.take(kept)
-    table.add(codes, found)
 
 
 def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
@@ -225,45 +197,32 @@ def _spans(group: RowGroup, names: Sequence[str]) -> list[tuple[int, int]]:
     return [(first, end - first) for first, end in merged]
 
 
-class _Rows:
-    """Rows that are collected group by group: codes, and columns of numbers as they are stored."""
+def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Table:
+    """Return the rows of ranges, with the codes of their quadkeys in place of the text."""
+    codes = quadkey_codes(rows[QUADKEY].cast(pa.string()))
+    rows = rows.set_column(0, QUADKEY, pa.array(codes))
+    if ranges is None:
+        return rows
+    return rows.filter(pa.array(overlap(codes, np.asarray(ranges, np.int64))))
 
-    def __init__(self, schema: pa.Schema, names: list[str]) -> None:
-        self.names = names
-        self._fields = [schema.field(name) for name in names if name != QUADKEY]
-        self._codes: list[NDArray[np.uint64]] = []
-        self._parts: list[pa.Table] = []
 
-    def __len__(self) -> int:
-        return sum(map(len, self._codes))
+def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:
+    """Write rows, ordered by quadkey; those of one quadkey stay in their order. Say how many.
 
-    def add(self, codes: NDArray[np.uint64], table: pa.Table) -> None:
-        """Add rows."""
-        self._codes.append(codes)
-        self._parts.append(table)
-
-    def write(self, entry: CacheEntry) -> None:
-        """Write the rows, ordered by quadkey; rows of one quadkey stay in their order.
-
-        Raises
-        ------
-        OutputError
-            The cache cannot be written.
-        """
-        codes = np.concatenate([np.zeros(0, np.uint64), *self._codes])
-        order = np.argsort(codes, kind="stable")
-        schema = pa.schema([pa.field(QUADKEY, pa.string()), *self._fields])
-        schema = schema.remove_metadata()
-        numbers = pa.concat_tables([schema.remove(0).empty_table(), *self._parts])
-        self._parts.clear()
-        numbers = numbers.combine_chunks()
-        with (
-            entry.writing() as stream,
-            pq.ParquetWriter(stream, schema, compression="zstd", use_dictionary=False) as writer,
-        ):
-            for start in range(0, max(1, len(codes)), ROW_GROUP):
-                rows = order[start : start + ROW_GROUP]
-                part = numbers.take(pa.array(rows))
-                texts = pa.array(quadkeys.format_quadkeys(codes[rows]), pa.string())
-                columns = [texts, *part.columns]
-                writer.write_table(pa.table(columns, schema=schema))
+    Raises
+    ------
+    OutputError
+        The cache cannot be written.
+    """
+    table = pa.concat_tables(parts).replace_schema_metadata().combine_chunks()
+    order = np.argsort(table[QUADKEY].to_numpy(), kind="stable")
+    schema = table.schema.set(0, pa.field(QUADKEY, pa.string()))
+    with (
+        writing(entry.path, CURE) as stream,
+        pq.ParquetWriter(stream, schema, compression="zstd", use_dictionary=False) as writer,
+    ):
+        for start in range(0, max(1, len(order)), ROW_GROUP):
+            rows = table.take(pa.array(order[start : start + ROW_GROUP]))
+            texts = pa.array(quadkeys.format_quadkeys(rows[QUADKEY].to_numpy()), pa.string())
+            writer.write_table(rows.set_column(0, QUADKEY, texts))
+    return len(order)

@@ -14,9 +14,8 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -25,21 +24,16 @@ from geogp.errors import DataError
 MOST_MEMORY = 1 << 30
 """Bytes that the reading process may take, where the system can tell it so (Linux)."""
 
-MOST_FOOTER_BYTES = 8 << 20
-"""A footer that says to be longer is refused unread. A chunk takes some 170 bytes of it: there is
-room for four thousand row groups of eleven columns."""
-
-MOST_ROWS = 1 << 28
-"""Rows of a file; a quarter of the whole world has some ten million."""
-
-MOST_GROUP_ROWS = 1 << 25
-
-MOST_GROUPS = 1 << 16
-
-MOST_COLUMNS = 1 << 12
-
-MOST_GROUP_BYTES = 2 << 30
-"""Bytes, packed or unpacked, that the wanted columns of a row group say to have, or have."""
+LIMITS = {
+    # A chunk takes some 170 bytes: there is room for four thousand row groups of eleven columns.
+    "bytes in a footer": 8 << 20,
+    "rows": 1 << 28,  # a quarter of the whole world has some ten million
+    "row groups": 1 << 16,
+    "columns": 1 << 12,
+    "rows in a group": 1 << 25,
+    "bytes in a group": 2 << 30,  # of the wanted columns, packed or unpacked
+}
+"""What the footer of a file may say at most."""
 
 MOST_TABLE_BYTES = 4 << 30
 """Bytes of a file that is held in memory as a whole: polygons, predictions."""
@@ -49,23 +43,15 @@ class DamagedParquetError(ValueError):
     """A file is no whole Parquet file; who asked for it says which, in a DataError."""
 
 
-@dataclass(frozen=True)
-class RowGroup:
+class RowGroup(NamedTuple):
     """What a footer says of a row group.
 
-    Attributes
-    ----------
-    rows
-        How many.
-    ends
-        Least and greatest value of the column that was asked for; None where it does not say.
-    chunks
-        Name, first byte and length of columns that were asked for.
+    `ends` are the least and greatest value of a column, or None where it does not say; `chunks`
+    the name, first byte and length of columns.
     """
 
-    rows: int
-    ends: tuple[str, str] | None
-    chunks: tuple[tuple[str, int, int], ...]
+    ends: list[str] | None
+    chunks: list[tuple[str, int, int]]
 
 
 class ParquetReading:
@@ -80,9 +66,7 @@ class ParquetReading:
     """
 
     def __init__(self, process: "_Process", request: dict[str, Any]) -> None:
-        self._process = process
-        self._request = request
-        self._start = 0
+        self._process, self._request, self._start = process, request, 0
         told = self._ask("open", **request)
         self._request = {**request, "hashed": False}
         self.rows: int = told["rows"]
@@ -103,20 +87,11 @@ class ParquetReading:
 
         Raises
         ------
-        DataError
-            A row group is too large, or not within the file.
-        DamagedParquetError
-            The file is damaged.
+        DataError, DamagedParquetError
+            A row group is too large, or not within the file; the file is damaged.
         """
         told = self._ask("groups", names=list(names), key=key, aside=list(aside))
-        return [
-            RowGroup(
-                one["rows"],
-                tuple(one["ends"]) if one["ends"] else None,
-                tuple(map(tuple, one["chunks"])),
-            )
-            for one in told["groups"]
-        ]
+        return [RowGroup(*one) for one in told["groups"]]
 
     def read(
         self, groups: Sequence[int] | None = None, names: Sequence[str] | None = None
@@ -125,24 +100,17 @@ class ParquetReading:
 
         Raises
         ------
-        DataError
-            They are too many bytes.
-        DamagedParquetError
-            The file is damaged.
+        DataError, DamagedParquetError
+            They are too many bytes; the file is damaged.
         """
-        most = MOST_TABLE_BYTES if groups is None else MOST_GROUP_BYTES
-        told = self._ask(
-            "rows",
-            most,
-            groups=None if groups is None else list(groups),
-            names=None if names is None else list(names),
-        )
-        table: pa.Table = told["table"]
+        most = MOST_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
+        table: pa.Table = self._ask("rows", most, groups=groups, names=names)["table"]
         return table if names is None else table.select(list(names))
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._process.close(id(self), self._start)
+        """Let go of the file; a process that has ended did so."""
+        if self._process.is_of(self._start):
+            self._ask("close")
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
         """Ask about the file, which is opened again where another one has ended the process."""
@@ -157,21 +125,20 @@ class ParquetReading:
 @contextmanager
 def reading_process() -> Iterator[None]:
     """Read all files that are opened within by one process, which takes a moment to start."""
-    global _users  # noqa: PLW0603
-    with _COUNTING:
-        _users += 1
+    with _PROCESS.counting:
+        _PROCESS.users += 1
     try:
         yield
     finally:
-        with _COUNTING:
-            _users -= 1
-            if not _users:
+        with _PROCESS.counting:
+            _PROCESS.users -= 1
+            if not _PROCESS.users:
                 _PROCESS.end()
 
 
 @contextmanager
 def open_parquet(
-    path: Path, *, most_rows: int = MOST_ROWS, hashed: bool = False
+    path: Path, *, most_rows: int | None = None, hashed: bool = False
 ) -> Iterator[ParquetReading]:
     """Open a file; several may be open at once.
 
@@ -182,21 +149,13 @@ def open_parquet(
     DamagedParquetError, OSError
         It is damaged, or cannot be opened.
     """
-    limits = {
-        "bytes in a footer": MOST_FOOTER_BYTES,
-        "rows": most_rows,
-        "row groups": MOST_GROUPS,
-        "columns": MOST_COLUMNS,
-        "rows in a group": MOST_GROUP_ROWS,
-        "bytes in a group": MOST_GROUP_BYTES,
-    }
-    with reading_process():
-        request = {"path": str(path.absolute()), "limits": limits, "hashed": hashed}
-        with closing(ParquetReading(_PROCESS, request)) as opened:
-            yield opened
+    limits = LIMITS if most_rows is None else {**LIMITS, "rows": most_rows}
+    request = {"path": str(path.absolute()), "limits": limits, "hashed": hashed}
+    with reading_process(), closing(ParquetReading(_PROCESS, request)) as opened:
+        yield opened
 
 
-def read_table(path: Path, most_rows: int = MOST_ROWS) -> pa.Table:
+def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
     """Return a whole file.
 
     Raises
@@ -216,18 +175,17 @@ def read_table(path: Path, most_rows: int = MOST_ROWS) -> pa.Table:
 class _Process:
     """The reading process: started for the first file, ended with the last.
 
-    Attributes
-    ----------
-    turn
-        Who asks holds it.
-    starts
-        How often the process was started.
+    `turn` is held by who asks; `starts` counts how often the process was started.
     """
 
     def __init__(self) -> None:
-        self.turn = threading.Lock()
-        self.starts = 0
+        self.turn, self.counting = threading.Lock(), threading.Lock()
+        self.starts = self.users = 0
         self._running: subprocess.Popen[bytes] | None = None
+
+    def is_of(self, start: int) -> bool:
+        """Tell whether the process that was started then is still there."""
+        return self._running is not None and start == self.starts
 
     def ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
         """Return the answer to a request, with `most` bytes of rows at most.
@@ -252,7 +210,7 @@ class _Process:
             self.end()  # the rows that are left are not waited for
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise self._ended() from error
+            raise self._ended(running) from error
         except BaseException:
             self.end()  # an answer that comes later would be taken for that of another request
             raise
@@ -263,19 +221,6 @@ class _Process:
         if "errno" in told:
             raise OSError(*told["errno"])
         return told
-
-    def close(self, number: int, start: int) -> None:
-        """Let go of a file; a process that ended has done so."""
-        with self.turn:
-            if self._running is not None and start == self.starts:
-                self.ask("close", number=number)
-
-    def end(self) -> None:
-        """End the process, wherever it is."""
-        running, self._running = self._running, None
-        if running is not None:
-            running.kill()
-            running.communicate()
 
     def start(self) -> None:
         """Start the process, if it is not running, and wait until it has what it needs."""
@@ -304,15 +249,19 @@ class _Process:
                 f"{program}). Is there memory for it?"
             )
 
-    def _ended(self) -> DamagedParquetError:
+    def end(self) -> None:
+        """End the process, wherever it is."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.kill()
+            running.communicate()
+
+    def _ended(self, running: "subprocess.Popen[bytes]") -> DamagedParquetError:
         """Return what it means that the process has ended, or that no sense is in its answer."""
-        running = self._running
-        assert running is not None
         try:
             status = running.wait(1.0)
         except subprocess.TimeoutExpired:
-            running.kill()
-            status = running.wait()
+            status = -signal.SIGTERM
         self.end()
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
         return DamagedParquetError(
@@ -335,5 +284,3 @@ def _rows(stream: IO[bytes], most: int) -> pa.Table:
 
 
 _PROCESS = _Process()
-_COUNTING = threading.Lock()
-_users = 0

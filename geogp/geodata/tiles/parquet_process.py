@@ -13,7 +13,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -74,22 +74,17 @@ class _OpenFile:
         rows = self._metadata.num_rows
         return {"rows": rows, "sha256": self.sha256, "schema": schema}
 
-    def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[dict[str, Any]]:
+    def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[Any]:
         """Return the row groups: least and greatest value of a column, and where columns are."""
-        wanted = {*names, key}
         self._check_groups(names)
         found = []
         for group in self._groups:
             ends, chunks = None, []
-            for place, path in enumerate(self._paths):
-                if path not in wanted and path not in aside:
-                    continue
-                chunk = group.column(place)
-                first = chunk.data_page_offset
+            for path, chunk in self._chunks(group, {*names, key, *aside}):
+                first, length = chunk.data_page_offset, chunk.total_compressed_size
                 if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < first:
                     first = chunk.dictionary_page_offset
-                length = chunk.total_compressed_size
-                if path in wanted and not 4 <= first <= first + length <= self._size:
+                if path not in aside and not 4 <= first <= first + length <= self._size:
                     raise _RefusedError(
                         f"the footer puts column {path} at bytes {first} to {first + length} of "
                         f"{self._size}."
@@ -98,22 +93,21 @@ class _OpenFile:
                 statistics = chunk.statistics if path == key else None
                 if statistics is not None and statistics.has_min_max:
                     ends = [str(statistics.min), str(statistics.max)]
-            found.append({"rows": group.num_rows, "ends": ends, "chunks": chunks})
+            found.append([ends, chunks])
         return found
 
     def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
         """Write rows; words of a dictionary stand in each row that has them."""
         self._check_groups(names)
-        chosen = range(len(self._groups)) if groups is None else groups
-        held = [self._groups[k] for k in chosen]
-        size = sum(self._unpacked(group, names) for group in held)
-        count = sum(group.num_rows for group in held)
+        chosen = list(range(len(self._groups))) if groups is None else groups
+        size = sum(self._bytes(self._groups[k], names) for k in chosen)
+        count = sum(self._groups[k].num_rows for k in chosen)
         at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // max(1, size)))
         fields = [f for f in self._table.schema_arrow if names is None or f.name in names]
         schema = pa.schema(map(_plain_field, fields), self._table.schema_arrow.metadata)
         stream.write(b"{}\n")  # rows follow, and then whether they are all
         with pa.ipc.new_stream(stream, schema) as writer:
-            for batch in self._table.iter_batches(at_once, list(chosen), names, use_threads=False):
+            for batch in self._table.iter_batches(at_once, chosen, names, use_threads=False):
                 columns = map(_plain, batch.columns)
                 writer.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=schema))
 
@@ -130,10 +124,9 @@ class _OpenFile:
 
     def _check(self) -> None:
         found = self._metadata
-        groups = min(found.num_row_groups, self._limits["row groups"])
-        rows = [found.row_group(k).num_rows for k in range(groups)]
-        self._refuse("rows", found.num_rows)
         self._refuse("row groups", found.num_row_groups)
+        rows = [found.row_group(k).num_rows for k in range(found.num_row_groups)]
+        self._refuse("rows", found.num_rows)
         self._refuse("columns", found.num_columns)
         self._refuse("rows in a group", max(rows, default=0))
         if min(rows, default=0) < 0 or sum(rows) != found.num_rows:
@@ -142,7 +135,7 @@ class _OpenFile:
             )
 
     def _check_groups(self, names: Sequence[str] | None) -> None:
-        sizes = [self._unpacked(group, names) for group in self._groups]
+        sizes = [self._bytes(group, names) for group in self._groups]
         self._refuse("bytes in a group", max(sizes, default=0))
 
     def _refuse(self, what: str, found: int) -> None:
@@ -151,13 +144,13 @@ class _OpenFile:
                 f"the footer says {found:,} {what}; expected at most {self._limits[what]:,}."
             )
 
-    def _unpacked(self, group: Any, names: Sequence[str] | None) -> int:
+    def _chunks(self, group: Any, names: Container[str] | None) -> list[tuple[str, Any]]:
+        wanted = [k for k, path in enumerate(self._paths) if names is None or path in names]
+        return [(self._paths[k], group.column(k)) for k in wanted]
+
+    def _bytes(self, group: Any, names: Sequence[str] | None) -> int:
         """Return the bytes of columns, packed or unpacked, whichever are more."""
-        chunks = [
-            group.column(place)
-            for place, path in enumerate(self._paths)
-            if names is None or path in names
-        ]
+        chunks = [chunk for _, chunk in self._chunks(group, names)]
         packed = sum(max(0, chunk.total_compressed_size) for chunk in chunks)
         return max(packed, sum(max(0, chunk.total_uncompressed_size) for chunk in chunks))
 

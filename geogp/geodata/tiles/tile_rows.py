@@ -133,7 +133,7 @@ def _read_table(
     try:
         with open_parquet(held.path, hashed=True) as opened:
             assert opened.sha256 is not None
-            if held.sha256 is not None and opened.sha256 != held.sha256:
+            if held.note is not None and opened.sha256 != held.note.sha256:
                 raise OtherFileError
             faults = schema_faults(opened.schema, names)
             if faults:
