@@ -236,9 +236,9 @@ def test_an_answer_of_another_file_is_known_by_its_etag_alone(
 ):
     """Of the same size, without a date, and the file itself is the same before and after."""
     assert (national / NAME).stat().st_size == (replacement / NAME).stat().st_size
-    server.tell(faulty.Fault("other", 2), manner=faulty.Manner(etag=etag, dated=False))
+    server.tell(faulty.Fault("other", 0), manner=faulty.Manner(etag=etag, dated=False))
     assert same(read(web(server), testland, "2020Q1"), read(Folder(national), testland, "2020Q1"))
-    assert server.told.seen["GET"] > 3
+    assert server.told.seen["GET"] > 1
 
 
 def test_a_file_that_keeps_changing_is_an_error(server, faulty, testland, monkeypatch):
@@ -395,7 +395,7 @@ def test_a_row_group_that_says_to_be_huge_is_refused(server, testland, monkeypat
 def test_what_a_killed_process_left_is_seen_and_swept(server, national, testland, cache):
     entry = CacheEntry.of(server.url, NAME, testland.code_ranges)
     entry.path.parent.mkdir(parents=True)
-    left = entry.path.with_name(f".{entry.path.name}.abc")
+    left = entry.path.with_name(f".{entry.path.name}.abcdefgh")
     left.write_bytes(b"half")
     (item,) = cache_items(check=True)
     assert (item.path, item.state) == (left, UNFINISHED)

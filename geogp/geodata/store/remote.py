@@ -39,6 +39,9 @@ FORBIDDEN = frozenset({401, 403})
 CHANGED = frozenset({*ABSENT, 412, 416})
 """Statuses that tell, of a file that was there, that it is no longer the same."""
 
+RESTARTS = 3
+"""How often a file is begun again that changed while it was read."""
+
 PIECE = 1 << 18
 """Bytes taken from a connection at once."""
 
@@ -178,6 +181,26 @@ class RemoteFile:
                 break
         return True
 
+    def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
+        """Open the file and use it, again where it changed meanwhile; None where there is none.
+
+        Raises
+        ------
+        NetworkError
+            As `open` says; or the file keeps changing.
+        """
+        for left in range(RESTARTS - 1, -1, -1):
+            if not self.open():
+                return None
+            try:
+                return use()
+            except SourceChangedError as error:
+                if not left:
+                    raise NetworkError(
+                        f"{error} It was begun {RESTARTS} times; try again later."
+                    ) from error
+        raise AssertionError
+
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes from a place of the file.
 
@@ -195,10 +218,6 @@ class RemoteFile:
         asked = f"{offset}-{offset + length - 1}"
 
         def take(answer: requests.Response) -> bytes:
-            if answer.status_code in CHANGED:
-                raise SourceChangedError(
-                    f"{self.address} changed while it was read (status {answer.status_code})."
-                )
             if answer.status_code == requests.codes.ok:
                 raise NoRangesError(f"{self.address} is not sent by parts.")
             if answer.status_code != requests.codes.partial_content:
@@ -206,21 +225,20 @@ class RemoteFile:
             place, _, size = answer.headers.get("Content-Range", "").partition("/")
             if place != f"bytes {asked}":
                 raise _FaultError(f"bytes {asked} were asked for, the answer has {place!r}")
-            found = _version(answer, int(size) if size.isdecimal() else None)
-            if found.differs(self.version):
-                raise SourceChangedError(f"{self.address} changed while it was read.")
-            if not found.strong:
+            if not self._same(answer, int(size) if size.isdecimal() else None).strong:
                 raise NoRangesError(f"{self.address} is sent by parts without a strong ETag.")
             return b"".join(self._pieces(answer, length))
 
         headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
         return self._ask("GET", headers, take)
 
-    def copy(self, stream: BinaryIO, most: int | None = None) -> None:
-        """Write the whole file, as one answer has it; each try starts at the beginning.
+    def copy(self, stream: BinaryIO, most: int | None = None) -> Version:
+        """Write the whole file, as one answer has it, and return its version.
 
         Raises
         ------
+        SourceChangedError
+            The file is another one now.
         NetworkError
             The server refuses, or fails again and again; or there are more bytes than `most`.
         OutputError
@@ -233,6 +251,7 @@ class RemoteFile:
             stream.seek(0)
             stream.truncate()
             length = _length(answer)
+            self._same(answer, length)
             for piece in self._pieces(answer, length):
                 size = max(length or 0, stream.tell() + len(piece))
                 if most is not None and size > most:
@@ -250,6 +269,7 @@ class RemoteFile:
             return _version(answer, stream.tell())
 
         self.version = self._ask("GET", {}, take)
+        return self.version
 
     def _told(self, answer: requests.Response) -> Version | None:
         """Return what an answer tells of the file; None where it tells that there is none."""
@@ -261,7 +281,18 @@ class RemoteFile:
             raise self._unexpected(answer)
         return _version(answer, _length(answer))
 
+    def _same(self, answer: requests.Response, size: int | None) -> Version:
+        """Return the version that an answer is of, which must be the one that was opened."""
+        found = _version(answer, size)
+        if found.differs(self.version):
+            raise SourceChangedError(f"{self.address} changed while it was read.")
+        return found
+
     def _unexpected(self, answer: requests.Response) -> NetworkError:
+        if answer.status_code in CHANGED:
+            return SourceChangedError(
+                f"{self.address} changed while it was read (status {answer.status_code})."
+            )
         told = f"{self.address} answered {answer.status_code} {answer.reason}"
         if answer.status_code in FORBIDDEN:
             return RefusedError(

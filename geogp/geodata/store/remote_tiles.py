@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geogp.errors import DataError, NetworkError
+from geogp.errors import DataError
 from geogp.files import sha256_of, writing
 from geogp.geodata.store.cache import CacheEntry, Note, overlap
 from geogp.geodata.store.partial_copies import PartialCopy
@@ -18,7 +18,6 @@ from geogp.geodata.store.remote import (
     NoRangesError,
     Patience,
     RemoteFile,
-    SourceChangedError,
     Transfer,
 )
 from geogp.geodata.tiles import quadkeys
@@ -53,9 +52,6 @@ the geometry."""
 TAIL = 1 << 16
 """Bytes read from the end of a file at first: the footer, or its greater part."""
 
-RESTARTS = 3
-"""How often a file is begun again that changed while it was read."""
-
 _WHOLE = threading.Lock()
 """Of quarters that are read at once, one at a time may hold the rows of the whole world."""
 
@@ -85,36 +81,29 @@ def fetch_entry(
     OutputError
         The cache cannot be written.
     """
-    before = 0
-    for left in range(RESTARTS - 1, -1, -1):
-        with closing(RemoteFile(region.source, patience, transfer)) as remote:
-            remote.received = before
-            if not remote.open():
-                return None
-            copy = PartialCopy(whole.copy_path, remote)
-            try:
-                made = _make(remote, copy, region, whole, simulated)
-            except SourceChangedError as error:
-                if not left:
-                    raise NetworkError(
-                        f"{error} It was begun {RESTARTS} times; try again later."
-                    ) from error
-            except DamagedParquetError as error:
-                copy.discard()
-                raise DataError(
-                    f"{remote.address} is not a whole Parquet file ({error}). The source is "
-                    "damaged; leave its quarter out or try again later."
-                ) from error
-            except DataError as error:
-                copy.discard()
-                if remote.address in str(error):
-                    raise
-                raise faulty(remote.address, [str(error)], AT_SOURCE) from error
-            else:
-                copy.discard()
-                return made
-            before = remote.received
-    raise AssertionError
+    with closing(RemoteFile(region.source, patience, transfer)) as remote:
+        return remote.begin(lambda: _fetch(remote, region, whole, simulated))
+
+
+def _fetch(
+    remote: RemoteFile, region: CacheEntry, whole: CacheEntry, simulated: Callable[[], bool]
+) -> tuple[CacheEntry, Note]:
+    copy = PartialCopy(whole.copy_path, remote)
+    try:
+        made = _make(remote, copy, region, whole, simulated)
+    except DamagedParquetError as error:
+        copy.discard()
+        raise DataError(
+            f"{remote.address} is not a whole Parquet file ({error}). The source is damaged; "
+            "leave its quarter out or try again later."
+        ) from error
+    except DataError as error:
+        copy.discard()
+        if remote.address in str(error):
+            raise
+        raise faulty(remote.address, [str(error)], AT_SOURCE) from error
+    copy.discard()
+    return made
 
 
 def _make(

@@ -158,21 +158,22 @@ class Web:
 
     def _download(self, entry: CacheEntry, known: Note | None) -> None:
         """Download a file whole, into an entry of which there may be a note."""
-        with closing(RemoteFile(entry.source, self.patience)) as remote:
-            if not remote.open():
+        with (
+            closing(RemoteFile(entry.source, self.patience)) as remote,
+            writing(entry.path, CURE) as stream,
+        ):
+            if not remote.begin(lambda: remote.copy(stream, MOST_BYTES)):
                 raise NetworkError(f"could not read {entry.source}: there is no such file (404).")
-            with writing(entry.path, CURE) as stream:
-                remote.copy(stream, most=MOST_BYTES)
-                _require_form(entry.source, stream)
-                stream.seek(0)
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                note = Note.of(remote, digest, stream.tell())
-                if known is not None and digest != known.sha256:
-                    raise NetworkError(
-                        f"{entry.source} is no longer what it was when it was first downloaded "
-                        f"({entry.note_path}), and the copy beside that note is damaged. Delete "
-                        "both to take the new file; runs made from the old one are then other runs."
-                    )
+            _require_form(entry.source, stream)
+            stream.seek(0)
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            note = Note.of(remote, digest, stream.tell())
+            if known is not None and digest != known.sha256:
+                raise NetworkError(
+                    f"{entry.source} is no longer what it was when it was first downloaded "
+                    f"({entry.note_path}), and the copy beside that note is damaged. Delete "
+                    "both to take the new file; runs made from the old one are then other runs."
+                )
         if known is None:
             entry.keep(note)
 
