@@ -275,7 +275,12 @@ def _rows(stream: IO[bytes], most: int) -> pa.Table:
     batches, size = [], 0
     with pa.ipc.open_stream(stream) as coming:
         for batch in coming:
-            batch.validate(full=True)
+            try:
+                batch.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise DataError(
+                    f"expected text, found bytes that are no text ({error})."
+                ) from error
             size += batch.nbytes
             if size > most:
                 raise DataError(f"its rows unpack to more than {most:,} bytes.")

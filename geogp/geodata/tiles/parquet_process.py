@@ -84,7 +84,11 @@ class _OpenFile:
                 first, length = chunk.data_page_offset, chunk.total_compressed_size
                 if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < first:
                     first = chunk.dictionary_page_offset
-                if path not in aside and not 4 <= first <= first + length <= self._size:
+                if (
+                    path not in aside
+                    and group.num_rows
+                    and not 4 <= first <= first + length <= self._size
+                ):
                     raise _RefusedError(
                         f"the footer puts column {path} at bytes {first} to {first + length} of "
                         f"{self._size}."
@@ -92,14 +96,23 @@ class _OpenFile:
                 chunks.append([path, first, length])
                 statistics = chunk.statistics if path == key else None
                 if statistics is not None and statistics.has_min_max:
-                    ends = [str(statistics.min), str(statistics.max)]
+                    try:
+                        ends = [str(statistics.min), str(statistics.max)]
+                    except UnicodeDecodeError as error:
+                        raise _RefusedError(
+                            f"expected text, found bytes that are no text ({error})."
+                        ) from error
             found.append([ends, chunks])
         return found
 
     def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
         """Write rows; words of a dictionary stand in each row that has them."""
         self._check_groups(names)
-        chosen = list(range(len(self._groups))) if groups is None else groups
+        chosen = [
+            k
+            for k, group in enumerate(self._groups)
+            if group.num_rows and (groups is None or k in groups)
+        ]
         size = sum(self._bytes(self._groups[k], names) for k in chosen)
         count = sum(self._groups[k].num_rows for k in chosen)
         at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // max(1, size)))
