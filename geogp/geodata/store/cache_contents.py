@@ -1,7 +1,7 @@
 """What is in the cache: listed, checked byte by byte, deleted."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,13 +159,10 @@ def _held(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, if nobody else does; say whether it is held."""
     place = lock_of(path, own_name(path) or "")
     place.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(place)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
+    with ExitStack() as held:
+        try:
+            held.enter_context(FileLock(place).acquire(timeout=0))
+        except Timeout:
+            yield False
+        else:
+            yield True

@@ -27,14 +27,8 @@ Progress = Callable[[int, int, str], None]
 class HeldQuarters:
     """What became of the quarters asked for.
 
-    Attributes
-    ----------
-    files
-        Where the rows of a quarter are.
-    missing
-        Quarters that the source has not.
-    unreached
-        Quarters that are not in the cache, while nothing answered at the source.
+    `files` are where the rows of a quarter are. The source has not those that are `missing`; those
+    that are `unreached` are not in the cache, and nothing answered at the source.
     """
 
     files: Mapping[int, Held]
@@ -46,10 +40,8 @@ class HeldQuarters:
 
         Raises
         ------
-        UnreachableError
-            Nothing answered at the source.
-        DataError
-            The source has none.
+        UnreachableError, DataError
+            Nothing answered at the source; the source has none.
         """
         for quarter, error in self.unreached.items():
             if quarter in named:
@@ -106,14 +98,8 @@ def hold_quarters(
 ) -> HeldQuarters:
     """Bring a region's rows of several quarters here, some at a time.
 
-    Parameters
-    ----------
-    source, region, service, quarters
-        What is wanted, and from where.
-    refresh
-        Read again what changed at the source.
-    progress
-        Hears how it goes, from the first byte that comes over a network.
+    `refresh` reads again what changed at the source. `progress` hears how it goes, from the first
+    byte that comes over a network.
 
     Raises
     ------

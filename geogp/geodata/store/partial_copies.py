@@ -9,7 +9,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -105,10 +104,9 @@ class PartialCopy:
         if title != self._title or not self.path.is_file():
             self.discard()
             return
-        for line in lines:
-            with suppress(ValueError):  # the last may be torn
-                first, length, digest = line.split()
-                self._came[int(first), int(length)] = digest
+        for line in map(str.split, lines):
+            if len(line) == 3 and line[0].isdecimal() and line[1].isdecimal():  # none that is torn
+                self._came[int(line[0]), int(line[1])] = line[2]
 
     def _is_here(self, first: int, length: int) -> bool:
         """Tell whether a part came, in this call or whole before it."""

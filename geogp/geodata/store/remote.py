@@ -138,14 +138,8 @@ _FAULTS = (requests.RequestException, HTTPError, OSError, ValueError, _FaultErro
 class RemoteFile:
     """A file at an address.
 
-    Attributes
-    ----------
-    address
-        Its address.
-    version
-        What the server said when the file was opened, or copied.
-    received
-        Bytes of all bodies, those of failed answers too.
+    `version` is what the server said when the file was opened, or copied; `received` counts the
+    bytes of all bodies, those of failed answers too.
     """
 
     def __init__(

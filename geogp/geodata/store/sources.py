@@ -29,19 +29,14 @@ class Held:
 
     Attributes
     ----------
-    path
-        The file.
     simulated
         Whether the source says that its tiles are simulated.
     note
         Of an entry of the cache: what it was made from. None for a file read in place, which is
         hashed as it is read.
-    fresh
-        Whether it was read from the source just now.
-    checked
-        Whether the source could be asked if it is still the same; always true in place.
-    changed
-        Whether the source has another file now.
+    fresh, checked, changed
+        Whether it was read just now; whether the source could be asked if it is still the same,
+        which is always true in place; and whether it has another file now.
     """
 
     path: Path

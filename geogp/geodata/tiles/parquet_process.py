@@ -13,7 +13,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Container, Iterator, Sequence
+import time
+from collections.abc import Container, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -64,7 +65,6 @@ class _OpenFile:
         self._metadata = self._table.metadata
         self._size, self._limits = size, limits
         self._check()
-        self._groups = [self._metadata.row_group(k) for k in range(self._metadata.num_row_groups)]
         schema = self._metadata.schema
         self._paths = [schema.column(k).path for k in range(self._metadata.num_columns)]
 
@@ -137,10 +137,11 @@ class _OpenFile:
 
     def _check(self) -> None:
         found = self._metadata
-        self._refuse("row groups", found.num_row_groups)
-        rows = [found.row_group(k).num_rows for k in range(found.num_row_groups)]
         self._refuse("rows", found.num_rows)
+        self._refuse("row groups", found.num_row_groups)
         self._refuse("columns", found.num_columns)
+        self._groups = [found.row_group(k) for k in range(found.num_row_groups)]
+        rows = [group.num_rows for group in self._groups]
         self._refuse("rows in a group", max(rows, default=0))
         if min(rows, default=0) < 0 or sum(rows) != found.num_rows:
             raise _RefusedError(
@@ -188,20 +189,21 @@ def _told(error: Exception) -> dict[str, Any]:
     return {"damaged": str(error) or type(error).__name__}
 
 
-def _requests() -> Iterator[dict[str, Any]]:
-    for line in sys.stdin.buffer:
-        if resource is not None:  # of all work until now, and that of one request
-            used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-            with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(resource.RLIMIT_CPU, (int(used) + _MOST_SECONDS, -1))
-        yield json.loads(line)
+def _limit(what: str, most: int) -> None:
+    """Limit what this process may take, where the system can, or has set no lower limit."""
+    if resource is not None:
+        with contextlib.suppress(ValueError, OSError):
+            kind = getattr(resource, what)
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
 
 
 def _serve(stream: BinaryIO) -> None:
     """Answer until the other side is gone."""
     files: dict[int, _OpenFile] = {}
-    for asked in _requests():
-        answer: dict[str, Any] = {}
+    for line in sys.stdin.buffer:
+        _limit("RLIMIT_CPU", int(time.process_time()) + _MOST_SECONDS)
+        asked, answer = json.loads(line), dict[str, Any]()
         do, number = asked.pop("do"), asked.pop("number")
         try:
             if do == "open":
@@ -222,10 +224,8 @@ def _serve(stream: BinaryIO) -> None:
 
 def _main(memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
-    if resource is not None:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit("RLIMIT_DATA", memory)
+    _limit("RLIMIT_CORE", 0)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     # What a library prints is no answer.
