@@ -163,9 +163,9 @@ def _begin(remote: RemoteFile, copy: PartialCopy) -> bool:
 
 def _columns(address: str, schema: pa.Schema) -> list[str]:
     """Return the columns to read; those of targets may be absent."""
-    counts = ("tests", "devices")
-    names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in counts]
-    faults = schema_faults(schema, list(dict.fromkeys([QUADKEY, *names])))
+    needed = (QUADKEY, "tests", "devices")
+    names = [name for name in (QUADKEY, *VALUES) if name in schema.names or name in needed]
+    faults = schema_faults(schema, names)
     if faults:
         raise faulty(address, faults, AT_SOURCE)
     return names

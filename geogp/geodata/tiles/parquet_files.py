@@ -242,7 +242,12 @@ class _Process:
             },
         )
         assert self._running.stdout is not None
-        if not self._running.stdout.readline():
+        try:
+            ready = self._running.stdout.readline()
+        except BaseException:
+            self.end()
+            raise
+        if not ready:
             self.end()
             raise DataError(
                 f"the process that reads Parquet files did not start ({sys.executable} "
