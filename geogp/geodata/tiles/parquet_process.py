@@ -76,7 +76,7 @@ class _OpenFile:
 
     def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[Any]:
         """Return the row groups: least and greatest value of a column, and where columns are."""
-        self._check_groups(names)
+        self._unpacked(self._groups, names)
         found = []
         for group in self._groups:
             ends, chunks = None, []
@@ -107,13 +107,9 @@ class _OpenFile:
 
     def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
         """Write rows; words of a dictionary stand in each row that has them."""
-        self._check_groups(names)
-        chosen = [
-            k
-            for k, group in enumerate(self._groups)
-            if group.num_rows and (groups is None or k in groups)
-        ]
-        size = sum(self._bytes(self._groups[k], names) for k in chosen)
+        numbers = range(len(self._groups)) if groups is None else groups
+        chosen = [k for k in numbers if self._groups[k].num_rows]
+        size = self._unpacked([self._groups[k] for k in chosen], names)
         count = sum(self._groups[k].num_rows for k in chosen)
         at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // max(1, size)))
         fields = [f for f in self._table.schema_arrow if names is None or f.name in names]
@@ -148,10 +144,6 @@ class _OpenFile:
                 f"the footer says {found.num_rows:,} rows, its row groups {sum(rows):,} in all."
             )
 
-    def _check_groups(self, names: Sequence[str] | None) -> None:
-        sizes = [self._bytes(group, names) for group in self._groups]
-        self._refuse("bytes in a group", max(sizes, default=0))
-
     def _refuse(self, what: str, found: int) -> None:
         if found > self._limits[what]:
             raise _RefusedError(
@@ -162,11 +154,16 @@ class _OpenFile:
         wanted = [k for k, path in enumerate(self._paths) if names is None or path in names]
         return [(self._paths[k], group.column(k)) for k in wanted]
 
-    def _bytes(self, group: Any, names: Sequence[str] | None) -> int:
-        """Return the bytes of columns, packed or unpacked, whichever are more."""
-        chunks = [chunk for _, chunk in self._chunks(group, names)]
-        packed = sum(max(0, chunk.total_compressed_size) for chunk in chunks)
-        return max(packed, sum(max(0, chunk.total_uncompressed_size) for chunk in chunks))
+    def _unpacked(self, groups: Sequence[Any], names: Sequence[str] | None) -> int:
+        """Return the bytes of columns of row groups, none of which may have too many."""
+        sizes = []
+        for group in groups:
+            chunks = [chunk for _, chunk in self._chunks(group, names)]
+            packed = sum(max(0, chunk.total_compressed_size) for chunk in chunks)
+            unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
+            sizes.append(max(packed, unpacked))
+        self._refuse("bytes in a group", max(sizes, default=0))
+        return sum(sizes)
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
