@@ -156,7 +156,7 @@ class _OpenFile:
 
     def _unpacked(self, groups: Sequence[Any], names: Sequence[str] | None) -> int:
         """Return the bytes of columns of row groups, none of which may have too many."""
-        sizes = []
+        sizes: list[int] = []
         for group in groups:
             chunks = [chunk for _, chunk in self._chunks(group, names)]
             packed = sum(max(0, chunk.total_compressed_size) for chunk in chunks)
