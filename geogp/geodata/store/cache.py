@@ -69,18 +69,14 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     source, etag, last_modified, bytes_stored
         Address of the file it was made from, and what the server said of that; last its size.
-    date
-        When it was read, UTC.
-    sha256, size
-        Of the entry's file.
+    date, sha256, size
+        When it was read, UTC; hash and size of the entry's file.
     rows, rows_in_source, groups_read, groups_in_source
-        Of tiles, as all that follows: rows and row groups, of how many.
+        Of tiles, as what follows but the last: rows and row groups, of how many.
     bytes_read
         Bytes that came over the network for it, those of failed requests too.
-    ranges
-        Codes of the quadkeys it holds all rows of; None for those of the whole world.
-    columns, simulated
-        Its columns, and whether the source says that its tiles are simulated.
+    ranges, columns, simulated
+        As `CacheEntry` has them; its columns; whether the source says that its tiles are simulated.
     note_sha256
         Hash of all else.
     """
@@ -136,16 +132,9 @@ def read_note(path: Path) -> Note | None:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A place in the cache for a file, or for rows of one.
+    """A place in the cache for the file at `source`, or for its rows of some quadkeys.
 
-    Attributes
-    ----------
-    path
-        Its file.
-    source
-        Address of the remote file.
-    ranges
-        Of tiles: codes of the quadkeys it holds; None for all.
+    `ranges` are the codes of these quadkeys; None stands for all, and for files that are no tiles.
     """
 
     path: Path

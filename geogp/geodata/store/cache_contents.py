@@ -34,16 +34,12 @@ class Item:
 
     Attributes
     ----------
-    path, size
-        Its file and the bytes of it.
     kind
         ``region`` or ``world`` (tiles), ``file`` (downloaded whole), ``none`` (left by a process
         that was killed: never read, but for copies, which the next download goes on from).
     state
         ``whole``, ``damaged`` (does not agree with its note, or the note not with itself: never
         read, fetched again), ``unfinished``; None where nothing was checked.
-    note
-        What it is; None where that is not known.
     """
 
     path: Path

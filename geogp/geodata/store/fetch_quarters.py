@@ -101,15 +101,15 @@ def hold_quarters(
     `refresh` reads again what changed at the source. `progress` hears how it goes, from the first
     byte that comes over a network.
 
+    Quarters that are complete when it fails or is stopped stay in the cache, and the next call goes
+    on from what came of the others.
+
     Raises
     ------
     NetworkError
         The source refuses or fails for one quarter; or nothing answers and nothing is cached.
-        Quarters that are complete stay in the cache.
     DataError, OutputError
         As `Web.hold` says.
-    KeyboardInterrupt
-        Stopped; what came of a quarter is what the next call goes on from.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -25,12 +25,8 @@ _MOST_LIST_BYTES = 64 << 20
 class PartialCopy:
     """A copy of a remote file that is open.
 
-    Attributes
-    ----------
-    path
-        The copy, ``.parts``; its list has ``.ranges`` instead.
-    reused
-        Bytes that need not be asked for again.
+    `path` ends in ``.parts``, its list in ``.ranges``; `reused` counts bytes that need not be asked
+    for again.
     """
 
     def __init__(self, path: Path, remote: RemoteFile) -> None:
@@ -47,10 +43,8 @@ class PartialCopy:
 
         Raises
         ------
-        NetworkError
-            As `RemoteFile.read` says.
-        OutputError
-            The cache cannot be written.
+        NetworkError, OutputError
+            As `RemoteFile.read` says; the cache cannot be written.
         """
         for first, length in spans:
             for start in range(first, first + length, LARGEST):

@@ -76,10 +76,8 @@ def fetch_entry(
     ------
     NetworkError
         The server refuses, fails again and again, or the file keeps changing.
-    DataError
-        The file is damaged.
-    OutputError
-        The cache cannot be written.
+    DataError, OutputError
+        The file is damaged; the cache cannot be written.
     """
     with closing(RemoteFile(region.source, patience, transfer)) as remote:
         return remote.begin(lambda: _fetch(remote, region, whole, simulated))
@@ -196,13 +194,7 @@ def _codes_and_values(rows: pa.Table, ranges: list[list[int]] | None) -> pa.Tabl
 
 
 def _write(entry: CacheEntry, parts: Sequence[pa.Table]) -> int:
-    """Write rows, ordered by quadkey; those of one quadkey stay in their order. Say how many.
-
-    Raises
-    ------
-    OutputError
-        The cache cannot be written.
-    """
+    """Write rows, ordered by quadkey; those of one quadkey stay in their order. Say how many."""
     table = pa.concat_tables(parts).replace_schema_metadata().combine_chunks()
     order = np.argsort(table[QUADKEY].to_numpy(), kind="stable")
     schema = table.schema.set(0, pa.field(QUADKEY, pa.string()))

@@ -138,11 +138,9 @@ class Web:
 
         Raises
         ------
-        NetworkError
+        NetworkError, OutputError
             The download failed; or the copy is damaged, and what is at the address now is not what
-            the note says.
-        OutputError
-            The cache cannot be written.
+            the note says; the cache cannot be written.
         """
         entry = self._entry(name)
         with entry.locked(Transfer()):
@@ -276,11 +274,9 @@ def open_source(where: str) -> Source:
 
     Raises
     ------
-    DataError
-        There is no such folder.
-    RequestError
-        The address holds a name, a password or a query, which would be written into run.json, or
-        is no address.
+    DataError, RequestError
+        There is no such folder; the address is none, or holds a name, a password or a query, which
+        would be written into run.json.
     """
     if where.startswith(("http://", "https://")):
         return Web(_checked(where))

@@ -57,12 +57,8 @@ class RowGroup(NamedTuple):
 class ParquetReading:
     """A file that is open in the reading process.
 
-    Attributes
-    ----------
-    rows, schema
-        What its footer says.
-    sha256
-        Of the very bytes that are read, where it was asked for.
+    Its footer says `rows` and `schema`; `sha256` is that of the very bytes that are read, where it
+    was asked for.
     """
 
     def __init__(self, process: "_Process", request: dict[str, Any]) -> None:
@@ -74,16 +70,9 @@ class ParquetReading:
         self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
 
     def groups(self, names: Sequence[str], key: str, aside: Sequence[str] = ()) -> list[RowGroup]:
-        """Return the row groups.
+        """Return the row groups, with the places of columns and the ends of the column `key`.
 
-        Parameters
-        ----------
-        names
-            Columns that are wanted.
-        key
-            The column whose least and greatest values are told.
-        aside
-            Columns whose places are told, too, though their rows are not wanted.
+        The rows of `names` are wanted; those of `aside` are not, but their places are told.
 
         Raises
         ------
