@@ -107,9 +107,9 @@ def fresh_cache(place: Path | None = None) -> Iterator[Path]:
 
 
 def sound() -> bool:
-    """Tell whether every entry of the cache is whole; parts of a stopped download are none."""
+    """Tell whether every entry of the cache is whole; the copy of a stopped download is none."""
     return all(
         item.state == WHOLE
         for item in cache_items(check=True)
-        if item.path.parent.suffix != ".parts"
+        if item.path.suffix not in {".parts", ".ranges"}
     )

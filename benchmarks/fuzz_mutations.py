@@ -14,8 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geogp.geodata.store.cache import NOTE_DIGEST
-
 Random = np.random.Generator
 
 ODD_NUMBERS = (0, -1, 1, 2**31, -(2**31), 2**63, 2**64, 10**30, 1e308, -1e308, 1e-320, 0.5)
@@ -182,9 +180,9 @@ def note_bytes(random: Random, content: bytes) -> bytes:
     spoilt = json_bytes(random, content)
     try:
         told = json.loads(spoilt)
-        told.pop(NOTE_DIGEST)
+        told.pop("note_sha256")
         if random.random() < 0.8:
-            told[NOTE_DIGEST] = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+            told["note_sha256"] = hashlib.sha256(json.dumps(told).encode()).hexdigest()
         return (json.dumps(told, indent=1) + "\n").encode()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return spoilt

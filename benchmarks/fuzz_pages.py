@@ -1,6 +1,7 @@
 """Which bytes of a Parquet file a checksum covers: the bodies of pages that say their CRC-32.
 
-Nothing covers the headers of pages, nor the footer.
+Nothing covers the headers of pages, nor the footer. Headers are structures in Thrift's compact
+protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
 import io
@@ -8,10 +9,10 @@ from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
-from geogp.geodata.tiles.thrift import structure
-
 _PACKED_SIZE, _CRC = 3, 4
 """Numbers of fields of a page header."""
+
+_BOOLEANS, _BYTE, _NUMBERS, _DOUBLE, _BINARY, _STRUCT = {1, 2}, 3, {4, 5, 6}, 7, 8, 12
 
 
 def covered(content: bytes) -> list[tuple[int, int]]:
@@ -28,7 +29,36 @@ def covered(content: bytes) -> list[tuple[int, int]]:
 
 def _bodies(content: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     while start < end:
-        fields, body = structure(content, start)
-        start = body + fields[_PACKED_SIZE].value
+        fields, body = _structure(content, start)
+        start = body + fields[_PACKED_SIZE]
         if _CRC in fields:
             yield body, start
+
+
+def _structure(content: bytes, place: int) -> tuple[dict[int, int], int]:
+    """Return the whole numbers of a structure of a whole file, and the place after it."""
+    fields: dict[int, int] = {}
+    number = 0
+    while content[place]:
+        number, kind, place = number + (content[place] >> 4), content[place] & 15, place + 1
+        if kind in _NUMBERS:
+            value, place = _varint(content, place)
+            fields[number] = value >> 1 ^ -(value & 1)
+        elif kind == _STRUCT:
+            _, place = _structure(content, place)
+        elif kind == _BINARY:
+            size, place = _varint(content, place)
+            place += size
+        elif kind in {_BYTE, _DOUBLE}:
+            place += 1 if kind == _BYTE else 8
+        else:
+            assert kind in _BOOLEANS, f"no page header has a field of type {kind}"
+    return fields, place + 1
+
+
+def _varint(content: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while content[place] > 0x7F:
+        value |= (content[place] & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+    return value | content[place] << shift, place + 1

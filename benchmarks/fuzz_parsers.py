@@ -18,17 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from geogp import files
 from geogp.errors import GeogpError
 from geogp.files import plain_names, read_json
-from geogp.geodata.store import cache, remote
+from geogp.geodata.store import cache
 from geogp.geodata.store.cache import read_note
 from geogp.geodata.store.sources import relative_name
-from geogp.geodata.tiles import quadkeys, quarters, thrift
+from geogp.geodata.tiles import quadkeys, quarters
 from geogp.geodata.tiles.quarters import parse_quarters
-from geogp.geodata.tiles.thrift import structure
 from geogp.maps.page import packing
 from geogp.maps.page.packing import unpack
 from geogp.records import checked_types, record_reading
@@ -60,13 +57,6 @@ def parse_note(content: bytes) -> None:
     read_note(_PLACE)
 
 
-def parse_footer(content: bytes) -> None:
-    """Read a structure of Thrift's compact protocol, which documents two errors more."""
-    with suppress(LookupError, ValueError):
-        _, place = structure(content, 0)
-        assert place <= len(content)
-
-
 def parse_text(content: bytes) -> None:
     """Read quadkeys, quarters and names."""
     text = content.decode("utf-8", "replace")
@@ -75,25 +65,12 @@ def parse_text(content: bytes) -> None:
             parse(text)
 
 
-def parse_headers(content: bytes) -> None:
-    """Read the headers of an answer."""
-    answer = requests.Response()
-    names = ("Retry-After", "Content-Length", "Content-Range", "ETag")
-    lines = content.decode("latin-1").splitlines()
-    answer.headers.update(zip(names, lines, strict=False))
-    assert remote._retry_after(answer) >= 0  # noqa: SLF001
-    with suppress(ValueError):  # more digits than Python takes; `RemoteFile` says so
-        remote._length(answer)  # noqa: SLF001
-
-
 PARSERS: dict[str, Parser] = {
     "run.json": parse_run,
     "cache note": parse_note,
     "names": lambda content: plain_names(_held(content)),
     "packed array": lambda content: unpack(_held(content)),
-    "footer": parse_footer,
     "text": parse_text,
-    "headers": parse_headers,
 }
 
 
@@ -109,13 +86,11 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
 
     modules = (
         files,
-        thrift,
         checked_types,
         record_reading,
         packing,
         quadkeys,
         quarters,
-        remote,
         cache,
     )
     for module in modules:

@@ -16,6 +16,7 @@ from fuzz_readers import READERS
 from fuzz_world import World
 
 from geogp.errors import GeogpError
+from geogp.geodata.tiles.parquet_files import reading_process
 
 MEMORY = 3 << 30
 """Bytes that reading one content may take beyond what the libraries have taken."""
@@ -77,7 +78,7 @@ def serve(connection: Connection, folder: str) -> None:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     limit()
-    with suppress(EOFError, KeyboardInterrupt):
+    with suppress(EOFError, KeyboardInterrupt), reading_process():
         while True:
             reader, content = connection.recv()
             connection.send(read_one(reader, content, world))

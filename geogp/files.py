@@ -85,7 +85,7 @@ def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
         raise output_error(path, error, cure) from error
     beside = Path(name)
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with os.fdopen(handle, "w+b") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

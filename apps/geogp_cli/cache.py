@@ -67,13 +67,11 @@ def _show(items: "list[Item]", *, as_json: bool) -> None:
     for heading in ("bytes", "rows", "bytes read", "of stored"):
         table.add_column(heading, justify="right")
     for item in items:
-        numbers = (item.size, item.rows, item.bytes_read, item.bytes_stored)
+        told = item.described()
+        numbers = [told[key] for key in ("size", "rows", "bytes_read", "bytes_stored")]
         table.add_row(
             escape(item.path.name),
-            item.kind,
-            item.state or "-",
-            item.date or "-",
-            escape(item.source or "-"),
+            *(escape(str(told[key] or "-")) for key in ("kind", "state", "date", "source")),
             *("-" if number is None else f"{number:,}" for number in numbers),
         )
     Console(soft_wrap=True).print(table)

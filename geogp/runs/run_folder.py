@@ -24,7 +24,7 @@ from geogp.files import (
     write_text,
 )
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.geodata.tiles.parquet_limits import check_parquet
+from geogp.geodata.tiles.parquet_files import read_table
 from geogp.records.checked_types import checked
 from geogp.records.record_reading import read_record, run_text
 from geogp.records.run_record import RunIdentity, RunNote, RunRecord
@@ -321,8 +321,7 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
         The file is damaged, or larger than what `geogp map` writes.
     """
     try:
-        check_parquet(path / PREDICTIONS_FILE)
-        predictions = pd.read_parquet(path / PREDICTIONS_FILE, page_checksum_verification=True)
+        predictions = read_table(path / PREDICTIONS_FILE).to_pandas()
     except DataError:
         raise
     except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:

@@ -1,10 +1,7 @@
 """The cache listed, checked and cleared: what is in it of others, and what others do meanwhile."""
 
 import json
-import os
-import shutil
 import threading
-import time
 
 import pytest
 from bucket_files import tile_columns, tiles_around, write_quarter
@@ -85,41 +82,15 @@ def test_what_vanishes_while_it_is_listed_is_left_out(
     left = tiles.with_name(f".{tiles.name}.abcdefgh")
     left.write_text("half")
     gone = {"left": left, "tiles": tiles, "border": border}[which]
-    name = "_download_files" if which == "border" else "_tile_files"
-    original = getattr(cache_contents, name)
+    original = cache_contents._files
 
     def racing():
         found = original()
         gone.unlink()
         return found
 
-    monkeypatch.setattr(cache_contents, name, racing)
+    monkeypatch.setattr(cache_contents, "_files", racing)
     assert {item.path for item in cache_items(check=check)} == {left, tiles, border} - {gone}
-
-
-@pytest.mark.parametrize("call", [cache_items, clear_cache])
-def test_a_folder_of_parts_that_vanishes_while_it_is_walked_is_left_out(
-    source, testland, monkeypatch, call
-):
-    """A fetch that ends takes its parts away, between the list of a folder and the walk into it."""
-    tiles, border = filled(source, testland)
-    parts = tiles.with_suffix(".parts")
-    parts.mkdir()
-    (parts / "0-9").write_text("half")
-    look = os.scandir
-
-    def racing(folder):
-        if str(folder) == str(parts) and parts.exists():
-            shutil.rmtree(parts)
-        return look(folder)
-
-    monkeypatch.setattr(os, "scandir", racing)
-    found = call()
-    assert not parts.exists()
-    if call is cache_items:
-        assert [item.path for item in found] == [tiles, border]
-    else:
-        assert (found.files, found.busy) == (2, 0)
 
 
 def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
@@ -137,18 +108,6 @@ def test_what_is_being_fetched_is_not_cleared(source, testland, cache):
     assert (done.files, done.size, done.busy) == (1, 4, 0)
     assert not left.exists()
     assert lock.stat().st_ino == held
-
-
-def test_parts_in_a_folder_go_with_it_and_under_the_lock_of_their_entry(source, testland, cache):
-    entry = CacheEntry.of(source.url, NAME, testland.code_ranges)
-    parts = entry.path.with_suffix(".parts")
-    parts.mkdir(parents=True)
-    for name in ("0-9", "note.json"):
-        (parts / name).write_text("half")
-    assert [item.path.parent for item in cache_items(check=True)] == [parts, parts]
-    with entry.locked(Transfer()):
-        assert (clear_cache().busy, len(files(cache))) == (2, 2)
-    assert (clear_cache().files, parts.exists()) == (2, False)
 
 
 def test_a_fetch_goes_on_while_the_cache_is_cleared(source, faulty, folder, testland):
@@ -180,18 +139,16 @@ def test_what_a_refresh_is_writing_is_not_called_damaged(source, testland):
     assert cache_items(check=True)[0].state == DAMAGED
 
 
-@pytest.mark.parametrize("name", ["tmpa1b2_c3d", ".border.json.json.a1b2c3d4"])
-def test_an_old_leftover_of_a_download_is_cleared_and_a_new_one_stays(source, testland, name):
+def test_a_leftover_of_a_download_is_cleared_unless_something_is_downloaded(source, testland):
     _, border = filled(source, testland)
-    left = border.with_name(name)
+    left = border.with_name(".border.json.json.a1b2c3d4")
     left.write_text("half")
     assert {item.path: item.state for item in cache_items(check=True)}[left] == UNFINISHED
-    assert clear_cache().busy == 1
-    assert left.exists()
-    before = time.time() - cache_contents.DEAD_S - 1
-    os.utime(left, (before, before))
+    with CacheEntry.of_file(source.url, "border.json").locked(Transfer()):
+        done = clear_cache()
+    assert (done.files, done.busy, left.exists()) == (1, 2, True)
     done = clear_cache()
-    assert (done.files, done.busy, left.exists()) == (1, 0, False)
+    assert (done.files, done.busy, left.exists()) == (2, 0, False)
 
 
 def test_a_download_whose_note_is_damaged_is_damaged(source, testland):

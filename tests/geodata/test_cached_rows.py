@@ -99,7 +99,7 @@ def test_an_entry_replaced_before_it_is_read_is_held_again(
     (item,) = cache_items()
     (file,) = found.files
     assert file.sha256 == hashlib.sha256(item.path.read_bytes()).hexdigest()
-    assert file.etag == item.etag != before.files[0].etag
+    assert file.etag == item.note.etag != before.files[0].etag
     assert found.warnings == ()
 
 

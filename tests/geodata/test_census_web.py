@@ -1,7 +1,6 @@
 """The Census Bureau's files over the web: vintages, cuts, every fault, and the note of each."""
 
 import json
-import logging
 import resource
 import shutil
 import subprocess
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
-import pooch
 import pytest
 from bucket_borders import (
     BORDER_TOWN,
@@ -29,7 +27,7 @@ from shapely.geometry import box
 from geogp.errors import DataError, NetworkError, OutputError, RequestError, UnreachableError
 from geogp.geodata.places.census import read_around, read_region
 from geogp.geodata.places.region import Region
-from geogp.geodata.store import whole_files
+from geogp.geodata.store import sources
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.store.cache_contents import WHOLE, cache_items
 from geogp.geodata.store.remote import Patience
@@ -219,7 +217,7 @@ def test_a_page_in_the_place_of_a_file_is_not_kept(server, national, tmp_path, c
 
 
 def test_a_file_that_is_too_large_is_refused(server, cache, monkeypatch, faulty):
-    monkeypatch.setattr(whole_files, "MOST_BYTES", 100)
+    monkeypatch.setattr(sources, "MOST_BYTES", 100)
     with pytest.raises(NetworkError, match="expected at most 100"):
         read_region(Web(server.url, QUICK), "PR")
     assert not list(cache.rglob("*.zip"))
@@ -297,14 +295,3 @@ def test_an_own_region_across_states_takes_the_files_of_each(national, tmp_path)
     assert found.urban_areas.labels == ("Border", "Far", "Town")
     assert found.counties.labels == ("E", "Fulton", "W")
     assert found.region.strata.area.equals(TOWN.union(BORDER_TOWN).union(FAR_TOWN))
-
-
-def test_no_logger_is_left_quieter_than_it_was(server, cache):
-    logger = pooch.get_logger()
-    before = logger.level
-    logger.setLevel("INFO")
-    try:
-        Web(server.url, QUICK).fetch(STATES)
-        assert logger.level == logging.INFO
-    finally:
-        logger.setLevel(before)

@@ -7,7 +7,7 @@ import pytest
 from geogp.geodata.store.fetch_quarters import HeldQuarters
 from geogp.geodata.store.sources import Held
 
-HELD = {8080: Held(Path("x.parquet"), "00", simulated=False)}
+HELD = {8080: Held(Path("x.parquet"), simulated=False)}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Footers of Parquet files that say other than what geogp expects, or what is so."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +7,6 @@ import pytest
 from bucket_files import tile_columns, tiles_around, write_quarter
 
 from geogp.errors import DataError
-from geogp.geodata.store import remote_tiles
 from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles.ookla import read_observations
@@ -55,26 +52,3 @@ def test_a_footer_that_points_past_the_end_is_damage_and_no_change(server, writt
     written.write_bytes(content[:4] + content[-footer:])
     with pytest.raises(DataError, match=r"the footer puts column \w+ at bytes \d+ to \d+ of \d+"):
         read(Web(server.url, QUICK), testland)
-
-
-@pytest.mark.parametrize(("packed", "unpacked"), [(1001, 10), (10, 1001)])
-def test_a_row_group_too_large_to_be_held_is_refused(monkeypatch, *, packed, unpacked):
-    """Packed as it comes, or unpacked; columns that are not wanted do not count."""
-    monkeypatch.setattr(remote_tiles, "MOST_GROUP_BYTES", 1000)
-
-    def chunk(name, length, stored):
-        return SimpleNamespace(
-            path_in_schema=name,
-            data_page_offset=4,
-            has_dictionary_page=False,
-            dictionary_page_offset=None,
-            total_compressed_size=length,
-            total_uncompressed_size=stored,
-        )
-
-    chunks = [chunk("tests", packed, unpacked), chunk("tile", 5000, 5000)]
-    group = SimpleNamespace(num_columns=2, num_rows=7, column=lambda place: chunks[place])
-    with pytest.raises(DataError, match="row group of 7 rows says to hold 1001 bytes"):
-        remote_tiles._spans(group, ["tests"], 10_000)
-    chunks[0] = chunk("tests", 1000, 1000)
-    assert remote_tiles._spans(group, ["tests"], 10_000) == [(4, 1000)]

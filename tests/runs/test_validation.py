@@ -18,7 +18,7 @@ from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.evaluation.metrics import score
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.geodata.tiles import parquet_limits
+from geogp.geodata.tiles import parquet_files
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.models.catalogue.storage import load_model
 from geogp.runs.open_run import open_run
@@ -335,16 +335,17 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     texts = [name for name in table.select_dtypes(["object", "string"]) if "layer" not in name]
     assert sum(table[name].str.len().max() for name in texts) < validation.OWN_TEXT_BYTES
     request = request_of(wide, tmp_path / "run", split="random", folds=2)
-    monkeypatch.setattr(validation, "MOST_CELLS", len(table) * validation.OWN_COLUMNS)
+    a_row = 8 * validation.OWN_COLUMNS + validation.OWN_TEXT_BYTES
+    monkeypatch.setattr(validation, "MOST_TABLE_BYTES", len(table) * a_row)
     job = prepare(request, ProgressListener())
     make_plan(job)
-    monkeypatch.setattr(validation, "MOST_CELLS", 100 * validation.OWN_COLUMNS)
+    monkeypatch.setattr(validation, "MOST_TABLE_BYTES", 100 * a_row)
     with pytest.raises(
         RequestError, match=r"test [\d,]+ rows, more than the 100 that a report reads"
     ):
         make_plan(job)
     monkeypatch.undo()
-    monkeypatch.setattr(parquet_limits, "MOST_CELLS", 1000)
-    with pytest.raises(DataError, match=r"cannot be used: the footer says") as told:
+    monkeypatch.setattr(parquet_files, "MOST_TABLE_BYTES", 1000)
+    with pytest.raises(DataError, match=r"cannot be used: its rows unpack to more") as told:
         _ = open_run(everything.path).predictions
     assert "damaged" not in str(told.value)

@@ -16,6 +16,7 @@ from geogp.geodata.places.region import Region, Strata
 from geogp.geodata.places.region_choice import AUTO
 from geogp.geodata.store.sources import Source
 from geogp.geodata.tiles.ookla import InputFile
+from geogp.geodata.tiles.parquet_files import reading_process
 
 _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
 """Folders of the Bureau's site by the beginning of the names of files."""
@@ -63,6 +64,7 @@ class Boundaries:
     urban_areas: PolygonLayer | None = None
 
 
+@reading_process()
 def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     """Read a state by postal code, name or FIPS number, with its urban areas.
 
@@ -99,6 +101,7 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     return _boundaries(reading, region, counties, urban)
 
 
+@reading_process()
 def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundaries:
     """Read the urban areas and counties that touch a region of the user's.
 
@@ -245,10 +248,9 @@ class _Reading:
             return None
         if not found.certain and self.silent is None:
             self.silent = UnreachableError(f"could not read {self.source.where}.")
-        path = self.source.fetch(found.name)
-        table = read_polygons(path, found.name)
+        table = read_polygons(found.path, found.name)
         name = found.name.rpartition("/")[2]
-        self.files.append(InputFile(name, sha256_of(path), len(table), len(table)))
+        self.files.append(InputFile(name, sha256_of(found.path), len(table), len(table)))
         return table
 
     def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:

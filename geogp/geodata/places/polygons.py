@@ -21,7 +21,7 @@ from geogp.geodata.places.antimeridian import within_one_turn
 from geogp.geodata.places.archives import check_file
 from geogp.geodata.places.region import polygonal_parts
 from geogp.geodata.places.vector_files import read_vector
-from geogp.geodata.tiles.parquet_limits import check_parquet
+from geogp.geodata.tiles.parquet_files import read_table
 
 MOST_POLYGONS = 1 << 20
 """Polygons of a file."""
@@ -62,8 +62,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     try:
         check_file(path)
         if name.lower().endswith((".parquet", ".geoparquet")):
-            check_parquet(path, MOST_POLYGONS)
-            table = gpd.read_parquet(path)
+            table = _geo_table(read_table(path, MOST_POLYGONS))
         else:
             # One more than there may be: to count them first would parse the file twice.
             table = read_vector(path, MOST_POLYGONS + 1)
@@ -99,6 +98,14 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
+
+
+def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
+    """Return a table of GeoParquet as GeoPandas has it, which reads it from a file of Arrow."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, found.schema) as writer:
+        writer.write_table(found)
+    return gpd.read_feather(pa.BufferReader(sink.getvalue()))
 
 
 @contextmanager

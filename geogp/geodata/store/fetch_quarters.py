@@ -9,6 +9,7 @@ from geogp.errors import DataError, UnreachableError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.remote import Transfer
 from geogp.geodata.store.sources import Held, Source
+from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
@@ -26,14 +27,8 @@ Progress = Callable[[int, int, str], None]
 class HeldQuarters:
     """What became of the quarters asked for.
 
-    Attributes
-    ----------
-    files
-        Where the rows of a quarter are.
-    missing
-        Quarters that the source has not.
-    unreached
-        Quarters that are not in the cache, while nothing answered at the source.
+    `files` are where the rows of a quarter are. The source has not those that are `missing`; those
+    that are `unreached` are not in the cache, and nothing answered at the source.
     """
 
     files: Mapping[int, Held]
@@ -45,10 +40,8 @@ class HeldQuarters:
 
         Raises
         ------
-        UnreachableError
-            Nothing answered at the source.
-        DataError
-            The source has none.
+        UnreachableError, DataError
+            Nothing answered at the source; the source has none.
         """
         for quarter, error in self.unreached.items():
             if quarter in named:
@@ -93,6 +86,7 @@ class HeldQuarters:
         return told
 
 
+@reading_process()
 def hold_quarters(
     source: Source,
     region: Region,
@@ -104,24 +98,18 @@ def hold_quarters(
 ) -> HeldQuarters:
     """Bring a region's rows of several quarters here, some at a time.
 
-    Parameters
-    ----------
-    source, region, service, quarters
-        What is wanted, and from where.
-    refresh
-        Read again what changed at the source.
-    progress
-        Hears how it goes, from the first byte that comes over a network.
+    `refresh` reads again what changed at the source. `progress` hears how it goes, from the first
+    byte that comes over a network.
+
+    Quarters that are complete when it fails or is stopped stay in the cache, and the next call goes
+    on from what came of the others.
 
     Raises
     ------
     NetworkError
         The source refuses or fails for one quarter; or nothing answers and nothing is cached.
-        Quarters that are complete stay in the cache.
     DataError, OutputError
         As `Web.hold` says.
-    KeyboardInterrupt
-        Stopped; what came of a quarter is what the next call goes on from.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -1,26 +1,33 @@
-"""Parts of files on an HTTP server, read by ranges, checked, and asked for again on failure.
+"""Files on an HTTP server, whole or by parts, checked, and asked for again on failure.
 
-A file is one version of itself: what its size, ETag and date of change were when it was opened.
-Every answer is held against that, so that what is put together from several answers is of one
-file.
+requests knows proxies, ~/.netrc and REQUESTS_CA_BUNDLE. obstore was tried in its place: it takes a
+server without HEAD for one without the file, does not hear Ctrl-C while it waits, heeds neither
+Retry-After nor those three, and takes short and packed answers for whole ones.
 """
 
-import datetime as dt
-import email.utils
-import re
 import secrets
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, TypeVar
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 import requests
+from urllib3 import Retry
 from urllib3.exceptions import HTTPError
 
-from geogp.errors import NetworkError, RefusedError, UnreachableError
+from geogp.errors import (
+    GeogpError,
+    NetworkError,
+    OutputError,
+    RefusedError,
+    UnreachableError,
+)
+
+CURE = "set GEOGP_CACHE to another folder"
+"""What to do where what comes cannot be kept."""
 
 AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later."""
@@ -32,10 +39,11 @@ FORBIDDEN = frozenset({401, 403})
 CHANGED = frozenset({*ABSENT, 412, 416})
 """Statuses that tell, of a file that was there, that it is no longer the same."""
 
+RESTARTS = 3
+"""How often a file is begun again that changed while it was read."""
+
 PIECE = 1 << 18
 """Bytes taken from a connection at once."""
-
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 _Taken = TypeVar("_Taken")
 
@@ -108,11 +116,7 @@ class Version:
 
     def differs(self, other: "Version") -> bool:
         """Tell whether two versions are certainly not one."""
-        pairs = (
-            (self.size, other.size),
-            (self.etag, other.etag),
-            (self.last_modified, other.last_modified),
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
@@ -121,7 +125,7 @@ class SourceChangedError(NetworkError):
 
 
 class NoRangesError(NetworkError):
-    """The server sends whole files only."""
+    """The server sends whole files only, or parts of which nothing says what file they are of."""
 
 
 class _FaultError(Exception):
@@ -131,27 +135,11 @@ class _FaultError(Exception):
 _FAULTS = (requests.RequestException, HTTPError, OSError, ValueError, _FaultError)
 
 
-class _WriteError(Exception):
-    """What arrived could not be written; no fault of the network."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 class RemoteFile:
     """A file at an address.
 
-    Attributes
-    ----------
-    address
-        Its address.
-    version
-        What the server said when the file was opened.
-    received
-        Bytes of all bodies, those of failed answers too.
-    certain
-        Whether every part came with the strong ETag of the version.
+    `version` is what the server said when the file was opened, or copied; `received` counts the
+    bytes of all bodies, those of failed answers too.
     """
 
     def __init__(
@@ -160,7 +148,6 @@ class RemoteFile:
         self.address = address
         self.received = 0
         self.version = Version(None, None, None)
-        self.certain = True
         self._patience = patience
         self._transfer = transfer or Transfer()
         self._session = requests.Session()
@@ -176,18 +163,37 @@ class RemoteFile:
 
         Raises
         ------
-        NetworkError
-            The server refuses, or fails again and again.
-        UnreachableError
-            Nothing answers at the address.
+        NetworkError, UnreachableError
+            The server refuses, or fails again and again; nothing answers at the address.
         """
-        found = self._ask("HEAD", {}, self._head)
-        if found is not None and found.size is None:
-            found = self._ask("GET", {"Range": "bytes=0-0"}, self._first_byte)
-        if found is None:
-            return False
-        self.version = found
+        for method in ("HEAD", "GET"):  # of the answer to GET, the body is not read
+            found = self._ask(method, {}, self._told)
+            if found is None:
+                return False
+            self.version = found
+            if found.size is not None:
+                break
         return True
+
+    def begin(self, use: Callable[[], _Taken]) -> _Taken | None:
+        """Open the file and use it, again where it changed meanwhile; None where there is none.
+
+        Raises
+        ------
+        NetworkError
+            As `open` says; or the file keeps changing.
+        """
+        for left in range(RESTARTS - 1, -1, -1):
+            if not self.open():
+                return None
+            try:
+                return use()
+            except SourceChangedError as error:
+                if not left:
+                    raise NetworkError(
+                        f"{error} It was begun {RESTARTS} times; try again later."
+                    ) from error
+        raise AssertionError
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes from a place of the file.
@@ -197,107 +203,90 @@ class RemoteFile:
         SourceChangedError
             The file is another one now.
         NoRangesError
-            The server does not send parts.
+            The server does not send parts, or not with a strong ETag.
         NetworkError
             The server refuses, or fails again and again.
         """
-        if not length:
-            return b""
-        headers = {"Range": f"bytes={offset}-{offset + length - 1}"}
-        if self.version.strong:
-            headers["If-Match"] = str(self.version.etag)
+        if not self.version.strong:
+            raise NoRangesError(f"{self.address} has no strong ETag.")
+        asked = f"{offset}-{offset + length - 1}"
 
         def take(answer: requests.Response) -> bytes:
             if answer.status_code == requests.codes.ok:
                 raise NoRangesError(f"{self.address} is not sent by parts.")
-            self._refuse(answer)
             if answer.status_code != requests.codes.partial_content:
                 raise self._unexpected(answer)
-            told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            if told is None or (int(told[1]), int(told[2])) != (offset, offset + length - 1):
-                raise _FaultError(
-                    f"bytes {offset} to {offset + length - 1} were asked for, the answer has "
-                    f"Content-Range {answer.headers.get('Content-Range')!r}"
-                )
-            self._hold(answer, None if told[3] == "*" else int(told[3]))
+            place, _, size = answer.headers.get("Content-Range", "").partition("/")
+            if place != f"bytes {asked}":
+                raise _FaultError(f"bytes {asked} were asked for, the answer has {place!r}")
+            if not self._same(answer, int(size) if size.isdecimal() else None).strong:
+                raise NoRangesError(f"{self.address} is sent by parts without a strong ETag.")
             return b"".join(self._pieces(answer, length))
 
+        headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
         return self._ask("GET", headers, take)
 
-    def copy(self, stream: IO[bytes], most: int | None = None) -> None:
-        """Write the whole file; each try starts at the beginning.
-
-        Parameters
-        ----------
-        stream
-            Where to.
-        most
-            Bytes above which the file is refused.
+    def copy(self, stream: BinaryIO, most: int | None = None) -> Version:
+        """Write the whole file, as one answer has it, and return its version.
 
         Raises
         ------
-        SourceChangedError, NetworkError
-            As `read`; or there are more bytes.
+        SourceChangedError
+            The file is another one now.
+        NetworkError
+            The server refuses, or fails again and again; or there are more bytes than `most`.
+        OutputError
+            The file cannot be written.
         """
 
-        def take(answer: requests.Response) -> None:
-            self._refuse(answer)
+        def take(answer: requests.Response) -> Version:
             if answer.status_code != requests.codes.ok:
                 raise self._unexpected(answer)
-            length = _length(answer)
-            self._hold(answer, length)
             stream.seek(0)
             stream.truncate()
-            for piece in self._pieces(answer, self.version.size if length is None else length):
-                if most is not None and stream.tell() + len(piece) > most:
+            length = _length(answer)
+            self._same(answer, length)
+            for piece in self._pieces(answer, length):
+                size = max(length or 0, stream.tell() + len(piece))
+                if most is not None and size > most:
                     raise NetworkError(
-                        f"{self.address} has more than {most} bytes. Is it the right file?"
+                        f"{self.address} has {size} bytes or more; expected at most {most}. Is it "
+                        "the right file?"
                     )
                 try:
                     stream.write(piece)
                 except OSError as error:
-                    raise _WriteError(error) from error
+                    raise OutputError(
+                        f"cannot keep {self.address}: {error.strerror or error}. Free some space "
+                        f"or {CURE}."
+                    ) from error
+            return _version(answer, stream.tell())
 
-        headers = {"If-Match": str(self.version.etag)} if self.version.strong else {}
-        try:
-            self._ask("GET", headers, take)
-        except _WriteError as failed:
-            raise failed.error from None
+        self.version = self._ask("GET", {}, take)
+        return self.version
 
-    def _head(self, answer: requests.Response) -> Version | None:
+    def _told(self, answer: requests.Response) -> Version | None:
+        """Return what an answer tells of the file; None where it tells that there is none."""
         if answer.status_code in ABSENT:
             return None
-        if answer.status_code in {400, 405, 501}:  # no HEAD here
-            return Version(None, None, None)
-        if not answer.ok:
+        if answer.request.method == "HEAD" and answer.status_code in {400, 405, 501}:
+            return Version(None, None, None)  # no HEAD here
+        if answer.status_code != requests.codes.ok:
             raise self._unexpected(answer)
         return _version(answer, _length(answer))
 
-    def _first_byte(self, answer: requests.Response) -> Version | None:
-        if answer.status_code in ABSENT:
-            return None
-        told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if answer.status_code == requests.codes.partial_content and told and told[3] != "*":
-            self.received += sum(map(len, self._pieces(answer, 1)))
-            return _version(answer, int(told[3]))
-        if answer.status_code == requests.codes.ok:
-            return _version(answer, _length(answer))
-        raise self._unexpected(answer)
-
-    def _hold(self, answer: requests.Response, size: int | None) -> None:
-        """Refuse an answer of another version."""
+    def _same(self, answer: requests.Response, size: int | None) -> Version:
+        """Return the version that an answer is of, which must be the one that was opened."""
         found = _version(answer, size)
         if found.differs(self.version):
             raise SourceChangedError(f"{self.address} changed while it was read.")
-        self.certain &= self.version.strong and found.etag == self.version.etag
-
-    def _refuse(self, answer: requests.Response) -> None:
-        if answer.status_code in CHANGED:
-            raise SourceChangedError(
-                f"{self.address} changed while it was read (status {answer.status_code})."
-            )
+        return found
 
     def _unexpected(self, answer: requests.Response) -> NetworkError:
+        if answer.status_code in CHANGED:
+            return SourceChangedError(
+                f"{self.address} changed while it was read (status {answer.status_code})."
+            )
         told = f"{self.address} answered {answer.status_code} {answer.reason}"
         if answer.status_code in FORBIDDEN:
             return RefusedError(
@@ -306,7 +295,7 @@ class RemoteFile:
             )
         return NetworkError(f"{told}; check the address and try again.")
 
-    def _pieces(self, answer: requests.Response, length: int | None) -> Iterable[bytes]:
+    def _pieces(self, answer: requests.Response, length: int | None) -> Iterator[bytes]:
         """Yield a body that must have so many bytes."""
         encoding = answer.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
@@ -314,7 +303,7 @@ class RemoteFile:
                 f"{self.address} is sent in the encoding {encoding}; expected it as it is."
             )
         patience, started, have = self._patience, time.monotonic(), 0
-        while True:
+        while length is None or have <= length:
             self._transfer.check()
             piece = answer.raw.read1(PIECE, decode_content=False)
             if not piece:
@@ -322,8 +311,6 @@ class RemoteFile:
             have += len(piece)
             self.received += len(piece)
             self._transfer.add(len(piece))
-            if length is not None and have > length:
-                break
             late = time.monotonic() - started - patience.timeout_s
             if late > 0 and have < late * patience.slowest:
                 raise _FaultError(f"only {have} bytes came in {late + patience.timeout_s:.0f} s")
@@ -335,10 +322,10 @@ class RemoteFile:
         self, method: str, headers: dict[str, str], take: Callable[[requests.Response], _Taken]
     ) -> _Taken:
         """Send a request until it is answered well or patience ends."""
-        patience, reached, attempt = self._patience, False, 0
-        while True:
+        patience, reached, fault = self._patience, False, ""
+        for attempt in range(patience.attempts):
             self._transfer.check()
-            attempt, wait = attempt + 1, 0.0
+            wait = 0.0
             try:
                 with self._session.request(
                     method,
@@ -351,39 +338,37 @@ class RemoteFile:
                     reached = True
                     if answer.status_code not in AGAIN:
                         return take(answer)
-                    wait = _retry_after(answer)
                     fault = f"answered {answer.status_code} {answer.reason}"
+                    wait = Retry().get_retry_after(answer.raw) or 0.0
+            except GeogpError:
+                raise
             except _FAULTS as error:
-                final = self._final(error)
-                if final is not None:
-                    raise final from error
+                self._check_final(error)
                 fault = str(error)
-            if attempt >= patience.attempts:
-                raise (NetworkError if reached else UnreachableError)(
-                    f"could not read {self.address}: {fault} (asked {attempt} times). "
-                    "Check the connection and try again; what is complete stays in the cache."
-                )
-            self._pause(attempt, wait)
+            if attempt + 1 < patience.attempts:
+                chance = 0.5 + secrets.randbelow(1000) / 1000  # that not all come back at once
+                wait = max(patience.first_wait_s * 2**attempt * chance, wait)
+                self._transfer.stopped.wait(min(wait, patience.longest_wait_s))
+        raise (NetworkError if reached else UnreachableError)(
+            f"could not read {self.address}: {fault} (asked {patience.attempts} times). "
+            "Check the connection and try again; what is complete stays in the cache."
+        )
 
     @property
     def _by_tls(self) -> bool:
         return urlsplit(self.address).scheme == "https"
 
-    def _final(self, error: Exception) -> NetworkError | None:
-        """Return what no other try would mend; None of what one may."""
+    def _check_final(self, error: Exception) -> None:
+        """Raise what no other try would mend."""
+        told = ""
         if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
-            return NetworkError(f"{self.address} leads to an address without TLS; not followed.")
-        if _is_untrusted(error):
-            return NetworkError(f"{self.address} cannot be trusted: {error}.")
-        if isinstance(error, ValueError):
-            return NetworkError(f"{self.address} is no address that can be read: {error}.")
-        return None
-
-    def _pause(self, attempt: int, asked: float) -> None:
-        patience = self._patience
-        chance = 0.5 + secrets.randbelow(1000) / 1000  # so that many do not come back at once
-        grown = patience.first_wait_s * float(2 ** (attempt - 1)) * chance
-        self._transfer.stopped.wait(min(max(grown, asked), patience.longest_wait_s))
+            told = "leads to an address without TLS; not followed"
+        elif _is_untrusted(error):
+            told = f"cannot be trusted: {error}"
+        elif isinstance(error, ValueError):
+            told = f"is no address that can be read: {error}"
+        if told:
+            raise NetworkError(f"{self.address} {told}.") from error
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
@@ -403,17 +388,3 @@ def _length(answer: requests.Response) -> int | None:
     """Return the length of a body as its header gives it."""
     told = answer.headers.get("Content-Length", "")
     return int(told) if told.isdecimal() else None
-
-
-def _retry_after(answer: requests.Response) -> float:
-    """Return the seconds that a server asks to wait: a number, or a date."""
-    told = answer.headers.get("Retry-After", "").strip()
-    if told.isdecimal():
-        return float(told)
-    try:
-        until = email.utils.parsedate_to_datetime(told)
-    except ValueError:
-        return 0.0
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=dt.UTC)
-    return max(0.0, (until - dt.datetime.now(tz=dt.UTC)).total_seconds())

@@ -1,21 +1,26 @@
 """Places that hold files: a folder, or a URL whose files are kept in the cache."""
 
+import hashlib
 import os
+import zipfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
-from geogp.geodata.store.cache import CacheEntry, Note, downloads_folder, readable_folder
-from geogp.geodata.store.remote import GLANCE, PATIENCE, Patience, RemoteFile, Transfer
+from geogp.files import writing
+from geogp.geodata.store.cache import CacheEntry, Note
+from geogp.geodata.store.remote import CURE, GLANCE, PATIENCE, Patience, RemoteFile, Transfer
 from geogp.geodata.store.remote_tiles import fetch_entry
-from geogp.geodata.store.whole_files import fetch_whole, there
 from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
+
+MOST_BYTES = 1 << 30
+"""A file downloaded whole that is larger is refused."""
 
 
 @dataclass(frozen=True)
@@ -24,25 +29,17 @@ class Held:
 
     Attributes
     ----------
-    path
-        The file.
-    sha256
-        Of an entry of the cache: what its note says. None for a file read in place, which is
-        hashed as it is read.
     simulated
         Whether the source says that its tiles are simulated.
     note
-        Of an entry of the cache: what it was made from. None for a file read in place.
-    fresh
-        Whether it was read from the source just now.
-    checked
-        Whether the source could be asked if it is still the same; always true in place.
-    changed
-        Whether the source has another file now.
+        Of an entry of the cache: what it was made from. None for a file read in place, which is
+        hashed as it is read.
+    fresh, checked, changed
+        Whether it was read just now; whether the source could be asked if it is still the same,
+        which is always true in place; and whether it has another file now.
     """
 
     path: Path
-    sha256: str | None
     simulated: bool
     note: Note | None = None
     fresh: bool = False
@@ -51,44 +48,15 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A file that a place has.
+class FoundFile:
+    """A file that a place has: its name there, and where it is on this machine.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    certain
-        Whether the place could be asked for all names before it.
+    `certain` says whether the place could be asked for all names before it.
     """
 
     name: str
+    path: Path
     certain: bool = True
-
-
-class Source(Protocol):
-    """A place that holds files by relative names."""
-
-    @property
-    def where(self) -> str:
-        """The place as the user wrote it."""
-
-    def has(self, name: str) -> bool:
-        """Tell whether the place holds a file of that name."""
-
-    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
-        """Return the first of several files that the place holds; None where it holds none.
-
-        Where `ask` is false only what is on this machine counts.
-        """
-
-    def fetch(self, name: str) -> Path:
-        """Return a local path of the file."""
-
-    def hold(
-        self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
-    ) -> Held | None:
-        """Bring the rows of some quadkeys of a file of tiles here; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +74,10 @@ class Folder:
         """Tell whether the folder holds a file of that name."""
         return (self.path / relative_name(name)).is_file()
 
-    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
+    def find(self, names: Sequence[str], *, ask: bool = True) -> FoundFile | None:
         """Return the first of several files that the folder holds; None where it holds none."""
         del ask
-        return next((Found(name) for name in names if self.has(name)), None)
-
-    def fetch(self, name: str) -> Path:
-        """Return the file's path.
-
-        Raises
-        ------
-        DataError
-            There is no such file.
-        """
-        if not self.has(name):
-            raise DataError(f"no file {name} in {self.path}.")
-        return self.path / name
+        return next((FoundFile(name, self.path / name) for name in names if self.has(name)), None)
 
     def hold(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
@@ -132,7 +88,7 @@ class Folder:
         if not self.has(name):
             return None
         path = self.path / name
-        return Held(path, None, self.has(SIMULATION_FILE))
+        return Held(path, self.has(SIMULATION_FILE))
 
 
 @dataclass(frozen=True)
@@ -150,83 +106,82 @@ class Web:
         """The URL."""
         return self.url
 
-    def has(self, name: str) -> bool:
-        """Tell whether the file is in the cache; if not, ask the server for its header.
-
-        Raises
-        ------
-        NetworkError
-            The server refuses, or fails again and again.
-        UnreachableError
-            Nothing answers at the address.
-        """
-        return self._note(name).exists() or there(self._address(name), self.patience)
-
-    def find(self, names: Sequence[str], *, ask: bool = True) -> Found | None:
-        """Return the first of several files, in the cache or at the address.
+    def find(self, names: Sequence[str], *, ask: bool = True) -> FoundFile | None:
+        """Return the first of several files, downloaded where it is not in the cache.
 
         Without network, or where `ask` is false, the first in the cache, if any.
 
         Raises
         ------
-        NetworkError
-            The server refuses, or fails again and again.
-        UnreachableError
-            Nothing answers, and none is in the cache.
+        NetworkError, UnreachableError
+            The server refuses, or fails again and again; nothing answers, and none is in the cache.
         """
         silent: UnreachableError | None = None
         certain = ask
         for name in names:
             try:
-                if self._note(name).exists() or (certain and self.has(name)):
-                    return Found(name, certain)
+                if self._entry(name).note_path.exists() or (certain and self._is_there(name)):
+                    break
             except UnreachableError as error:
                 silent, certain = error, False
-        if silent is not None:
-            raise silent
-        return None
+        else:
+            if silent is not None:
+                raise silent
+            return None
+        return FoundFile(name, self.fetch(name), certain)
 
     def fetch(self, name: str) -> Path:
         """Return the file from the cache, where it is downloaded first if it must be.
 
-        A note beside the file holds its source, date, size and SHA-256. A file without a note,
-        or that no longer agrees with it, is downloaded again; see `fetch_whole`.
+        No hash of it is published that it could be compared with. So that of the first download is
+        noted beside it, and every later use is compared with the note.
 
         Raises
         ------
-        NetworkError
-            The download failed.
-        OutputError
-            The cache cannot be written.
+        NetworkError, OutputError
+            The download failed; or the copy is damaged, and what is at the address now is not what
+            the note says; the cache cannot be written.
         """
-        return fetch_whole(self._address(name), self._note(name).with_suffix(""), self.patience)
+        entry = self._entry(name)
+        with entry.locked(Transfer()):
+            if entry.read() is None:
+                entry.sweep()
+                self._download(entry, entry.read(damaged=True))
+        return entry.path
+
+    def _download(self, entry: CacheEntry, known: Note | None) -> None:
+        """Download a file whole, into an entry of which there may be a note."""
+        with (
+            closing(RemoteFile(entry.source, self.patience)) as remote,
+            writing(entry.path, CURE) as stream,
+        ):
+            if not remote.begin(lambda: remote.copy(stream, MOST_BYTES)):
+                raise NetworkError(f"could not read {entry.source}: there is no such file (404).")
+            _require_form(entry.source, stream)
+            stream.seek(0)
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            note = Note.of(remote, digest, stream.tell())
+            if known is not None and digest != known.sha256:
+                raise NetworkError(
+                    f"{entry.source} is no longer what it was when it was first downloaded "
+                    f"({entry.note_path}), and the copy beside that note is damaged. Delete "
+                    "both to take the new file; runs made from the old one are then other runs."
+                )
+        if known is None:
+            entry.keep(note)
 
     def hold(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
     ) -> Held | None:
         """Return the cached rows of some quadkeys of a file, read from the source if they must be.
 
-        Parameters
-        ----------
-        name
-            A file of tiles.
-        ranges
-            First and last codes of quadkeys, sorted and disjoint, (n, 2).
-        transfer
-            Counts bytes, and can stop the download.
-        refresh
-            Read again what changed at the source.
+        `ranges` are first and last codes of quadkeys, sorted and disjoint, (n, 2). `transfer`
+        counts bytes, and can stop the download. `refresh` reads again what changed at the source.
 
         Raises
         ------
-        NetworkError
-            The server refuses, or fails again and again.
-        UnreachableError
-            Nothing is cached, and nothing answers.
-        DataError
-            The file is damaged.
-        OutputError
-            The cache cannot be written.
+        NetworkError, DataError, OutputError
+            As `fetch_entry` says; UnreachableError where nothing answers and nothing is cached.
         """
         ranges = np.asarray(ranges, np.int64)
         entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)
@@ -238,17 +193,12 @@ class Web:
             if again is not None and not (refresh and again.changed):
                 return again
             for entry in entries:
-                entry.clean()
-            made = fetch_entry(
-                *entries,
-                simulated=self._simulated,
-                transfer=transfer,
-                patience=self.patience,
-            )
+                entry.sweep()
+            made = fetch_entry(*entries, self._simulated, transfer, self.patience)
         if made is None:
             return again
         entry, note = made
-        return Held(entry.path, note.sha256, note.simulated, note, fresh=True)
+        return Held(entry.path, note.simulated, note, fresh=True)
 
     def _cached(self, entries: tuple[CacheEntry, CacheEntry], transfer: Transfer) -> Held | None:
         """Return the first entry that is whole, and whether its source changed."""
@@ -256,7 +206,7 @@ class Web:
             note = entry.read()
             if note is None:
                 continue
-            held = Held(entry.path, note.sha256, note.simulated, note)
+            held = Held(entry.path, note.simulated, note)
             if transfer.unreachable:
                 return replace(held, checked=False)
             patience = replace(self.patience, attempts=GLANCE.attempts, timeout_s=GLANCE.timeout_s)
@@ -269,21 +219,35 @@ class Web:
                 return replace(held, changed=not there or remote.version.differs(note.version))
         return None
 
+    def _is_there(self, name: str) -> bool:
+        with closing(RemoteFile(self._entry(name).source, self.patience)) as remote:
+            return remote.open()
+
     def _simulated(self) -> bool:
         """Tell whether the source says that its tiles are simulated."""
-        with closing(RemoteFile(self._address(SIMULATION_FILE), self.patience)) as remote:
-            try:
-                return remote.open()
-            except RefusedError:  # as a bucket that may not be listed says of absent files
-                return False
+        try:
+            return self._is_there(SIMULATION_FILE)
+        except RefusedError:  # as a bucket that may not be listed says of absent files
+            return False
 
-    def _note(self, name: str) -> Path:
-        """Return where the note on a cached file stands."""
-        file = relative_name(name).replace("/", "__") + ".json"
-        return downloads_folder() / readable_folder(self.url) / file
+    def _entry(self, name: str) -> CacheEntry:
+        return CacheEntry.of_file(self.url, relative_name(name))
 
-    def _address(self, name: str) -> str:
-        return f"{self.url.rstrip('/')}/{relative_name(name)}"
+
+def _require_form(address: str, stream: BinaryIO) -> None:
+    """Refuse what is not of the form that the address promises, such as a page of a login."""
+    form = address.rpartition(".")[2].lower()
+    stream.seek(0)
+    wrong = form == "zip" and not zipfile.is_zipfile(stream)
+    if wrong or (form == "parquet" and stream.read(4) != b"PAR1"):
+        raise NetworkError(
+            f"{address} answered with something that is no {form} file. Does a proxy or a login "
+            "page stand between? Open the address in a browser, and try again."
+        )
+
+
+Source = Folder | Web
+"""A place that holds files by relative names."""
 
 
 def relative_name(name: str) -> str:
@@ -310,11 +274,9 @@ def open_source(where: str) -> Source:
 
     Raises
     ------
-    DataError
-        There is no such folder.
-    RequestError
-        The address holds a name, a password or a query, which would be written into run.json, or
-        is no address.
+    DataError, RequestError
+        There is no such folder; the address is none, or holds a name, a password or a query, which
+        would be written into run.json.
     """
     if where.startswith(("http://", "https://")):
         return Web(_checked(where))

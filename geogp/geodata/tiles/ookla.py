@@ -20,6 +20,7 @@ from geogp.geodata.store.sources import Held, Source
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.observations import Observations, SourceRows
 from geogp.geodata.tiles.observed_counts import complete_counts
+from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.tiles.targets import TargetColumn, find_target
@@ -114,6 +115,7 @@ def all_quarters() -> tuple[int, ...]:
     return tuple(range(FIRST_QUARTER, today.year * 4 + (today.month - 1) // 3 + 1))
 
 
+@reading_process()
 def read_observations(
     source: Source,
     region: Region,

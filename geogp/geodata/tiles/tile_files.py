@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata.tiles import quadkeys
+from geogp.geodata.tiles.parquet_files import RowGroup
 
 QUADKEY = "quadkey"
 
@@ -46,32 +46,21 @@ def tile_file(service: str, quarter: int) -> str:
     )
 
 
-def groups_touching(metadata: pq.FileMetaData, ranges: Ranges) -> list[int]:
-    """Choose row groups by the least and greatest quadkey; one without statistics is chosen.
+def groups_touching(groups: Sequence[RowGroup], ranges: Ranges) -> list[int]:
+    """Choose row groups by the least and greatest quadkey; one that does not say them is chosen.
 
     Raises
     ------
     DataError
-        The statistics are no quadkeys.
+        What it says is no quadkey.
     """
-    paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
-    column = paths.index(QUADKEY)  # a place among leaves: a nested column before it has several
     chosen = []
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(column)
-        if chunk.physical_type != "BYTE_ARRAY":  # its statistics would abort the process
-            raise pa.ArrowInvalid(f"a chunk of strings has the type {chunk.physical_type}")
-        found = chunk.statistics
-        if found is None or not found.has_min_max:
-            chosen.append(group)
-            continue
-        try:
-            ends = [found.min, found.max]
-        except UnicodeDecodeError as error:
-            raise _not_text(error) from error
-        least, greatest = quadkeys.parse_quadkeys(ends).astype(np.int64)
-        if ((ranges[:, 0] <= greatest) & (ranges[:, 1] >= least)).any():
-            chosen.append(group)
+    for number, group in enumerate(groups):
+        if group.ends is not None:
+            least, greatest = quadkeys.parse_quadkeys(list(group.ends)).astype(np.int64)
+            if not ((ranges[:, 0] <= greatest) & (ranges[:, 1] >= least)).any():
+                continue
+        chosen.append(number)
     return chosen
 
 
@@ -107,17 +96,9 @@ def quadkey_codes(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     batches = (column.slice(start, BATCH) for start in range(0, len(column), BATCH))
     try:
         parts = [quadkeys.parse_quadkeys(batch.to_numpy()) for batch in batches]
-    except pa.ArrowException as error:
-        raise _not_text(error) from error
     except DataError:
         return quadkeys.parse_quadkeys(column.to_numpy())  # to count all that are wrong
     return np.concatenate([np.zeros(0, np.uint64), *parts])
-
-
-def plain_quadkeys(table: pa.Table) -> pa.Table:
-    """Return a table whose quadkeys are strings, however they were stored."""
-    place = table.column_names.index(QUADKEY)
-    return table.set_column(place, QUADKEY, table[QUADKEY].cast(pa.string()))
 
 
 def empty_values(name: str, count: int) -> str:
@@ -129,7 +110,3 @@ def faulty(where: Path | str, faults: Sequence[str], cure: str = IN_PLACE) -> Da
     """Return the error that lists the faults of a file."""
     lines = "".join(f"\n  - {fault}" for fault in faults)
     return DataError(f"{where} cannot be used:{lines}\n{cure}")
-
-
-def _not_text(error: Exception) -> DataError:
-    return DataError(f"expected quadkeys of digits 0 to 3, found bytes that are no text ({error}).")

@@ -1,14 +1,10 @@
 """The region's rows of one file of tiles, checked."""
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
@@ -16,8 +12,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.store.cache import overlap
 from geogp.geodata.store.sources import Held
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.parquet_footer import check_types
-from geogp.geodata.tiles.parquet_limits import GroupReader, check_footer
+from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
 from geogp.geodata.tiles.plausibility import Implausible, beyond_limits
 from geogp.geodata.tiles.targets import TargetColumn
 from geogp.geodata.tiles.tile_files import (
@@ -27,7 +22,6 @@ from geogp.geodata.tiles.tile_files import (
     empty_values,
     faulty,
     groups_touching,
-    plain_quadkeys,
     quadkey_codes,
     schema_faults,
 )
@@ -84,8 +78,7 @@ def read_rows(held: Held, region: Region, column: TargetColumn, service: str) ->
         The file is damaged: all faults among the region's rows are listed together; or too many of
         them hold values beyond `LIMITS`.
     """
-    with _opened(held) as (stream, digest):
-        table, codes, in_file = _read_table(stream, held, region, column)
+    table, codes, in_file, digest = _read_table(held, region, column)
     inside = np.flatnonzero(
         region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))
     )
@@ -119,23 +112,6 @@ def read_rows(held: Held, region: Region, column: TargetColumn, service: str) ->
     )
 
 
-@contextmanager
-def _opened(held: Held) -> Iterator[tuple[BinaryIO, str]]:
-    """Open the file that is held, and hash it as it is opened: a path may change its file."""
-    try:
-        stream = held.path.open("rb")
-    except FileNotFoundError as error:
-        raise OtherFileError from error
-    except OSError as error:
-        raise DataError(f"{held.path} cannot be read ({error.strerror}).") from error
-    with stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if held.sha256 is not None and digest != held.sha256:
-            raise OtherFileError
-        stream.seek(0)
-        yield stream, digest
-
-
 def _where(held: Held) -> str:
     """Return the file that the user knows: an entry of the cache is what its source was."""
     return str(held.path) if held.note is None else held.note.source
@@ -146,39 +122,40 @@ def _faulty(held: Held, faults: list[str]) -> DataError:
 
 
 def _read_table(
-    stream: BinaryIO, held: Held, region: Region, column: TargetColumn
-) -> tuple[pa.Table, NDArray[np.uint64], int]:
-    """Read four columns of the rows in the box around the region; count the file's rows.
+    held: Held, region: Region, column: TargetColumn
+) -> tuple[pa.Table, NDArray[np.uint64], int, str]:
+    """Read four columns of the rows in the box around the region; count and hash the file.
 
     All quadkeys of the row groups that can touch the region are checked, not only those near it:
     a damaged one could be any tile's. One row group is held at a time.
     """
-    names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
+    names = list(dict.fromkeys([QUADKEY, column.column, "tests", "devices"]))
     try:
-        check_types(stream)
-        with (
-            pq.ParquetFile(stream, pre_buffer=False, page_checksum_verification=True) as opened,
-            GroupReader(opened, stream, names, text=QUADKEY) as reader,
-        ):
-            check_footer(opened.metadata, names=names)
-            faults = schema_faults(opened.schema_arrow, names)
+        with open_parquet(held.path, hashed=True) as opened:
+            assert opened.sha256 is not None
+            if held.note is not None and opened.sha256 != held.note.sha256:
+                raise OtherFileError
+            faults = schema_faults(opened.schema, names)
             if faults:
                 raise _faulty(held, faults)
-            groups = groups_touching(opened.metadata, region.code_ranges)
-            tables, codes = [plain_quadkeys(opened.schema_arrow.empty_table().select(names))], []
+            groups = groups_touching(opened.groups(names, QUADKEY), region.code_ranges)
+            tables, codes = [opened.read([], names)], [np.zeros(0, np.uint64)]
             for group in groups:
-                table = plain_quadkeys(reader.read(group))
+                table = opened.read([group], names)
                 try:
-                    found = quadkey_codes(table["quadkey"])
+                    found = quadkey_codes(table[QUADKEY])
                 except DataError as error:
-                    told = _group_faults(pa.concat_tables(map(reader.read, groups)), column, error)
+                    told = _group_faults(opened.read(groups, names), column, error)
                     raise _faulty(held, told) from error
                 kept = np.flatnonzero(overlap(found, region.code_ranges))
                 tables.append(table.take(kept))
                 codes.append(found[kept])
-            whole = np.concatenate([np.zeros(0, np.uint64), *codes])
-            return pa.concat_tables(tables), whole, opened.metadata.num_rows
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            return pa.concat_tables(tables), np.concatenate(codes), opened.rows, opened.sha256
+    except FileNotFoundError as error:
+        raise OtherFileError from error
+    except OSError as error:
+        raise DataError(f"{held.path} cannot be read ({error.strerror}).") from error
+    except DamagedParquetError as error:
         cure = "Download it again." if held.note is None else AT_SOURCE
         raise DataError(f"{_where(held)} is not a whole Parquet file ({error}). {cure}") from error
     except DataError as error:
@@ -189,12 +166,11 @@ def _read_table(
 
 def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
     """List all that is wrong with row groups of which one has a wrong quadkey."""
-    plain = plain_quadkeys(table)
     try:
-        quadkey_codes(plain["quadkey"])
+        quadkey_codes(table[QUADKEY])
     except DataError as error:
         first = error
-    return list(dict.fromkeys([str(first), *_value_faults(plain, column)]))
+    return list(dict.fromkeys([str(first), *_value_faults(table, column)]))
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:

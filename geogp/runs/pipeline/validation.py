@@ -25,7 +25,7 @@ from geogp.evaluation.splits.split_names import COUNTY, LATEST, RANDOM
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.stratum_column import stratum_column
-from geogp.geodata.tiles.parquet_limits import MOST_CELLS, MOST_TEXT_BYTES
+from geogp.geodata.tiles.parquet_files import MOST_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
@@ -104,7 +104,7 @@ def _check_tested(job: Job, rows: int) -> None:
     """Refuse, before a fit, a table of predictions that `read_predictions` would refuse."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
-    most = min(MOST_CELLS // columns, MOST_TEXT_BYTES // text)
+    most = MOST_TABLE_BYTES // (8 * columns + text)
     if rows > most:
         raise RequestError(
             f"the splits and folds asked for test {rows:,} rows, more than the {most:,} that a "

@@ -1,15 +1,16 @@
 """A download that was stopped goes on with what came of the same version, and of no other."""
 
+import resource
+
 import numpy as np
 import pytest
 from bucket_files import NEW, tile_columns, tiles_around, write_quarter
 
 from geogp.errors import NetworkError, OutputError
-from geogp.geodata.store import partial_downloads as parts_module
+from geogp.geodata.store import partial_copies
 from geogp.geodata.store.cache import LOCKS
 from geogp.geodata.store.cache_contents import UNFINISHED, cache_items, clear_cache
-from geogp.geodata.store.partial_downloads import PartialDownload
-from geogp.geodata.store.remote import Patience, Version
+from geogp.geodata.store.remote import Patience
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import read_observations
@@ -94,38 +95,46 @@ def test_parts_of_another_version_are_discarded(server, faulty, written, testlan
     assert server.told.sent >= whole[0]
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "other place", "version"])
-def test_a_damaged_part_is_asked_for_again(
+@pytest.mark.parametrize("damage", ["flip", "cut", "torn", "list", "other place"])
+def test_damaged_parts_are_asked_for_again(
     server, faulty, written, testland, *, whole, cache, damage
 ):
     first = _stop(server, faulty, testland, whole[1] - 2)
-    paths = sorted(cache.rglob("*.part"))
-    lost = 0
-    for path in paths:
-        content = bytearray(path.read_bytes())
-        lost += len(content)
-        if damage == "flip":
-            content[len(content) // 2] ^= 1
-            path.write_bytes(content)
-        elif damage == "cut":
-            path.write_bytes(content[:-1])
-        elif damage == "other place":
-            start, rest = path.name.split("-", 1)
-            path.rename(path.with_name(f"{int(start) + 1}-{rest}"))
-    if damage == "version":
-        paths[0].with_name("version.json").write_text("{")
+    (copy,), (ranges,) = cache.rglob("*.parts"), cache.rglob("*.ranges")
+    title, *lines = ranges.read_text().splitlines()
+    lost = first
+    if damage == "flip":
+        start, length, _ = map(str, lines[-1].split())
+        content = bytearray(copy.read_bytes())
+        content[int(start) + int(length) // 2] ^= 1
+        copy.write_bytes(content)
+        lost = int(length)
+    elif damage == "cut":
+        copy.write_bytes(b"")
+    elif damage == "torn":
+        lost = int(lines[-1].split()[1])
+        ranges.write_text("\n".join([title, *lines[:-1], lines[-1][:5]]))
+    elif damage == "list":
+        ranges.write_text("{")
+    else:
+        moved = [f"{int(start) + 1} {rest}" for start, rest in (one.split(" ", 1) for one in lines)]
+        ranges.write_text("\n".join([title, *moved]))
     values, _ = _read(Web(server.url, QUICK), testland)
     assert _same(values, _read(Folder(written / "old"), testland)[0])
-    assert first - lost <= 0
-    assert server.told.sent == whole[0]
+    assert first - lost + server.told.sent == whole[0]
 
 
 @pytest.mark.parametrize("manner", [{"etag": "weak"}, {"etag": "none", "dated": False}])
-def test_without_a_strong_etag_nothing_is_kept(server, faulty, testland, *, whole, cache, manner):
-    _stop(server, faulty, testland, whole[1] - 2, **manner)
-    assert not list(cache.rglob("*.part"))
-    _read(Web(server.url, QUICK), testland)
-    assert server.told.sent >= whole[0]
+def test_without_a_strong_etag_a_file_comes_whole_and_nothing_is_kept(
+    server, faulty, written, testland, manner
+):
+    """Nothing would tell whether two parts are of one file; one answer is."""
+    _stop(server, faulty, testland, 0, **manner)
+    assert not cache_items()
+    values, found = _read(Web(server.url, QUICK), testland)
+    assert _same(values, _read(Folder(written / "old"), testland)[0])
+    assert found.files[0].bytes_read == found.files[0].bytes_stored
+    assert server.told.seen["GET"] == 1
 
 
 def test_parts_are_listed_as_unfinished_and_cleared(server, faulty, testland, whole, cache):
@@ -140,29 +149,21 @@ def test_parts_are_listed_as_unfinished_and_cleared(server, faulty, testland, wh
 def test_large_ranges_are_kept_in_small_parts(
     server, faulty, written, testland, *, whole, cache, monkeypatch
 ):
-    monkeypatch.setattr("geogp.geodata.store.range_file.LARGEST", 1000)
+    monkeypatch.setattr(partial_copies, "LARGEST", 1000)
     _stop(server, faulty, testland, 2 * whole[1])
-    assert max(path.stat().st_size for path in cache.rglob("*.part")) == 1000
+    (ranges,) = cache.rglob("*.ranges")
+    assert max(int(line.split()[1]) for line in ranges.read_text().splitlines()[1:]) == 1000
     values, _ = _read(Web(server.url, QUICK), testland)
     assert _same(values, _read(Folder(written / "old"), testland)[0])
 
 
-def test_a_part_that_cannot_be_kept_is_said(tmp_path, monkeypatch):
-    strong = Version(10, '"a"', None)
-    parts = PartialDownload(tmp_path / "p", "https://x", strong, "move the cache")
-    parts.put(0, b"abc")
-    assert PartialDownload(tmp_path / "p", "https://x", strong, "").get(0, 3) == b"abc"
-    assert PartialDownload(tmp_path / "p", "https://x", strong, "").get(0, 2) is None
-    full = OSError(28, "No space left on device")
-
-    def fail(*_):
-        raise full
-
-    monkeypatch.setattr(parts_module.Path, "write_bytes", fail)
-    with pytest.raises(
-        OutputError, match=r"the disk is full or a file-size limit is reached. Free some"
-    ):
-        parts.put(3, b"def")
-    monkeypatch.undo()
-    assert PartialDownload(tmp_path / "p", "https://y", strong, "").get(0, 3) is None
-    assert not (tmp_path / "p").exists()
+def test_a_part_that_cannot_be_kept_is_said(server, testland):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+    try:
+        with pytest.raises(
+            OutputError, match=r"the disk is full or a file-size limit is reached. Free some"
+        ):
+            _read(Web(server.url, QUICK), testland)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

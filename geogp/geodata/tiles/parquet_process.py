@@ -1,0 +1,238 @@
+"""The process that reads Parquet files, so that a damaged or hostile one ends it and not geogp.
+
+`parquet_files.py` starts it by its path, and speaks with it: a line of JSON on standard input is a
+request, a line on standard output the answer, before which rows go as a stream of Arrow. It imports
+pyarrow alone. Its memory has a limit where the system has one for that (Linux); elsewhere (macOS,
+Windows) it has none, and what a footer says and what comes of it are still counted.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Container, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+_MOST_SECONDS = 600
+"""Of work for one request."""
+
+_BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
+"""Rows that are unpacked at once, and bytes that these may be expected to have."""
+
+_BLOCK = 1 << 20
+
+_MOST_ITEMS = 1 << 17
+"""Of one list in a footer."""
+
+
+class _RefusedError(Exception):
+    """The file says to be larger than it may be."""
+
+
+class _OpenFile:
+    """A file that is read."""
+
+    def __init__(self, path: str, limits: dict[str, int], *, hashed: bool) -> None:
+        self._file = pa.OSFile(path, "rb")
+        size = self._file.size()
+        tail = self._file.read_at(min(size, 8), max(0, size - 8))
+        footer = int.from_bytes(tail[:4], "little")
+        if tail[4:] != b"PAR1" or not footer <= min(size - 12, limits["bytes in a footer"]):
+            raise pa.ArrowInvalid(
+                f"it does not end with a footer of at most {limits['bytes in a footer']} bytes"
+            )
+        self.sha256 = self._sha256() if hashed else None
+        self._table = pq.ParquetFile(
+            self._file,
+            pre_buffer=False,
+            buffer_size=_BLOCK,
+            page_checksum_verification=True,
+            thrift_string_size_limit=limits["bytes in a footer"],
+            thrift_container_size_limit=_MOST_ITEMS,
+        )
+        self._metadata = self._table.metadata
+        self._size, self._limits = size, limits
+        self._check()
+        schema = self._metadata.schema
+        self._paths = [schema.column(k).path for k in range(self._metadata.num_columns)]
+
+    def described(self) -> dict[str, Any]:
+        """Return what the file is."""
+        schema = base64.b64encode(self._table.schema_arrow.serialize()).decode()
+        rows = self._metadata.num_rows
+        return {"rows": rows, "sha256": self.sha256, "schema": schema}
+
+    def groups(self, names: Sequence[str], key: str, aside: Sequence[str]) -> list[Any]:
+        """Return the row groups: least and greatest value of a column, and where columns are."""
+        self._unpacked(self._groups, names)
+        found = []
+        for group in self._groups:
+            ends, chunks = None, []
+            for path, chunk in self._chunks(group, {*names, key, *aside}):
+                first, length = chunk.data_page_offset, chunk.total_compressed_size
+                if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < first:
+                    first = chunk.dictionary_page_offset
+                if (
+                    path not in aside
+                    and group.num_rows
+                    and not 4 <= first <= first + length <= self._size
+                ):
+                    raise _RefusedError(
+                        f"the footer puts column {path} at bytes {first} to {first + length} of "
+                        f"{self._size}."
+                    )
+                chunks.append([path, first, length])
+                statistics = chunk.statistics if path == key else None
+                if statistics is not None and statistics.has_min_max:
+                    try:
+                        ends = [str(statistics.min), str(statistics.max)]
+                    except UnicodeDecodeError as error:
+                        raise _RefusedError(
+                            f"expected text, found bytes that are no text ({error})."
+                        ) from error
+            found.append([ends, chunks])
+        return found
+
+    def rows(self, stream: BinaryIO, groups: list[int] | None, names: list[str] | None) -> None:
+        """Write rows; words of a dictionary stand in each row that has them."""
+        numbers = range(len(self._groups)) if groups is None else groups
+        chosen = [k for k in numbers if self._groups[k].num_rows]
+        size = self._unpacked([self._groups[k] for k in chosen], names)
+        count = sum(self._groups[k].num_rows for k in chosen)
+        at_once = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // max(1, size)))
+        fields = [f for f in self._table.schema_arrow if names is None or f.name in names]
+        schema = pa.schema(map(_plain_field, fields), self._table.schema_arrow.metadata)
+        stream.write(b"{}\n")  # rows follow, and then whether they are all
+        with pa.ipc.new_stream(stream, schema) as writer:
+            for batch in self._table.iter_batches(at_once, chosen, names, use_threads=False):
+                columns = map(_plain, batch.columns)
+                writer.write_batch(pa.RecordBatch.from_arrays(list(columns), schema=schema))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._table.close(force=True)
+
+    def _sha256(self) -> str:
+        digest = hashlib.sha256()
+        self._file.seek(0)
+        while block := self._file.read(_BLOCK):
+            digest.update(block)
+        return digest.hexdigest()
+
+    def _check(self) -> None:
+        found = self._metadata
+        self._refuse("rows", found.num_rows)
+        self._refuse("row groups", found.num_row_groups)
+        self._refuse("columns", found.num_columns)
+        self._groups = [found.row_group(k) for k in range(found.num_row_groups)]
+        rows = [group.num_rows for group in self._groups]
+        self._refuse("rows in a group", max(rows, default=0))
+        if min(rows, default=0) < 0 or sum(rows) != found.num_rows:
+            raise _RefusedError(
+                f"the footer says {found.num_rows:,} rows, its row groups {sum(rows):,} in all."
+            )
+
+    def _refuse(self, what: str, found: int) -> None:
+        if found > self._limits[what]:
+            raise _RefusedError(
+                f"the footer says {found:,} {what}; expected at most {self._limits[what]:,}."
+            )
+
+    def _chunks(self, group: Any, names: Container[str] | None) -> list[tuple[str, Any]]:
+        wanted = [k for k, path in enumerate(self._paths) if names is None or path in names]
+        return [(self._paths[k], group.column(k)) for k in wanted]
+
+    def _unpacked(self, groups: Sequence[Any], names: Sequence[str] | None) -> int:
+        """Return the bytes of columns of row groups, none of which may have too many."""
+        sizes: list[int] = []
+        for group in groups:
+            chunks = [chunk for _, chunk in self._chunks(group, names)]
+            packed = sum(max(0, chunk.total_compressed_size) for chunk in chunks)
+            unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
+            sizes.append(max(packed, unpacked))
+        self._refuse("bytes in a group", max(sizes, default=0))
+        return sum(sizes)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    is_words = pa.types.is_dictionary(field.type)
+    return field.with_type(field.type.value_type) if is_words else field
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    """Return an error as an answer."""
+    if isinstance(error, _RefusedError):
+        return {"refused": str(error)}
+    if isinstance(error, OSError) and error.errno:
+        return {"errno": [error.errno, os.strerror(error.errno)]}
+    if isinstance(error, MemoryError):
+        return {"damaged": "it takes more memory than it may"}
+    return {"damaged": str(error) or type(error).__name__}
+
+
+def _limit(what: str, most: int) -> None:
+    """Limit what this process may take, where the system can, or has set no lower limit."""
+    if resource is not None:
+        with contextlib.suppress(ValueError, OSError):
+            kind = getattr(resource, what)
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
+
+
+def _serve(stream: BinaryIO) -> None:
+    """Answer until the other side is gone."""
+    files: dict[int, _OpenFile] = {}
+    for line in sys.stdin.buffer:
+        _limit("RLIMIT_CPU", int(time.process_time()) + _MOST_SECONDS)
+        asked, answer = json.loads(line), dict[str, Any]()
+        do, number = asked.pop("do"), asked.pop("number")
+        try:
+            if do == "open":
+                files[number] = _OpenFile(**asked)
+                answer = files[number].described()
+            elif do == "groups":
+                answer = {"groups": files[number].groups(**asked)}
+            elif do == "rows":
+                files[number].rows(stream, **asked)
+            elif number in files:
+                files.pop(number).close()
+                pa.default_memory_pool().release_unused()
+        except (pa.ArrowException, OSError, ValueError, MemoryError, _RefusedError) as error:
+            answer = _told(error)
+        stream.write(json.dumps(answer).encode() + b"\n")
+        stream.flush()
+
+
+def _main(memory: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
+    _limit("RLIMIT_DATA", memory)
+    _limit("RLIMIT_CORE", 0)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    # What a library prints is no answer.
+    stream = os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    stream.write(b"{}\n")
+    stream.flush()
+    _serve(stream)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))
