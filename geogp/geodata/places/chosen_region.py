@@ -10,12 +10,9 @@ from geogp.geodata.store.sources import open_source
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
-    """Read a region, with the strata that the user chose.
+    """Return the region that a user chose, with the chosen strata.
 
-    Raises
-    ------
-    RequestError, DataError, NetworkError
-        As `read_region`, `read_own_region` and `read_own_strata` say.
+    RequestError, DataError, NetworkError as in `read_region`, `read_own_region`, `read_own_strata`.
     """
     found = _boundaries(choice)
     if choice.strata is None:

@@ -1,4 +1,4 @@
-"""Layers of named polygons: counties, urban areas, or any that a user brings."""
+"""Layers of named polygons: counties, urban areas, or polygons of a user."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,35 +24,23 @@ COUNTY, URBAN_AREA = "county", "urban area"
 """Names of the layers that come with the boundaries."""
 
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
-"""Columns that are taken for labels, in this order."""
+"""Columns that may hold the labels; the first that is found counts."""
 
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
-"""Columns that tell polygons of equal names apart."""
+"""Columns of Census numbers, which make equal names distinct."""
 
 _BESIDE = (".dbf", ".prj", ".cpg", ".shx")
-"""What holds the labels, CRS, encoding and places of the polygons of a shapefile."""
+"""Endings of the files beside a shapefile: labels, CRS, encoding, places of the polygons."""
 
 
 @dataclass(frozen=True)
 class PolygonLayer:
     """Named polygons in degrees, longitudes from -180 to 180.
 
-    Attributes
-    ----------
-    name
-        What the polygons are: ``county``.
-    labels
-        A name for each, no two alike.
-    shapes
-        The polygons, in the order of the labels.
-    snap_degrees
-        A point in none belongs to the nearest within this distance: coastlines of two files
-        differ.
-    places
-        Place of each label in its file, from the first: a point in several polygons belongs to
-        the first of them. Empty takes the order of the labels.
-    column
-        The column of the labels, where a user named it and the file has others; else empty.
+    A point in no polygon belongs to the nearest one within `snap_degrees`, because coastlines of
+    two files differ. `places` holds the place of each label in its file: a point in several
+    polygons belongs to the first of them (empty: the order of the labels). `column` is the column
+    of the labels, where a user named it and the file has other columns.
     """
 
     name: str
@@ -66,24 +54,11 @@ class PolygonLayer:
     def of_table(
         cls, name: str, table: gpd.GeoDataFrame, column: str | None = None
     ) -> "PolygonLayer":
-        """Make a layer from polygons in longitude and latitude.
+        """Return a layer of the polygons of a table in degrees; polygons of one label are united.
 
-        Parameters
-        ----------
-        name
-            What the polygons are.
-        table
-            The polygons; those of one label are put together, in the place of the first of them.
-        column
-            Holds the labels; None takes the first of NAME, NAME20, NAME10, NAMELSAD, name, and
-            tells equal names apart by their Census numbers.
-
-        Raises
-        ------
-        RequestError
-            There is no such column, or none that could hold labels.
-        DataError
-            A polygon has no label.
+        `column` holds the labels. None takes the first of `_NAMES`, and adds the Census number to
+        equal names. RequestError where no column can hold labels; DataError where a polygon has no
+        label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
@@ -112,9 +87,9 @@ class PolygonLayer:
         return len(self.labels)
 
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of the polygon that holds each point (n,); -1 where none does.
+        """Return the number of the polygon that holds each point (n,), or -1.
 
-        Of several polygons, or at an edge of two, the first in the file (see `places`).
+        Of several polygons, or at a common edge, the first in the file counts (see `places`).
         Longitudes may be unwrapped.
         """
         points = _points(longitude, latitude)
@@ -137,7 +112,7 @@ class PolygonLayer:
         return names[self.index(longitude, latitude)]
 
     def in_several(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which points (n,) lie inside more than one polygon; edges are not inside."""
+        """Return which points (n,) lie inside more than one polygon; edges are not inside."""
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")
         return np.bincount(point, minlength=len(points)) > 1
@@ -172,16 +147,9 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 
 
 def read_layer(text: str) -> PolygonLayer:
-    """Read a layer that a user names as ``FILE`` or ``FILE:COLUMN``.
+    """Return the layer that a user names as ``FILE`` or ``FILE:COLUMN``, named after its file.
 
-    Its name is that of the file; its formats are those of `read_polygons`.
-
-    Raises
-    ------
-    RequestError
-        There is no such file or column.
-    DataError
-        The file is damaged, or holds other things than polygons with a CRS.
+    RequestError where the file or column is missing; DataError as in `read_polygons`.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -193,14 +161,10 @@ def read_layer(text: str) -> PolygonLayer:
 
 
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
-    """Read the layers that a user names, and say which files they come from.
+    """Return the layers that a user names, and the files they come from.
 
-    Two columns of one file are told apart by the column: ``districts_NAME``.
-
-    Raises
-    ------
-    RequestError, DataError
-        As `read_layer`; or two layers have one name.
+    Two columns of one file give names such as ``districts_NAME``. Errors as in `read_layer`;
+    RequestError too where two layers have one name.
     """
     layers = [read_layer(text) for text in texts]
     stems = [layer.name for layer in layers]
@@ -225,13 +189,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
-    """Return file and column of ``FILE`` or ``FILE:COLUMN``.
-
-    Raises
-    ------
-    RequestError
-        There is no such file.
-    """
+    """Return the path and column of ``FILE`` or ``FILE:COLUMN``; RequestError without a file."""
     path, column = file_and_column(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
@@ -239,7 +197,7 @@ def place_of(text: str) -> tuple[Path, str | None]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
+    """Return a file and the files that belong to it: a shapefile keeps labels and CRS beside it."""
     if path.suffix.lower() != ".shp":
         return [path]
     beside = [

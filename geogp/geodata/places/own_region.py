@@ -1,4 +1,4 @@
-"""A region that a user draws: all polygons of a file, or some of them."""
+"""A region of a user: all polygons of a file, or some of them."""
 
 import re
 import unicodedata
@@ -14,31 +14,15 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.ookla import InputFile
 
 LONGEST_CODE = 60
-"""Letters of the code of a region, which names files."""
+"""Most letters in the code of a region, which names files."""
 
 
 def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
-    """Read a region from a file of polygons, in any format of `read_polygons` and any CRS.
+    """Return a region without strata, and the files that were read.
 
-    Parameters
-    ----------
-    text
-        ``FILE``, all polygons of which are the region together, or ``FILE:COLUMN=VALUE`` for those
-        rows.
-    name
-        What the region is called; None takes the name of the file without its ending.
-
-    Returns
-    -------
-    (Region, files)
-        The region without strata, and the files that were read.
-
-    Raises
-    ------
-    RequestError
-        There is no such file, column or value.
-    DataError
-        The file is damaged, or holds other things than polygons with a CRS.
+    `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE`` for some
+    rows. `name` is the name of the region; None takes the name of the file without its ending.
+    RequestError where there is no such file, column or value; DataError as in `read_polygons`.
     """
     own = OwnFile.of(text)
     chosen, files = _read(own)
@@ -51,12 +35,9 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
 
 
 def code_of(name: str) -> str:
-    """Return a short name that can stand in names of files: letters, digits, ``-`` and ``_``.
+    """Return a short name for files: letters, digits, ``-`` and ``_``.
 
-    Raises
-    ------
-    RequestError
-        Nothing of the name is left.
+    RequestError where nothing of the name is left.
     """
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
@@ -69,15 +50,7 @@ def code_of(name: str) -> str:
 
 
 def _read(own: OwnFile) -> tuple[gpd.GeoDataFrame, tuple[InputFile, ...]]:
-    """Read the rows that are meant, in longitude and latitude, and say what was read.
-
-    Raises
-    ------
-    RequestError
-        There is no such file or column, or no row has the value.
-    DataError
-        As `read_polygons` says.
-    """
+    """Return the chosen rows in longitude and latitude, and the files that were read."""
     if not own.path.is_file():
         raise RequestError(f"no file {own.path}: expected polygons, as FILE or FILE:COLUMN=VALUE.")
     table = read_polygons(own.path, own.path.name)

@@ -1,4 +1,4 @@
-"""Two classes of places that a user draws, in the place of urban and rural."""
+"""Two strata of a user, instead of urban and rural."""
 
 from shapely.geometry import MultiPolygon
 
@@ -15,34 +15,18 @@ LONGEST_NAME = 40
 _TAKEN = {ALL, UNKNOWN}
 
 _SLIVER = 1e-6
-"""Share of the region below which gaps and overlaps are those of two drawings of one line."""
+"""Share of a region below which gaps and overlaps come from two drawings of one line."""
 
 
 def read_own_strata(
     text: str, region: Region
 ) -> tuple[Strata, tuple[InputFile, ...], tuple[str, ...]]:
-    """Read two classes of places.
+    """Return two strata of a region, the files that were read, and warnings.
 
-    Parameters
-    ----------
-    text
-        ``FILE:COLUMN``, whose two values name the classes, the first in the file first; or
-        ``FILE``, whose polygons are the first class, called as the file without its ending, and all
-        other places the second, ``elsewhere``.
-    region
-        What they divide.
-
-    Returns
-    -------
-    (Strata, files, warnings)
-        The classes, the files that were read, and what the user should know.
-
-    Raises
-    ------
-    RequestError
-        There is no such file or column, or its values are not two.
-    DataError
-        The file is damaged, or a class has a name that stands for something else.
+    `text` is ``FILE:COLUMN``, whose two values name the strata, in the order of the file. Or it is
+    ``FILE``: its polygons are the first stratum, named after the file, and all other places are the
+    second, ``elsewhere``. RequestError where there is no such file or column, or not two values;
+    DataError where the file is damaged or a stratum has a reserved name.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -83,7 +67,7 @@ def _check_names(names: list[str], where: str) -> None:
 
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
-    """Return warnings of what lies in both classes, in neither, and of a class without any."""
+    """Return warnings of places in both strata, of places in neither, and of an empty stratum."""
     whole, told = region.boundary.area, []
     held = region.boundary.intersection(strata.area)
     other = region.boundary.difference(strata.area)

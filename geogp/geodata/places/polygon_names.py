@@ -8,15 +8,7 @@ from geogp.errors import RequestError
 
 @dataclass(frozen=True)
 class OwnFile:
-    """What a user writes as ``FILE`` or ``FILE:COLUMN=VALUE``.
-
-    Attributes
-    ----------
-    path
-        The file.
-    column, value
-        Which rows are meant; None takes all.
-    """
+    """A file of polygons and the rows with a value in a column; without a column, all rows."""
 
     path: Path
     column: str | None = None
@@ -24,12 +16,9 @@ class OwnFile:
 
     @classmethod
     def of(cls, text: str) -> "OwnFile":
-        """Take apart what a user wrote, whether or not the file exists.
+        """Return the parts of ``FILE`` or ``FILE:COLUMN=VALUE``; the file need not exist.
 
-        Raises
-        ------
-        RequestError
-            What follows the file is no ``COLUMN=VALUE``.
+        RequestError where no ``COLUMN=VALUE`` follows the file.
         """
         path, rest = _file_and_rest(text)
         if rest is None:
@@ -43,13 +32,13 @@ class OwnFile:
 
     @property
     def absolute(self) -> str:
-        """The same, from any working directory; the file keeps its name, even of a link."""
+        """The same text with an absolute path; a link keeps its own name."""
         place = self.path.parent.resolve() / self.path.name
         return str(place) if self.column is None else f"{place}:{self.column}={self.value}"
 
 
 def _file_and_rest(text: str) -> tuple[Path, str | None]:
-    """Split ``FILE:REST`` at the first colon before which there is a file, else at the first."""
+    """Split ``FILE:REST`` at the first colon after a file that exists, else at the first colon."""
     places = [k for k, sign in enumerate(text) if sign == ":"]
     if Path(text).exists() or not places:
         return Path(text), None
@@ -58,9 +47,9 @@ def _file_and_rest(text: str) -> tuple[Path, str | None]:
 
 
 def absolute_layer(text: str) -> str:
-    """Return ``FILE`` or ``FILE:COLUMN`` so that it names the same file from any directory.
+    """Return ``FILE`` or ``FILE:COLUMN`` with an absolute path.
 
-    The file keeps its name, also where it is a link: the layer is called after it.
+    A link keeps its own name, because the layer is named after it.
     """
     path, column = file_and_column(text)
     place = path.parent.resolve() / path.name
@@ -68,7 +57,7 @@ def absolute_layer(text: str) -> str:
 
 
 def file_and_column(text: str) -> tuple[Path, str | None]:
-    """Return file and column of ``FILE`` or ``FILE:COLUMN``, whether or not they exist."""
+    """Return file and column of ``FILE`` or ``FILE:COLUMN``; the file need not exist."""
     if not Path(text).exists() and ":" in text:
         front, column = text.rsplit(":", 1)
         return Path(front), column

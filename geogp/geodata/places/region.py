@@ -40,18 +40,18 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Strata:
-    """Two classes of places: those within some polygons, and the others.
+    """Two classes of places: the places within some polygons, and the other places.
 
     Attributes
     ----------
     names
-        Of the two classes, the one within first.
+        Names of the two classes, the class within `area` first.
     area
-        What is of the first class.
+        Polygons of the first class.
     rest
-        What is of the second; places in neither are of unknown class. None: all others are.
+        Polygons of the second class, others are of unknown class. None: all other places.
     words
-        What the area is, for legends: ``urban areas (2020 Census)``.
+        Name of the area in legends: ``urban areas (2020 Census)``.
     vintage
         Census year of urban areas: 2000, 2010 or 2020.
     """
@@ -69,7 +69,7 @@ class Strata:
         return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
 
     def moved(self, middle: float) -> "Strata":
-        """Return the same with longitudes by whole turns to within 180 degrees of a longitude."""
+        """Return the strata, moved by whole turns to within 180 degrees of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
             parts = list(shape.geoms)
@@ -82,7 +82,7 @@ class Strata:
         return replace(self, area=near(self.area), rest=rest)
 
     def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
-        """Return the class of each point (n,), or ``unknown``; of both, the first."""
+        """Return the class of each point (n,), or ``unknown``; a point in both is of the first."""
         width = max(map(len, (*self.names, UNKNOWN)))
         found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
         if self._rest_test is not None:
@@ -157,7 +157,7 @@ class Region:
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
 
     def with_strata(self, strata: Strata | None) -> "Region":
-        """Return the same region with other strata, whose longitudes are moved to its own."""
+        """Return the region with other strata, whose longitudes are moved to its own."""
         west, _, east, _ = self.bounds
         moved = None if strata is None else strata.moved((west + east) / 2)
         return replace(self, strata=moved)
@@ -172,12 +172,12 @@ class Region:
 
     @property
     def urban_vintage(self) -> int | None:
-        """Census year of the urban areas; None where the strata are others."""
+        """Census year of the urban areas; None with other strata."""
         return None if self.strata is None else self.strata.vintage
 
     @property
     def strata_names(self) -> tuple[str, str]:
-        """Names of the strata; urban and rural where none are at hand."""
+        """Names of the strata; urban and rural where there are none."""
         return STRATA if self.strata is None else self.strata.names
 
     @cached_property
@@ -197,7 +197,7 @@ class Region:
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which points (degrees, shape (n,)) lie in the region, islands and holes counted."""
+        """Return which points (degrees, shape (n,)) lie in the region; islands and holes count."""
         return self._boundary_test(self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
@@ -208,13 +208,9 @@ class Region:
         return self.strata.of(longitude, np.asarray(latitude, np.float64))
 
     def scale(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
-        """Scale points to [-1, 1]² by the bounding box of the boundary.
+        """Return points scaled to [-1, 1]² by the bounding box of the boundary, float64 (n, 2).
 
         Each axis is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
-
-        Returns
-        -------
-        ndarray of float64, shape (n, 2)
         """
         west, south, east, north = self.bounds
         across = (2 * self.unwrap(longitude) - west - east) / (east - west)
@@ -239,12 +235,12 @@ class Region:
         return Tiles(column, row, zoom)
 
     def check_zoom(self, zoom: int) -> None:
-        """Refuse a zoom of which no tile has its centre in the region.
+        """Refuse a zoom at which no tile has its centre in the region.
 
         Raises
         ------
         RequestError
-            It is such a one.
+            No tile of this zoom has its centre in the region.
         """
         if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
             raise RequestError(
@@ -254,7 +250,7 @@ class Region:
     def zoom_within(self, zoom: int, most: int) -> int:
         """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
 
-        Counted at a zoom whose box holds few enough tiles, and scaled by 4 per zoom.
+        The tiles are counted at a zoom whose box holds few enough, and scaled by 4 per zoom.
         """
         while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
@@ -263,7 +259,7 @@ class Region:
     def about_tiles(self, zoom: int, most: int) -> int:
         """Return the number of tiles of a zoom: exact where their box holds up to 4 `most`.
 
-        Else counted at a coarser zoom, and scaled by 4 per zoom.
+        Otherwise the tiles are counted at a coarser zoom, and scaled by 4 per zoom.
         """
         coarse = zoom
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
@@ -273,7 +269,7 @@ class Region:
     def _strips(
         self, zoom: int, size: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield columns and rows of the tiles, strip by strip of about `size` in the box."""
+        """Yield columns and rows of the tiles, in strips of about `size` tiles of the box."""
         west, south, east, north = self.bounds
         columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
         across = np.arange(columns[0], columns[1] + 1)
@@ -298,7 +294,7 @@ _PointTest = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.boo
 
 
 def _point_test(geometry: MultiPolygon) -> _PointTest:
-    """Index a geometry's pieces so that many points are tested fast."""
+    """Return a fast test of many points against a geometry."""
     prepared = geometry
     shapely.prepare(prepared)
 
@@ -321,7 +317,7 @@ def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
 
 
 def _turned(part: Polygon, middle: float) -> Polygon:
-    """Move a polygon by whole turns to within 180 degrees of a longitude."""
+    """Return a polygon moved by whole turns to within 180 degrees of a longitude."""
     west, _, east, _ = part.bounds
     turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
     return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
@@ -340,7 +336,7 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Unwrap polygons; those that files cut in two at 180 degrees become one again."""
+    """Return unwrapped polygons; polygons that files cut at 180 degrees are united again."""
     unwrapped = [_unwrapped(part, cut) for part in parts]
     if cut == -180.0:
         return MultiPolygon(unwrapped)
@@ -348,7 +344,7 @@ def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
 
 
 def _unwrapped(part: Polygon, cut: float) -> Polygon:
-    """Move a polygon that lies east of the cut one turn to the west."""
+    """Return a polygon, one turn further west if it lies east of the cut."""
     middle = (part.bounds[0] + part.bounds[2]) / 2
     if cut == -180.0 or middle < cut:
         return part

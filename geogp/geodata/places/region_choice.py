@@ -1,4 +1,4 @@
-"""Which region a user asks for, and by what its places are told apart."""
+"""The region that a user asks for, and its strata."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,34 +14,19 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
-"""Values of ``--urban-vintage``; ``auto`` takes the newest that the source holds."""
+"""Values of ``--urban-vintage``; ``auto`` takes the newest in the source."""
 
 
 @dataclass(frozen=True)
 class RegionChoice:
-    """A region of the Census, or one of the user's own.
+    """A region of the Census, or a region of a user; paths are made absolute.
 
-    Attributes
-    ----------
-    region
-        Postal code, name or FIPS number of a state; None where `file` is given.
-    file
-        The user's own polygons, as ``FILE`` or ``FILE:COLUMN=VALUE``; made absolute.
-    name
-        What the region of `file` is called; None takes the name of the file.
-    boundaries
-        Where the Census boundaries are: a folder, made absolute, or an address. None takes the
-        Bureau's site for a state, and none at all for a region of the user's.
-    urban_vintage
-        One of `VINTAGE_CHOICES`.
-    strata
-        Two classes of places in the place of urban and rural, as ``FILE`` or ``FILE:COLUMN``; see
-        `read_own_strata`. Made absolute.
-
-    Raises
-    ------
-    RequestError
-        Not just one of `region` and `file` is given, or something is given that has no use.
+    `region` is a postal code, name or FIPS number of a state; `file` is ``FILE`` or
+    ``FILE:COLUMN=VALUE`` with polygons of the user, and `name` its name (None: of the file).
+    `boundaries` is the folder or address of the Census boundaries; None takes the Bureau's site for
+    a state, and no boundaries for a file. `strata` is ``FILE`` or ``FILE:COLUMN``; see
+    `read_own_strata`. RequestError unless one of `region` and `file` is given, and where a value
+    has no use.
     """
 
     region: str | None = None
@@ -79,7 +64,7 @@ class RegionChoice:
             )
 
     def read(self) -> "Boundaries":
-        """Read it, as `read_chosen` says."""
+        """Return the region as `read_chosen` reads it."""
         from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
 
         return read_chosen(self)
