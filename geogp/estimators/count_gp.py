@@ -1,4 +1,4 @@
-"""The models of counts as an estimator."""
+"""The estimator of count models."""
 
 from typing import Any, ClassVar
 
@@ -14,12 +14,10 @@ class CountGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("count")``.
-    x, y, crs, time, time_unit, validation, device, random_state
-        As `FieldGP` has them.
-    preset, epochs, rank, batch
-        As `FieldGP` has them.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
     exposure
-        Column of what was counted over, such as an area or a time; None: the same for all.
+        Column of the size counted over, such as an area or a time; None: the same everywhere.
     """
 
     families: ClassVar[tuple[str, ...]] = ("count",)

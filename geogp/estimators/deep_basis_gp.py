@@ -1,4 +1,4 @@
-"""The models with deep bases, inducing points and last layers as an estimator."""
+"""The estimator of models with deep bases, inducing points and last layers."""
 
 from typing import Any, ClassVar
 
@@ -6,7 +6,7 @@ from geogp.estimators.spatial_gp import SpatialGP
 
 
 class DeepBasisGP(SpatialGP):
-    """A Gaussian process whose basis a network learns: the papers' models but kernels at anchors.
+    """A Gaussian process whose basis a network learns: the papers' models without anchor kernels.
 
     dPPGP, PPGP, variational bounds and Bayesian last layers; the noise is the same everywhere.
 
@@ -14,14 +14,12 @@ class DeepBasisGP(SpatialGP):
     ----------
     model
         One of ``geogp.list_models("deep")``.
-    x, y, crs, time, time_unit, validation, device, random_state
-        As `FieldGP` has them.
-    preset, epochs, rank, batch
-        As `FieldGP` has them.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
     alpha, beta
         Weights of the objective of dPPGP and PPGP; None takes the preset's.
     noise
-        ``gaussian``, or ``student-t`` for models that take it: bad rows pull less.
+        ``gaussian``, or ``student-t`` for models that take it: outliers have less effect.
     """
 
     families: ClassVar[tuple[str, ...]] = ("deep",)

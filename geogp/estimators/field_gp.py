@@ -1,4 +1,4 @@
-"""The field model as an estimator."""
+"""The estimator of the field model."""
 
 from typing import Any, ClassVar
 
@@ -8,10 +8,10 @@ from geogp.estimators.spatial_gp import SpatialGP
 class FieldGP(SpatialGP):
     """A smooth field, a process of single places, and noise that knows the number of tests.
 
-    y = f(place, time) + g(place, time) + noise, with f a Gaussian process whose deep basis is
-    learned, g a process of short range that remembers, and a noise whose variance falls with the
-    tests behind a measurement and varies over space. The predictive law leans and has tails as
-    the validation rows show.
+    y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis;
+    g is a process of short range with memory; the variance of the noise falls with the tests behind
+    a measurement and varies over space. Skewness and tails of the predictive law come from the
+    validation rows.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class FieldGP(SpatialGP):
     preset
         ``quick``, ``standard`` or ``paper``: sizes and schedule.
     epochs, rank, batch
-        In the place of the preset's; None leaves them.
+        Replace the preset's values; None keeps them.
     device
         ``auto``, ``cpu`` or ``cuda``.
     random_state

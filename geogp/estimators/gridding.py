@@ -17,16 +17,13 @@ from geogp.maps.prediction_grid import MOST_CELLS, Box, box_grid, tile_grid
 
 Floats = NDArray[np.float64]
 Predict = Callable[[Floats, Floats], Prediction]
-"""Predicts places of coordinates x and y, each (n,)."""
+"""Predicts at coordinates x and y, each (n,)."""
 
 
 def region_grid(region: Region, zoom: int, crs: Any, predict: Predict) -> xr.Dataset:
     """Return predictions for the tiles of a region.
 
-    Raises
-    ------
-    RequestError
-        There is no such zoom, it has too many tiles, or the coordinates have no reference system.
+    RequestError where the zoom is out of range or has too many tiles, or `crs` is None.
     """
     if crs is None:
         raise RequestError("expected a box of plain units, as crs is None; found a region.")
@@ -44,13 +41,7 @@ def region_grid(region: Region, zoom: int, crs: Any, predict: Predict) -> xr.Dat
 def plane_grid(
     bounds: Sequence[float], resolution: float | None, crs: Any, predict: Predict
 ) -> xr.Dataset:
-    """Return predictions for the cells of a box.
-
-    Raises
-    ------
-    RequestError
-        It is no box, or has too many cells.
-    """
+    """Return predictions for the cells of a box; RequestError for a bad box or too many cells."""
     box = Box.of(bounds, resolution)
     x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
     return box_grid(box, predict(x, y), crs)

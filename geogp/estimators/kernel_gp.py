@@ -1,4 +1,4 @@
-"""The models whose kernel has a few parameters as an estimator."""
+"""The estimator of models whose kernel has a few parameters."""
 
 from typing import Any, ClassVar
 
@@ -8,16 +8,14 @@ from geogp.estimators.spatial_gp import SpatialGP
 class KernelGP(SpatialGP):
     """A Gaussian process whose kernel has a few parameters, by Nyström features at anchors.
 
-    The evidence of all rows, or the posterior of the parameters, is maximised by L-BFGS.
+    L-BFGS maximises the evidence of all rows, or the posterior of the parameters.
 
     Parameters
     ----------
     model
         One of ``geogp.list_models("kernel")``.
-    x, y, crs, time, time_unit, validation, device, random_state
-        As `FieldGP` has them.
-    preset, epochs, rank, batch
-        As `FieldGP` has them.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
     """
 
     families: ClassVar[tuple[str, ...]] = ("kernel",)

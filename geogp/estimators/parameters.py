@@ -1,4 +1,4 @@
-"""Parameters of estimators, kept as given: the manners of scikit-learn without needing it."""
+"""Parameters of estimators, kept as given: scikit-learn's conventions without scikit-learn."""
 
 import inspect
 from collections.abc import Mapping
@@ -10,17 +10,14 @@ _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Parameters:
-    """Keyword arguments that `get_params`, `set_params` and scikit-learn's `clone` know."""
+    """Keyword arguments for `get_params`, `set_params` and scikit-learn's `clone`."""
 
     counts = False
     """Whether targets are numbers of 0 or more."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
-        """Return the names of the arguments of the constructor.
-
-        Where it takes others by ``**``, those of the class that it derives from too.
-        """
+        """Return the constructor's arguments; where it takes ``**``, also of its base class."""
         names: dict[str, None] = {}
         for one in cls.__mro__:
             if "__init__" not in vars(one):
@@ -47,7 +44,7 @@ class Parameters:
         Raises
         ------
         RequestError
-            No such parameter.
+            There is no such parameter.
         """
         for name, value in params.items():
             if name not in self.parameter_names():
@@ -72,11 +69,11 @@ class Parameters:
         return f"{type(self).__name__}({told})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell scikit-learn whether `fit` was called."""
+        """Return whether `fit` was called, for scikit-learn."""
         return hasattr(self, "network_")
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks of an estimator; it alone calls this."""
+        """Return scikit-learn's tags; only scikit-learn calls this."""
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
 
         return Tags(

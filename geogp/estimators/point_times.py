@@ -1,4 +1,4 @@
-"""Times of points, brought to quarters since the year 0: numbers with a unit, dates, periods."""
+"""Times of points in quarters since the year 0: numbers with a unit, dates, periods."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,17 +24,11 @@ QUARTERS_PER = {
     "minute": 1 / 1440 / _DAYS,
     "second": 1 / 86400 / _DAYS,
 }
-"""Quarters that one unit of time stands for."""
+"""Quarters in one unit of time."""
 
 
 def check_unit(unit: str | None) -> None:
-    """Refuse a unit of time that is not known.
-
-    Raises
-    ------
-    RequestError
-        It is none of `QUARTERS_PER`.
-    """
+    """Refuse a unit of time that is not one of `QUARTERS_PER`."""
     if unit is not None and unit not in QUARTERS_PER:
         raise RequestError(
             f"expected time_unit as one of {', '.join(QUARTERS_PER)}, found {unit!r}."
@@ -43,14 +37,10 @@ def check_unit(unit: str | None) -> None:
 
 @dataclass(frozen=True)
 class Times:
-    """Times in quarters, and what they were.
+    """Times in quarters since the year 0 (numbers: since their zero), (n,), and their kind.
 
-    Attributes
-    ----------
-    quarters
-        Quarters since the year 0, or since the zero of numbers, (n,).
-    kind
-        ``quarter`` for calendar quarters, ``date`` for dates and other periods, ``number``.
+    The kind is ``quarter`` for calendar quarters, ``date`` for dates and other periods, or
+    ``number``.
     """
 
     quarters: Floats
@@ -58,7 +48,7 @@ class Times:
 
 
 def times_of(values: Any, unit: str | None, what: str) -> Times:
-    """Return times with their kind; see `quarters_of`, which says what is refused."""
+    """Return times with their kind; errors as in `quarters_of`."""
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)
@@ -73,25 +63,11 @@ def times_of(values: Any, unit: str | None, what: str) -> Times:
 def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
     """Return times in quarters, (n,).
 
-    Dates become year * 4 and the share of the year's quarters that has passed, in UTC; a calendar
-    quarter is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers
-    keep their zero.
-
-    Parameters
-    ----------
-    values
-        Dates (``datetime64``, with a time zone or in UTC), periods, or numbers, (n,).
-    unit
-        Unit of numbers; None refuses them.
-    what
-        What the values are, for messages.
-
-    Raises
-    ------
-    RequestError
-        Numbers without a unit.
-    DataError
-        Text, or a missing time.
+    Dates become year * 4 plus the passed share of the year's quarters, in UTC; a calendar quarter
+    is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers keep their
+    zero. `values` are dates (``datetime64``, with a time zone or in UTC), periods, or numbers in
+    `unit`; `what` names them in messages. RequestError for numbers without a unit; DataError for
+    text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
     if series.isna().any():
@@ -124,10 +100,7 @@ def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
 def time_at(time: Any, unit: str | None) -> Times:
     """Return one time: a date, a period, text such as ``2023Q4`` or ``2023-11``, or a number.
 
-    Raises
-    ------
-    RequestError
-        It cannot be read.
+    RequestError where it cannot be read.
     """
     if isinstance(time, str):
         try:

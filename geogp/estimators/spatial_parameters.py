@@ -1,4 +1,4 @@
-"""The parameters that all estimators share, and the fit that they ask for."""
+"""The parameters of all estimators, and the plan of their fit."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from geogp.models.training.fit_plan import FitPlan
 
 
 class SpatialParameters(Parameters):
-    """What an estimator is asked for: columns, a model, and how hard to try."""
+    """Parameters of an estimator: columns, a model, and its training."""
 
     families: ClassVar[tuple[str, ...]] = ()
     """Families of the catalogue that the estimator fits."""
@@ -43,13 +43,7 @@ class SpatialParameters(Parameters):
     random_state: int
 
     def check(self) -> None:
-        """Refuse parameters that are out of range, and a model of another estimator.
-
-        Raises
-        ------
-        RequestError
-            A parameter is out of range, or the model is one of another estimator.
-        """
+        """Refuse parameters out of range, and a model of another estimator (RequestError)."""
         about = find_model(self.model)
         if about.family not in self.families:
             raise RequestError(
@@ -63,7 +57,7 @@ class SpatialParameters(Parameters):
                 whole_number(name, getattr(self, name), 1, MOST_SEED)
 
     def columns(self) -> PointColumns:
-        """Return which columns of a table are what."""
+        """Return the columns by their use."""
         return PointColumns(
             self.x,
             self.y,
@@ -76,7 +70,7 @@ class SpatialParameters(Parameters):
         )
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
-        """Return what decides a fit to n rows: the preset, and the parameters in its place."""
+        """Return the plan of a fit to n rows: the preset, changed by the parameters."""
         preset = self._preset()
         step = find_spec(self.model).step
         batch = preset.batch_for(n) if self.batch is None else self.batch
@@ -104,5 +98,5 @@ class SpatialParameters(Parameters):
 
     @classmethod
     def kind(cls) -> type["SpatialParameters"]:
-        """Return the class of geogp's own that a file names: this one, or that it derives from."""
+        """Return geogp's own class that a file names: this class or its base."""
         return next(one for one in cls.__mro__ if "families" in vars(one))

@@ -23,13 +23,7 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 
 
 def estimator_of(model: str) -> type[SpatialGP]:
-    """Return the estimator that fits a model of the catalogue.
-
-    Raises
-    ------
-    RequestError
-        There is no such model.
-    """
+    """Return the estimator class of a model; RequestError for an unknown model."""
     family = find_model(model).family
     return next(kind for kind in ESTIMATORS.values() if family in kind.families)
 
@@ -40,9 +34,9 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     Parameters
     ----------
     path
-        The file. It is checked by its hash; nothing in it is ever executed.
+        The file. Its hash is checked; nothing in it is ever executed.
     device
-        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        ``auto``, ``cpu`` or ``cuda``.
 
     Raises
     ------
@@ -55,7 +49,7 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
-    """Return the estimator of a file, and all that the file says of it; see `load_model`."""
+    """Return the estimator of a file, and the file's entries; see `load_model`."""
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
@@ -76,12 +70,9 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator of a model of the catalogue, with those of the parameters it takes.
+    """Return the estimator of a model with the parameters that it takes; others are ignored.
 
-    Raises
-    ------
-    RequestError
-        There is no such model.
+    RequestError for an unknown model.
     """
     kind = estimator_of(model)
     names = kind.parameter_names()

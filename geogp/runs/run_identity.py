@@ -1,4 +1,4 @@
-"""What makes two runs the same: the parts of run.json that decide the fits, compared."""
+"""Comparison of runs: the parts of run.json that decide the fits."""
 
 from collections.abc import Mapping
 
@@ -14,19 +14,19 @@ from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
 IDENTITY_KEYS = tuple(name for name in _TYPES if name not in {"schema", "drawing"})
-"""Keys of run.json that decide the fits: runs that agree in them agree in every score."""
+"""Keys of run.json that decide the fits: runs with equal values have equal scores."""
 
 FILE_KEYS = ("name", "sha256", "rows", "rows_used")
-"""Keys of an input file that tell what it holds."""
+"""Keys of an input file that identify its content."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""The same of an entry of the cache: what else it holds depends on what was fetched before."""
+"""Such keys of an entry of the cache, whose other content depends on earlier fetches."""
 
 
 def identity_in(held: Mapping[str, object]) -> RunIdentity:
-    """Return the identity that a file states; a part of another form counts as absent.
+    """Return the identity in a file; a part of another form counts as absent.
 
-    Settings that geogp does not know are another form: they may have decided the fits.
+    Unknown settings are another form: they may have decided the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -47,7 +47,7 @@ def _unknown(part: object, held: object) -> set[str]:
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
-    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are one."""
+    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are equal."""
     then, now = _with_absolute_places(held), _with_absolute_places(identity)
     return [
         key
@@ -58,20 +58,20 @@ def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
 
 
 def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Tell whether runs have one fit and one question, so that their maps are one."""
+    """Return whether runs have equal fits and questions, and so equal maps."""
     return not differences(held, identity) and held.drawing == identity.drawing
 
 
 def input_record(file: InputFile) -> InputRecord:
-    """Return what run.json says of an input file."""
+    """Return the entry of run.json for an input file."""
     return InputRecord(**vars(file))
 
 
 def same_input(one: InputRecord, other: InputRecord) -> bool:
-    """Tell whether two input files of run.json hold the same rows; how they came does not count.
+    """Return whether two input files of run.json hold the same rows, however they were fetched.
 
-    Of an entry of the cache, which has the address of its source, the region's rows are compared,
-    of two files read in place all of them.
+    For an entry of the cache, which has the address of its source, the region's rows are compared;
+    for two files read in place, all rows.
     """
     known = one.rows_sha256 is not None and other.rows_sha256 is not None
     cached = one.source is not None or other.source is not None
@@ -80,7 +80,7 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
 
 
 def _with_absolute_places(run: RunIdentity) -> RunIdentity:
-    """Return a run whose folders and files are absolute; older versions kept them as typed."""
+    """Return a run with absolute folders and files; older versions kept them as typed."""
     held = run.settings
     if held is UNSET:
         return run

@@ -1,4 +1,4 @@
-"""What a user asks for: the request of one map, and what each of its settings is."""
+"""The request of one map, with a description of each setting."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,15 +50,11 @@ MOST_BUDGET_S = 1_000_000
 
 @dataclass(frozen=True)
 class MapRequest:
-    """Everything that decides the outcome of a map; each field says what it is.
+    """Everything that decides the outcome of a map; each field describes itself.
 
-    Folders and files become absolute: what is asked for does not change with the working
-    directory. The model ``auto`` becomes that of the target.
-
-    Raises
-    ------
-    RequestError
-        A value is not among those allowed (the nearest ones are given), or two do not go together.
+    Folders and files become absolute: the request does not change with the working directory. The
+    model ``auto`` becomes the target's default. RequestError where a value is not allowed (near
+    names are given), or two values exclude each other.
     """
 
     region: str | None = setting(
@@ -186,7 +182,7 @@ class MapRequest:
             )
 
     def _settle_places(self) -> None:
-        """Make folders and files absolute, as what is asked for is opened again elsewhere."""
+        """Make folders and files absolute, because the request is opened again elsewhere."""
         object.__setattr__(self, "source", absolute_place(self.source))
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)
@@ -214,7 +210,7 @@ class MapRequest:
             )
 
     def _settle_model(self) -> None:
-        """Choose the model where none was named; refuse one that does not fit the target."""
+        """Choose the default model; refuse a model that does not fit the target."""
         counted = TARGETS[self.target].counted
         if self.model == AUTO:
             object.__setattr__(self, "model", COUNT_MODEL if counted else DEFAULT_MODEL)
@@ -233,7 +229,7 @@ class MapRequest:
 
     @property
     def place(self) -> RegionChoice:
-        """The region that is mapped."""
+        """The region to map."""
         return RegionChoice(
             self.region,
             self.region_file,
@@ -245,7 +241,7 @@ class MapRequest:
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds, smallest first; none where tests are counted."""
+        """The thresholds, smallest first; none for numbers of tests."""
         return thresholds_of(self.target, self.threshold)
 
     @property

@@ -118,15 +118,7 @@ class PolygonLayer:
         return np.bincount(point, minlength=len(points)) > 1
 
     def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning that counts points in more than one polygon; None without such.
-
-        Parameters
-        ----------
-        longitude, latitude
-            Points in degrees, (n,).
-        what
-            What they are: ``tiles``.
-        """
+        """Return a warning that counts points (`what`: tiles) in several polygons, or None."""
         several = self.in_several(longitude, latitude)
         if not several.any():
             return None

@@ -1,4 +1,4 @@
-"""Observations: what the models learn from, one row a tile and quarter."""
+"""Observations: one row per tile and quarter, from which the models learn."""
 
 from dataclasses import dataclass, replace
 
@@ -13,27 +13,20 @@ from geogp.geodata.places.region import STRATA
 class Observations:
     """Measured tiles of one region, service and target, ordered by quarter and quadkey.
 
-    For the target ``tests`` all tiles of the region in each quarter, measured or not.
+    For the target ``tests``: all tiles of the region in each quarter, measured or not.
 
     Attributes
     ----------
-    quadkey
-        Codes at zoom 16, uint64 (n,); see `quadkeys.py`.
-    quarter
-        Quarter indices, int64 (n,); see `quarters.py`.
+    quadkey, quarter
+        Codes at zoom 16, uint64 (n,); indices of quarters, int64 (n,).
     longitude, latitude
         Centroids in degrees, longitudes unwrapped around the region, float64 (n,).
     y
-        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64
-        (n,).
+        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64 (n,).
     tests, devices
-        Counts behind the average, int64 (n,); 0 where nothing was measured.
+        Counts behind the average, int64 (n,); 0 in a tile without measurements.
     stratum
         One of `strata`, or ``unknown``, str (n,).
-    target, service
-        What was measured.
-    strata
-        Names of the region's strata.
     """
 
     quadkey: NDArray[np.uint64]
@@ -72,7 +65,7 @@ class Observations:
 
 
 _OF_1970 = 4 * 1970
-"""The quarter that pandas counts from."""
+"""Index of the quarter from which pandas counts."""
 
 
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
@@ -88,16 +81,10 @@ def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Where and when the rows of the source are, those left out for a target among them.
+    """Place and quarter of all source rows (n,), also of rows left out for a target.
 
-    Splits are made of these, so that they do not depend on the values of a target.
-
-    Attributes
-    ----------
-    quadkey, quarter, longitude, latitude
-        As `Observations` has them, each (n,).
-    kept
-        Which of them are observations, (n,).
+    Splits use them, so that a split does not depend on the values of a target. `kept` marks the
+    observations.
     """
 
     quadkey: NDArray[np.uint64]

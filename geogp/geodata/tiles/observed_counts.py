@@ -1,4 +1,4 @@
-"""Counts of tests of every tile of a region, those without a test among them."""
+"""Counts of tests of every tile of a region, also of tiles without a test."""
 
 import numpy as np
 
@@ -14,20 +14,9 @@ MOST_ROWS = 5_000_000
 def complete_counts(measured: Observations, region: Region) -> Observations:
     """Return all tiles of a region in each quarter with data, with 0 tests where none was made.
 
-    Ookla publishes the tiles with tests only. The others are counts of 0, and belong in the
-    likelihood of a rate as much as the measured ones.
-
-    Parameters
-    ----------
-    measured
-        The tiles with tests.
-    region
-        Its tiles of zoom 16, those whose centre lies in it, are counted over.
-
-    Raises
-    ------
-    RequestError
-        There are more than 5 million tiles times quarters.
+    Ookla publishes only tiles with tests. The other tiles of zoom 16 with their centre in the
+    region are counts of 0, which the likelihood of a rate needs as much. RequestError above 5
+    million tiles times quarters.
     """
     quarters = measured.quarters
     most = MOST_ROWS // len(quarters)

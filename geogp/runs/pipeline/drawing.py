@@ -46,28 +46,8 @@ from geogp.runs.settings import MOST_TILES
 class Drawing:
     """A map in memory.
 
-    Attributes
-    ----------
-    region, tiles
-        What is mapped.
-    grid
-        The raster; see `build_grid`.
-    slices
-        Kernel slices at three places.
-    quarter
-        Label of the quarter that the map shows.
-    target
-        What is mapped.
-    question
-        What is predicted of it.
-    warnings
-        What the user should know.
-    quarters, shown
-        Predictions in time order, and which of them the grid is of.
-    kernel
-        The reduced kernel, or None where it is 0.
-    thresholds, counties, urban_areas
-        See `make_drawing`.
+    `quarter` is the label of the quarter shown, `quarters` the predictions in time order, `shown`
+    the place of the grid's quarter among them, and `kernel` the reduced kernel (None: it is 0).
     """
 
     region: Region
@@ -87,7 +67,7 @@ class Drawing:
 
     @property
     def record(self) -> RunMap:
-        """What run.json says of the map, but for its files."""
+        """The entry of run.json for the map, without its files."""
         others = [one for place, one in enumerate(self.quarters) if place != self.shown]
         return RunMap(
             quarter=self.quarter,
@@ -103,7 +83,7 @@ class Drawing:
 
     @cached_property
     def content(self) -> PageContent:
-        """What map.html is made of."""
+        """The content of map.html."""
         label = self.question.label()
         return PageContent(
             self.region,
@@ -124,7 +104,7 @@ class Drawing:
         return page_data(self.grid, self.content)
 
     def page(self, notes: list[str], attribution: str, *, base_map: bool = True) -> str:
-        """Return map.html; without a base map it asks the network for nothing."""
+        """Return map.html; without a base map it sends no requests to the network."""
         return map_page(
             self.data(),
             self.region,
@@ -135,14 +115,9 @@ class Drawing:
         )
 
     def write(self, folder: Path) -> None:
-        """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures.
+        """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures (OutputError).
 
-        A large map is written as grid.zarr as well.
-
-        Raises
-        ------
-        OutputError
-            A file cannot be written.
+        A large map is also written as grid.zarr.
         """
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
@@ -158,17 +133,7 @@ class Drawing:
 def draw(
     job: Job, model: SpatialGP, repair: Repair, settings: dict[str, str | int | float]
 ) -> Drawing:
-    """Draw the map that a run asks for; see `make_drawing`.
-
-    Parameters
-    ----------
-    job
-        The run.
-    model
-        Its fitted model.
-    repair, settings
-        See `make_drawing`.
-    """
+    """Return the map that a run asks for; see `make_drawing`."""
     return make_drawing(
         job.region,
         job.observations,
@@ -200,37 +165,13 @@ def make_drawing(
     counties: PolygonLayer | None = None,
     urban_areas: PolygonLayer | None = None,
 ) -> Drawing:
-    """Predict a region's tiles and lay them out.
+    """Return the map of a region: its tiles predicted and laid out.
 
-    Parameters
-    ----------
-    region
-        What to map.
-    observations
-        All measured rows; distances and reference places come from them.
-    model
-        The fitted model.
-    question
-        What to predict, and for which quarter.
-    zoom
-        Zoom of the map's tiles; dropped while there are more than a million.
-    far_km
-        Tiles farther than this from any measured tile are marked.
-    settings
-        Attributes of the grid.
-    repair
-        Puts predictions of measurements right; the level, which none are of, stays.
-    thresholds
-        Their probabilities of being met are mapped.
-    other_quarters
-        Quarters beside the question's that the page shows, on coarser tiles.
-    counties, urban_areas
-        Named polygons that the page shows and finds.
-
-    Raises
-    ------
-    RequestError
-        No tile of this zoom has its centre in the region.
+    Distances and reference places come from all rows of `observations`. `zoom` is lowered while
+    there are more than a million tiles; `far_km` marks tiles far from any measured tile; `settings`
+    become attributes of the grid; `repair` corrects predictions of measurements, not of the level.
+    The page shows `other_quarters` on coarser tiles. RequestError where no tile has its centre in
+    the region.
     """
     used = region.zoom_within(zoom, MOST_TILES)
     region.check_zoom(used)
@@ -293,7 +234,7 @@ def make_drawing(
 
 
 def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
-    """Reduce the kernel in the map's quarter for the page; None where it is 0."""
+    """Return the reduced kernel in the map's quarter for the page; None where it is 0."""
     asked = KernelFeatures(
         lambda cells: model.features(tile_table(cells, quarter)),
         lambda one, other: model.kernel(tile_table(one, quarter), tile_table(other, quarter)),
@@ -302,7 +243,7 @@ def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
 
 
 def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
-    """Say where tails are too heavy for a mean that float32 holds."""
+    """Return a warning where tails are too heavy for a mean that float32 holds."""
     name = f"mean_{quantity.suffix}"
     if name not in grid:  # expected numbers of tests are there at every tile
         return []
@@ -319,7 +260,7 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
 
 
 def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
-    """Sum the tests of all quarters on each tile of the map."""
+    """Return the sum of the tests of all quarters on each tile of the map."""
     column, row = codes_to_tiles(observations.quadkey)
     # Columns follow the region's unwrapped longitudes.
     turns = np.round((observations.longitude - tile_centres(column, row)[0]) / 360).astype(np.int64)

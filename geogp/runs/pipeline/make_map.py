@@ -74,7 +74,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Test rows at which two accounts of the function variance are compared, at most."""
+"""Most test rows at which two calculations of the function variance are compared."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -85,10 +85,7 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, and what its run.json holds.
-
-    `already_there` tells that nothing had to be done.
-    """
+    """A finished run: its folder, its record, and whether there was nothing to do."""
 
     path: Path
     record: RunRecord
@@ -98,35 +95,12 @@ class RunResult:
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
-    A run folder that holds the same fits is used: with the same question only what is missing or
-    was changed is made again, with another the map alone is drawn anew. The folder is held against
-    other processes.
-
-    Parameters
-    ----------
-    request
-        What to map and how.
-    listener
-        Hears of stages, progress and warnings.
-
-    Returns
-    -------
-    RunResult
-        The run folder, with all files in it.
-
-    Raises
-    ------
-    RequestError
-        The request cannot be met: an unknown name, an output path that is a file, a run folder
-        that holds another run, or that another process holds.
-    DataError
-        The data are wrong or missing.
-    NetworkError
-        A remote source failed.
-    OutputError
-        The results could not be written; the fit is kept and the same call continues.
-    KeyboardInterrupt
-        Stopped; the same call continues, with `fresh` unset.
+    A run folder with the same fits is used: with the same question, only missing or changed files
+    are made again; with another question, only the map is drawn again. The folder is held against
+    other processes. RequestError where the request cannot be met, the output path is a file, or the
+    run folder holds another run or another process holds it; DataError where data are wrong or
+    missing; NetworkError where a remote source failed; OutputError where results could not be
+    written. After an OutputError or KeyboardInterrupt the same call, without `fresh`, continues.
     """
     listener = listener or ProgressListener()
     with ExitStack() as stack:
@@ -140,13 +114,7 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
 
 
 def carry_out(job: Job) -> RunResult:
-    """Do a job whose folder the caller holds; see `make_map`.
-
-    Raises
-    ------
-    GeogpError
-        As `make_map` says.
-    """
+    """Return the result of a job whose folder the caller holds; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have been at it since the job was prepared
     folder.settle(fresh=request.fresh)
@@ -157,9 +125,9 @@ def carry_out(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Return a finished run as it is, or with what it lacks made again; None where that is a fit.
+    """Return a finished run, with missing parts made again; None where that needs a fit.
 
-    It lacks files that are missing or were changed, and a map that answers another question.
+    Missing are files that are absent or changed, and a map that answers another question.
     """
     same = held.drawing == identity.drawing
     lost = spoilt(job.folder.path, held)
@@ -178,7 +146,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 
 
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
-    """Fit, or go on with the fits that were begun, and draw the map."""
+    """Fit, or continue the fits, and draw the map."""
     before = len(job.warnings)
     plan = make_plan(job)
     note = job.folder.begin(RunNote(**asdict(identity), threads=torch.get_num_threads()))
@@ -187,7 +155,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
 
 
 def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> RunResult:
-    """Fit what the plan says and draw the map; warnings from number `before` are of the fits."""
+    """Fit by the plan and draw the map; warnings from number `before` on are of the fits."""
     request = job.request
     weights, chosen = weights_of(job, *tuning_rows(job, plan))
     first = request.splits[0]
@@ -221,7 +189,7 @@ def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> Run
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
-    """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
+    """Draw the map of a finished run again from its model; see `RunFolder.complete`."""
     fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
@@ -302,23 +270,16 @@ def _complete(
 def remake_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, from run.json and the test predictions.
 
-    With `latex`, report.tex as well: a table for a paper.
-
-    Raises
-    ------
-    RequestError
-        The folder is not a finished run, or another process holds it.
-    DataError
-        A file is damaged, or the predictions contradict the figures in run.json.
-    OutputError
-        The report cannot be written.
+    With `latex`, report.tex as well: a table for a paper. RequestError where the folder is not a
+    finished run, or another process holds it; DataError where a file is damaged, or the predictions
+    contradict run.json; OutputError where the report cannot be written.
     """
     with held_run(path):
         return _remade_report(path, latex=latex)
 
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again, and what its files hold now into run.json."""
+    """Write the report of a finished run again, and the new file records into run.json."""
     _, run = read_run_record(path)
     report = write_report(path, run, read_predictions(path, run))
     if latex:
@@ -338,10 +299,9 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
 def _map_model(
     job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights
 ) -> SpatialGP:
-    """Return the model that draws the map: that of the random split's first fold, or one more fit.
+    """Return the model that draws the map: of the random split's first fold, or one more fit.
 
-    The one more fit learns from all rows but those that choose its epoch or are kept for
-    calibration.
+    The extra fit learns from all rows, except validation and calibration rows.
     """
     if not job.refits:
         return outcomes[RANDOM.name].model
@@ -358,9 +318,9 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 
 
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
-    """Compare two accounts of the function's sd at test rows; None where they are one.
+    """Compare two calculations of the function's sd at test rows; None where they are equal.
 
-    They are where the posterior is in closed form, and where none is: for counts.
+    They are equal where the posterior has a closed form, and where there is none: for counts.
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
@@ -374,7 +334,7 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | 
 
 
 def _difference(job: Job) -> str:
-    """Return why a model's function variance is not that of the closed form."""
+    """Return why a model's function variance differs from the closed form."""
     if job.about.spread_is_noise:
         return NOISE_IN_SPREAD
     if not job.about.has_spread:
@@ -383,6 +343,6 @@ def _difference(job: Job) -> str:
 
 
 def _notes(job: Job) -> dict[str, str]:
-    """Return what a saved model says of what it was fitted to."""
+    """Return the entries of a saved model on its data."""
     request = job.request
     return {"region": job.region.code, "target": request.target, "service": request.service}

@@ -1,4 +1,4 @@
-"""Slices of a fitted kernel at a place of each stratum and at a wildland one."""
+"""Slices of a fitted kernel at a place of each stratum and at a remote place."""
 
 from dataclasses import dataclass
 
@@ -24,16 +24,7 @@ def reference_slices(
 ) -> list[KernelSlice]:
     """Return k(x, x_ref) on tiles for three places x_ref, all in one quarter.
 
-    Parameters
-    ----------
-    model
-        The fitted model.
-    tiles
-        Where the kernel is evaluated.
-    observations
-        All measured rows, which the places are chosen by.
-    quarter
-        Of the places and of the tiles.
+    The measured rows of `observations` choose the places.
     """
     places = _reference_places(_measured_tiles(observations), tiles)
     references = place_table(
@@ -56,7 +47,7 @@ def reference_slices(
 
 
 def distance_to_measured(tiles: Tiles, observations: Observations) -> Floats:
-    """Return the distance from each tile to the nearest measured one in km, (n,)."""
+    """Return the distance in km from each tile to the nearest measured tile, (n,)."""
     measured = _measured_tiles(observations)
     return nearest_km(*tiles.centres, measured.longitude, measured.latitude)
 
@@ -95,10 +86,10 @@ class _Place:
 
 
 def _reference_places(measured: _Measured, tiles: Tiles) -> list[_Place]:
-    """Choose a place in each stratum, such as urban and rural, and a wildland one.
+    """Return a place in each stratum, such as urban and rural, and a wildland place.
 
     The measured tile with most tests of each stratum, and the tile of the map farthest from any
-    measured one. Without strata the tiles with most tests and with the median number of tests.
+    measured tile. Without strata: the tiles with most tests and with the median number of tests.
     """
     by_tests = np.argsort(-measured.tests, kind="stable")
     known = np.any(measured.stratum != UNKNOWN)
