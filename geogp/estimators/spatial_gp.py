@@ -21,17 +21,17 @@ from geogp.estimators.fit_rows import (
     warn_caller,
 )
 from geogp.estimators.gridding import plane_grid, region_grid
+from geogp.estimators.parameters import SpatialParameters
 from geogp.estimators.point_columns import Points, crs_text
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
-from geogp.estimators.spatial_parameters import SpatialParameters
 from geogp.geodata.places.region import Region
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.joint_level import JointLevel, check_rows, joint_level
 from geogp.models.training.fit_plan import Tell
-from geogp.models.training.training_loop import FitState, Progress
+from geogp.models.training.training_loop import FitState
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -63,18 +63,7 @@ class SpatialGP(SpatialParameters):
     validation_: Mask
     n_features_in_: int
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        scale: PointScale | None = None,
-        checkpoint: Path | None = None,
-        progress: Progress | None = None,
-        warn: Tell = warn_caller,
-        stage: Tell | None = None,
-        name: str = "",
-    ) -> Self:
+    def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to measurements.
 
         Parameters
@@ -84,18 +73,6 @@ class SpatialGP(SpatialParameters):
             with the columns x, y and then time, tests, devices. A table may have other columns.
         y
             Measurements, (n,), in any unit.
-        scale
-            Scale of the inputs, such as `scale_` of another fit; None: the scale of these points.
-        checkpoint
-            A file that keeps an unfinished fit; the same call continues from it.
-        progress
-            Called after every epoch with the state and the number of epochs.
-        warn
-            Called with warnings of the rows, instead of Python's warnings.
-        stage
-            Called with the name of each step after the epochs.
-        name
-            Name of the fit, for these calls.
 
         Returns
         -------
@@ -116,6 +93,21 @@ class SpatialGP(SpatialParameters):
             A column has one value only, or there are fewer rows than weights, or so few that folds
             give the width of intervals.
         """
+        return self.fit_watched(X, y)
+
+    def fit_watched(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        scale: PointScale | None = None,
+        warn: Tell = warn_caller,
+        **watch: Any,
+    ) -> Self:
+        """Fit, with a given scale of the inputs, and with the hooks of `FitPlan.fit`.
+
+        `warn` gets the warnings, instead of Python's warnings.
+        """
         self.check()
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame) and self.tests is not None and points.tests is None:
@@ -130,11 +122,8 @@ class SpatialGP(SpatialParameters):
         network, history = self.plan(scale, int((~held).sum())).fit(
             data_of(scale, points.at(~held), target[~held]),
             data_of(scale, points.at(held), target[held]),
-            checkpoint=checkpoint,
-            progress=progress,
             warn=warn,
-            stage=stage,
-            name=name,
+            **watch,
         )
         self.network_, self.scale_, self.history_ = network, scale, history
         self.n_features_in_ = np.shape(X)[1]

@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 
 from geogp.errors import DataError
-from geogp.estimators.count_gp import CountGP
-from geogp.estimators.deep_basis_gp import DeepBasisGP
-from geogp.estimators.field_gp import FieldGP
-from geogp.estimators.kernel_gp import KernelGP
+from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
 from geogp.estimators.point_scale import PointScale
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.models.catalogue import storage

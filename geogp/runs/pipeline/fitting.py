@@ -50,7 +50,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
 
     rows = train | validation
     model = job.estimator(weights, validation=validation[rows])
-    model.fit(
+    model.fit_watched(
         job.table[rows],
         job.observations.y[rows],
         scale=job.scale,

@@ -96,11 +96,11 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
     """Make one map with its report: the whole main job.
 
     A run folder with the same fits is used: with the same question, only missing or changed files
-    are made again; with another question, only the map is drawn again. The folder is held against
-    other processes. RequestError where the request cannot be met, the output path is a file, or the
-    run folder holds another run or another process holds it; DataError where data are wrong or
-    missing; NetworkError where a remote source failed; OutputError where results could not be
-    written. After an OutputError or KeyboardInterrupt the same call, without `fresh`, continues.
+    are made again; with another question, only the map is drawn again. The folder is locked
+    meanwhile. RequestError where the request cannot be met, the output path is a file, or the run
+    folder holds another run or another process holds it; DataError where data are wrong or missing;
+    NetworkError where a remote source failed; OutputError where results could not be written. After
+    an OutputError or KeyboardInterrupt the same call, without `fresh`, continues.
     """
     listener = listener or ProgressListener()
     with ExitStack() as stack:
