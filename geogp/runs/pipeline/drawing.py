@@ -1,8 +1,6 @@
 """From a fitted model to the files of a map: grid, rasters, figures and page."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,11 @@ from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
 from geogp.evaluation.conformal.conformal_words import LEVEL_NOTE
 from geogp.files import write_bytes
-from geogp.geodata.places.layers import PolygonLayer
-from geogp.geodata.places.region import Region, Tiles
+from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.observations import Observations
 from geogp.geodata.tiles.quadkeys import ZOOM, codes_to_tiles, tile_centres
-from geogp.geodata.tiles.quarters import quarter_label
-from geogp.geodata.tiles.thresholds import Threshold
 from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
 from geogp.maps.grid import build_grid, quantity_of
-from geogp.maps.kernel_slices import KernelSlice
 from geogp.maps.page.interactive_page import map_page
 from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
@@ -44,59 +38,29 @@ from geogp.runs.settings import MOST_TILES
 
 @dataclass(frozen=True)
 class Drawing:
-    """A map in memory.
+    """A map in memory: its raster, the content of its page, and warnings."""
 
-    `quarter` is the label of the quarter shown, `quarters` the predictions in time order, `shown`
-    the place of the grid's quarter among them, and `kernel` the reduced kernel (None: it is 0).
-    """
-
-    region: Region
-    tiles: Tiles
     grid: xr.Dataset
-    slices: list[KernelSlice]
-    quarter: str
-    target: str
+    content: PageContent
     question: Question
-    warnings: tuple[str, ...]
-    quarters: tuple[QuarterMap, ...]
-    shown: int
-    kernel: KernelBasis | None
-    thresholds: tuple[Threshold, ...] = ()
-    counties: PolygonLayer | None = None
-    urban_areas: PolygonLayer | None = None
+    target: str
+    warnings: list[str]
 
     @property
     def record(self) -> RunMap:
         """The entry of run.json for the map, without its files."""
-        others = [one for place, one in enumerate(self.quarters) if place != self.shown]
+        content, question = self.content, self.question
+        others = [one for place, one in enumerate(content.quarters) if place != content.shown]
         return RunMap(
-            quarter=self.quarter,
-            zoom=self.tiles.zoom,
-            tiles=len(self.tiles),
+            quarter=question.at,
+            zoom=content.tiles.zoom,
+            tiles=len(content.tiles),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,
-            question=self.question.name,
-            tests=self.question.tests,
-            at=self.question.at,
-            quarters_beyond_data=self.question.beyond,
-        )
-
-    @cached_property
-    def content(self) -> PageContent:
-        """The content of map.html."""
-        label = self.question.label()
-        return PageContent(
-            self.region,
-            self.tiles,
-            f"{self.region.name}: {quantity_of(self.target).subject}, {label}",
-            self.question.words(),
-            self.quarters,
-            self.shown,
-            self.slices,
-            self.kernel,
-            self.thresholds,
-            self.counties,
-            self.urban_areas,
+            question=question.name,
+            tests=question.tests,
+            at=question.at,
+            quarters_beyond_data=question.beyond,
         )
 
     def data(self) -> dict[str, Any]:
@@ -107,8 +71,8 @@ class Drawing:
         """Return map.html; without a base map it sends no requests to the network."""
         return map_page(
             self.data(),
-            self.region,
-            self.counties,
+            self.content.region,
+            self.content.counties,
             attribution=attribution,
             notes=[f"The map predicts {self.question.words()}.", *notes],
             base_map=base_map,
@@ -119,118 +83,80 @@ class Drawing:
 
         A large map is also written as grid.zarr.
         """
+        content = self.content
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
-        county = self.content.county_names
-        write_tile_table(self.grid, self.tiles, folder / "tiles.parquet", county=county)
-        if len(self.tiles) > LARGE_TILES:
+        tiles, county = content.tiles, content.county_names
+        write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
+        if len(tiles) > LARGE_TILES:
             write_zarr(self.grid, folder / "grid.zarr")
-        write_map_figures(self.grid, self.region, folder, quarter=self.question.label())
-        kernel = kernel_figure(self.region, self.tiles, self.slices, target=self.target)
+        write_map_figures(self.grid, content.region, folder, quarter=self.question.label())
+        kernel = kernel_figure(content.region, tiles, content.slices, target=self.target)
         write_bytes(folder / "kernel.png", kernel)
 
 
 def draw(
     job: Job, model: SpatialGP, repair: Repair, settings: dict[str, str | int | float]
 ) -> Drawing:
-    """Return the map that a run asks for; see `make_drawing`."""
-    return make_drawing(
-        job.region,
-        job.observations,
-        model,
-        question=job.question,
-        zoom=job.request.zoom,
-        far_km=job.request.far_km,
-        settings=settings,
-        repair=repair,
-        thresholds=job.request.thresholds,
-        other_quarters=() if job.scale.times is None else job.observations.quarters,
-        counties=job.boundaries.counties,
-        urban_areas=job.boundaries.urban_areas,
-    )
+    """Return the map of a job: its tiles predicted and laid out.
 
-
-def make_drawing(
-    region: Region,
-    observations: Observations,
-    model: SpatialGP,
-    *,
-    question: Question,
-    zoom: int,
-    far_km: float,
-    settings: dict[str, str | int | float],
-    repair: Repair,
-    thresholds: tuple[Threshold, ...] = (),
-    other_quarters: Sequence[int] = (),
-    counties: PolygonLayer | None = None,
-    urban_areas: PolygonLayer | None = None,
-) -> Drawing:
-    """Return the map of a region: its tiles predicted and laid out.
-
-    Distances and reference places come from all rows of `observations`. `zoom` is lowered while
-    there are more than a million tiles; `far_km` marks tiles far from any measured tile; `settings`
-    become attributes of the grid; `repair` corrects predictions of measurements, not of the level.
-    The page shows `other_quarters` on coarser tiles. RequestError where no tile has its centre in
-    the region.
+    The zoom is lowered while there are more than a million tiles. `settings` become attributes of
+    the grid; `repair` corrects predictions of measurements, not of the level. The page shows the
+    other quarters on coarser tiles.
     """
-    used = region.zoom_within(zoom, MOST_TILES)
-    region.check_zoom(used)
-    tiles = region.tiles(used)
-    quarter = question.quarter
-    longitude, latitude = tiles.centres
-    distance = distance_to_measured(tiles, observations)
-    asker = Asker(region, observations, model, question, repair, used)
-    prediction = asker.predict(tiles, [quarter])
-    stratum = region.stratum(longitude, latitude)
+    region, seen, question, request = job.region, job.observations, job.question, job.request
+    zoom = region.zoom_within(request.zoom, MOST_TILES)
+    region.check_zoom(zoom)
+    tiles = region.tiles(zoom)
+    asker = Asker(region, seen, model, question, repair, zoom)
+    prediction = asker.predict(tiles, [question.quarter])
+    quantity = quantity_of(seen.target)
     grid = build_grid(
         region,
         tiles,
         prediction,
-        target=observations.target,
-        distance_km=distance,
-        far_km=far_km,
-        measured=tests_on(tiles, observations),
-        stratum=stratum,
-        settings={**settings, "quarter": quarter_label(quarter), "zoom": used},
-        thresholds=thresholds,
+        target=seen.target,
+        distance_km=distance_to_measured(tiles, seen),
+        far_km=request.far_km,
+        measured=tests_on(tiles, seen),
+        stratum=region.stratum(*tiles.centres),
+        settings={**settings, "quarter": question.at, "zoom": zoom},
+        thresholds=request.thresholds,
     )
-    slices = reference_slices(model, tiles, observations, quarter)
     told = []
-    if used < zoom:
+    if zoom < request.zoom:
         told.append(
-            f"{region.name} has more than {MOST_TILES:,} tiles of zoom {zoom}; mapped at {used}."
+            f"{region.name} has more than {MOST_TILES:,} tiles of zoom {request.zoom}; mapped at "
+            f"{zoom}."
         )
     if not prediction.shape.has_power_mean:
-        subject = quantity_of(observations.target).subject
         told.append(
-            f"the mean of the predicted {subject} does not exist: its distribution is Student-t on "
-            "the log scale, with tails too heavy for one. The median is mapped; the mean holds no "
-            "data."
+            f"the mean of the predicted {quantity.subject} does not exist: its distribution is "
+            "Student-t on the log scale, with tails too heavy for one. The median is mapped; the "
+            "mean holds no data."
         )
     else:
-        told += _missing_means(grid, quantity_of(observations.target))
+        told += _missing_means(grid, quantity)
     if repair.n and question.name == LEVEL:
         told.append(LEVEL_NOTE)
-    others = sorted(set(other_quarters) - {quarter})
+    others = [] if job.scale.times is None else sorted({*seen.quarters} - {question.quarter})
     quarters = asker.other_quarters(tiles, others)
-    shown = sum(one < quarter for one in others)
-    quarters.insert(shown, QuarterMap(quarter_label(quarter), tiles, prediction))
-    return Drawing(
+    shown = sum(one < question.quarter for one in others)
+    quarters.insert(shown, QuarterMap(question.at, tiles, prediction))
+    content = PageContent(
         region,
         tiles,
-        grid,
-        slices,
-        quarter_label(quarter),
-        observations.target,
-        question,
-        tuple(told),
+        f"{region.name}: {quantity.subject}, {question.label()}",
+        question.words(),
         tuple(quarters),
         shown,
-        _kernel(model, tiles, quarter),
-        thresholds,
-        counties,
-        urban_areas,
+        reference_slices(model, tiles, seen, question.quarter),
+        _kernel(model, tiles, question.quarter),
+        request.thresholds,
+        job.boundaries.counties,
+        job.boundaries.urban_areas,
     )
+    return Drawing(grid, content, question, seen.target, told)
 
 
 def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:
