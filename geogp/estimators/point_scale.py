@@ -8,13 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import Points, is_geographic, km_per_unit
+from geogp.geodata.places.region import EARTH_RADIUS_KM
 from geogp.models.core.options import OFFSET
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
-
-EARTH_RADIUS_KM = 6371.0088
-"""Mean radius of the Earth."""
 
 SPACING_KM = 0.6
 """Assumed mean spacing of places in plain units: the spacing of tiles of zoom 16.

@@ -10,9 +10,6 @@ from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_a
 if TYPE_CHECKING:
     from geogp.records.run_record import OpenedSettings
 
-_OWN = {"source": ("tiles", PUBLIC_SOURCE), "boundaries": ("boundaries", PUBLIC_BOUNDARIES)}
-"""What is read from each place, and the address that geogp itself would take."""
-
 
 @dataclass(frozen=True)
 class ReadFrom:

@@ -1,6 +1,6 @@
 """A region: its boundary with all parts, its strata, its tiles and its scale."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -85,18 +85,10 @@ class Strata:
         """Return the class of each point (n,), or ``unknown``; a point in both is of the first."""
         width = max(map(len, (*self.names, UNKNOWN)))
         found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
-        if self._rest_test is not None:
-            found[~self._rest_test(longitude, latitude)] = UNKNOWN
-        found[self._area_test(longitude, latitude)] = self.names[0]
+        if self.rest is not None:
+            found[~_inside(self.rest, longitude, latitude)] = UNKNOWN
+        found[_inside(self.area, longitude, latitude)] = self.names[0]
         return found
-
-    @cached_property
-    def _area_test(self) -> "_PointTest":
-        return _point_test(self.area)
-
-    @cached_property
-    def _rest_test(self) -> "_PointTest | None":
-        return None if self.rest is None else _point_test(self.rest)
 
 
 @dataclass(frozen=True)
@@ -183,8 +175,7 @@ class Region:
     @cached_property
     def bounds(self) -> tuple[float, float, float, float]:
         """West, south, east, north of the boundary in degrees."""
-        west, south, east, north = (float(edge) for edge in self.boundary.bounds)
-        return west, south, east, north
+        return self.boundary.bounds
 
     @cached_property
     def code_ranges(self) -> NDArray[np.int64]:
@@ -198,7 +189,7 @@ class Region:
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
         """Return which points (degrees, shape (n,)) lie in the region; islands and holes count."""
-        return self._boundary_test(self.unwrap(longitude), np.asarray(latitude, np.float64))
+        return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
         """Return the stratum of each point, such as ``urban``; ``unknown`` without strata."""
@@ -206,27 +197,6 @@ class Region:
         if self.strata is None:
             return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
         return self.strata.of(longitude, np.asarray(latitude, np.float64))
-
-    def scale(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
-        """Return points scaled to [-1, 1]² by the bounding box of the boundary, float64 (n, 2).
-
-        Each axis is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
-        """
-        west, south, east, north = self.bounds
-        across = (2 * self.unwrap(longitude) - west - east) / (east - west)
-        up = (2 * np.asarray(latitude, np.float64) - south - north) / (north - south)
-        return np.column_stack([across, up])
-
-    @property
-    def half_size_km(self) -> tuple[float, float]:
-        """Kilometres that one unit of `scale` stands for, east and north.
-
-        On the sphere, at the middle latitude of the bounding box.
-        """
-        west, south, east, north = self.bounds
-        degree = np.pi / 180 * EARTH_RADIUS_KM
-        across = (east - west) / 2 * degree * np.cos(np.deg2rad((south + north) / 2))
-        return float(across), float((north - south) / 2 * degree)
 
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
         """Return the tiles whose centre lies in the region, row by row from the north-west."""
@@ -285,23 +255,13 @@ class Region:
         columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
         return int((columns[1] - columns[0] + 1) * (rows[1] - rows[0] + 1))
 
-    @cached_property
-    def _boundary_test(self) -> "_PointTest":
-        return _point_test(self.boundary)
 
-
-_PointTest = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
-
-
-def _point_test(geometry: MultiPolygon) -> _PointTest:
-    """Return a fast test of many points against a geometry."""
-    prepared = geometry
-    shapely.prepare(prepared)
-
-    def test(longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.asarray(shapely.contains_xy(prepared, longitude, latitude), np.bool_)
-
-    return test
+def _inside(
+    shape: MultiPolygon, longitude: NDArray[np.float64], latitude: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return which points lie in a shape, which is prepared so that many points are fast."""
+    shapely.prepare(shape)
+    return np.asarray(shapely.contains_xy(shape, longitude, latitude), np.bool_)
 
 
 def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:

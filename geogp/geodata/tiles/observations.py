@@ -49,19 +49,10 @@ class Observations:
         """Quarter indices that occur, in order."""
         return tuple(np.unique(self.quarter).tolist())
 
-    def taken(self, rows: NDArray[np.bool_]) -> "Observations":
-        """Return some of the rows, (n,)."""
-        return replace(
-            self,
-            quadkey=self.quadkey[rows],
-            quarter=self.quarter[rows],
-            longitude=self.longitude[rows],
-            latitude=self.latitude[rows],
-            y=self.y[rows],
-            tests=self.tests[rows],
-            devices=self.devices[rows],
-            stratum=self.stratum[rows],
-        )
+    def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Observations":
+        """Return some of the rows, by a mask (n,) or by their numbers."""
+        columns = {k: v[rows] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **columns)
 
 
 _OF_1970 = 4 * 1970
