@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import fields, replace
 
-from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.polygon_names import absolute_name
 from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
@@ -89,9 +89,9 @@ def _with_absolute_places(run: RunIdentity) -> RunIdentity:
         place = getattr(held, key)
         changed[key] = absolute_place(place) if isinstance(place, str) else place
     if held.strata_file is not None:
-        changed["strata_file"] = absolute_layer(held.strata_file)
+        changed["strata_file"] = absolute_name(held.strata_file)
     layers = [] if held.layers is UNSET else held.layers
-    changed["layers"] = [absolute_layer(text) for text in layers]
+    changed["layers"] = [absolute_name(text) for text in layers]
     settings: RunSettings = replace(held, **changed)
     return replace(run, settings=settings)
 

@@ -7,7 +7,7 @@ from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, check_settings, one_of
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
-from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.polygon_names import absolute_name
 from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -187,7 +187,7 @@ class MapRequest:
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)
         object.__setattr__(self, "strata", self.place.strata)
-        object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
+        object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
 
     def _check_validation(self) -> None:
         if self.calibrated and TARGETS[self.target].counted:

@@ -11,7 +11,7 @@ from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import ELSEWHERE, PolygonLayer, read_layer, read_layers
-from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.polygon_names import absolute_name
 from geogp.geodata.store.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
@@ -159,10 +159,10 @@ def test_a_layer_is_named_alike_from_any_folder_and_keeps_its_name(tmp_path, mon
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     whole = tmp_path.resolve()
-    assert absolute_layer("../zones.shp") == f"{whole}/zones.shp"
-    assert absolute_layer("../zones.shp:NAME") == f"{whole}/zones.shp:NAME"
-    assert absolute_layer("../at:noon.shp") == f"{whole}/at:noon.shp"
-    assert absolute_layer("../none.shp:NAME") == f"{whole}/none.shp:NAME"
+    assert absolute_name("../zones.shp") == f"{whole}/zones.shp"
+    assert absolute_name("../zones.shp:NAME") == f"{whole}/zones.shp:NAME"
+    assert absolute_name("../at:noon.shp") == f"{whole}/at:noon.shp"
+    assert absolute_name("../none.shp:NAME") == f"{whole}/none.shp:NAME"
 
 
 def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):

@@ -1,16 +1,13 @@
 """Polygons with longitudes from -180 to 180, cut at the antimeridian."""
 
-import math
-
 import geopandas as gpd
 import numpy as np
 import shapely
-import shapely.affinity
 from numpy.typing import NDArray
-from shapely.geometry import MultiPolygon, Polygon, box
+from shapely.geometry import MultiPolygon, Polygon
 
 from geogp.errors import DataError
-from geogp.geodata.places.region import polygonal_parts
+from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 
 _PIECES = 100
 """An edge is cut into pieces of the part's size divided by this, so that longitudes run on."""
@@ -43,7 +40,7 @@ def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSer
             whole = after[part]
             if torn[part]:
                 whole = _unwrapped(before[part], source, degrees.index[k])
-            held += _cut(whole)
+            held += cut_at_antimeridian(whole)
         shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
     return gpd.GeoSeries(shapes, index=degrees.index, crs=degrees.crs)
 
@@ -101,19 +98,3 @@ def _refusal(row: object, what: str) -> DataError:
         f"the polygon in row {row} {what}. Reproject the file to EPSG:4326, cut at 180 degrees, "
         "and give that."
     )
-
-
-def _cut(part: Polygon) -> list[Polygon]:
-    """Return the pieces of a polygon cut at the antimeridian and moved to between -180 and 180."""
-    west, south, east, north = part.bounds
-    turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
-    found: list[Polygon] = []
-    for turn in turns:
-        inside = [part]
-        if len(turns) > 1:
-            window = box(360 * turn - 180, south - 1, 360 * turn + 180, north + 1)
-            inside = polygonal_parts(part.intersection(window))
-        found += [
-            shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
-        ]
-    return found

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import shapely
 from numpy.typing import ArrayLike, NDArray
 from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
-from geogp.geodata.places.polygon_names import file_and_column
+from geogp.geodata.places.polygon_names import file_and_rest
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.tiles.ookla import InputFile
 
@@ -172,29 +173,41 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
             f"expected layers of different names, found {', '.join(double)} more than once. "
             "A layer has the name of its file: rename one, or give --layer once."
         )
+    paths = [place_of(text)[0] for text in texts]
+    # A file of two layers counts once, with the labels of the last.
     files = {
-        path: InputFile(path.name, sha256_of(path), len(layer), len(layer))
-        for layer, text in zip(layers, texts, strict=True)
-        for path in files_of(place_of(text)[0])
+        path: files_read(path, len(layer), len(layer))
+        for path, layer in zip(paths, layers, strict=True)
     }
-    return tuple(named), tuple(files.values())
+    return tuple(named), tuple(file for found in files.values() for file in found)
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
     """Return the path and column of ``FILE`` or ``FILE:COLUMN``; RequestError without a file."""
-    path, column = file_and_column(text)
+    path, column = file_and_rest(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
     return path, column
 
 
-def files_of(path: Path) -> list[Path]:
-    """Return a file and the files that belong to it: a shapefile keeps labels and CRS beside it."""
-    if path.suffix.lower() != ".shp":
-        return [path]
-    beside = [
-        file
-        for file in path.parent.iterdir()
-        if file.stem == path.stem and file.suffix.lower() in _BESIDE
-    ]
-    return [path, *sorted(beside)]
+def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
+    """Return a column of a file of polygons as text; RequestError where there is none."""
+    if column not in table or column == table.active_geometry_name:
+        held = ", ".join(str(name) for name in table.columns if name != "geometry")
+        raise RequestError(f"expected a column {column} in {path}, found the columns {held}.")
+    return table[column].astype(str)
+
+
+def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
+    """Return the records of a file and the files that belong to it.
+
+    A shapefile keeps labels and CRS beside it.
+    """
+    files = [path]
+    if path.suffix.lower() == ".shp":
+        files += sorted(
+            file
+            for file in path.parent.iterdir()
+            if file.stem == path.stem and file.suffix.lower() in _BESIDE
+        )
+    return tuple(InputFile(file.name, sha256_of(file), rows, used) for file in files)

@@ -60,9 +60,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
             check_parquet(path, MOST_POLYGONS)
             table = gpd.read_parquet(path)
         else:
-            # One more than there may be: to count them first would parse the file twice.
-            table = read_vector(path, MOST_POLYGONS + 1)
-            _check_count(path, len(table))
+            table = read_vector(path, MOST_POLYGONS)
     except DataError:
         raise
     except _DAMAGE as error:
@@ -87,10 +85,6 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except _DAMAGE as error:
-        if "Missing geo metadata" in str(error):
-            raise DataError(
-                f"{path} holds no geometry. Expected GeoParquet with polygons."
-            ) from error
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
@@ -130,14 +124,6 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
     if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
         raise DataError(f"{path} must hold polygons and nothing else.")
     return table
-
-
-def _check_count(path: Path, found: int) -> None:
-    if found > MOST_POLYGONS:
-        raise DataError(
-            f"{path} holds {found:,} polygons or more; expected at most {MOST_POLYGONS:,}. Take "
-            "those of the region."
-        )
 
 
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:

@@ -1,5 +1,6 @@
 """A region: its boundary with all parts, its strata, its tiles and its scale."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -141,9 +142,7 @@ class Region:
                 f"expected the boundary of {name} in degrees between {-quadkeys.NORTHMOST:.2f} and "
                 f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
             )
-        cut = _antimeridian_cut(parts)
-        whole = _joined(parts, cut)
-        region = cls(code, name, whole)
+        region = cls(code, name, _joined(parts, _antimeridian_cut(parts)))
         if urban_areas is None:
             return region
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
@@ -157,10 +156,8 @@ class Region:
     @cached_property
     def wrapped(self) -> MultiPolygon:
         """The boundary with longitudes from -180 to 180, cut there."""
-        world = shapely.box(-180, -90, 180, 90)
-        turns = [shapely.affinity.translate(self.boundary, xoff=turn) for turn in (-360, 0, 360)]
-        pieces = [polygonal_parts(shapely.intersection(turned, world)) for turned in turns]
-        return MultiPolygon([part for parts in pieces for part in parts])
+        parts = self.boundary.geoms
+        return MultiPolygon([piece for part in parts for piece in cut_at_antimeridian(part)])
 
     @property
     def urban_vintage(self) -> int | None:
@@ -276,6 +273,22 @@ def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
     return [part for part in polygons if part.area > 0]
 
 
+def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
+    """Return the pieces of a polygon cut at the antimeridian and moved to between -180 and 180."""
+    west, south, east, north = part.bounds
+    turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
+    found: list[Polygon] = []
+    for turn in turns:
+        inside = [part]
+        if len(turns) > 1:
+            window = shapely.box(360 * turn - 180, south - 1, 360 * turn + 180, north + 1)
+            inside = polygonal_parts(part.intersection(window))
+        found += [
+            shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
+        ]
+    return found
+
+
 def _turned(part: Polygon, middle: float) -> Polygon:
     """Return a polygon moved by whole turns to within 180 degrees of a longitude."""
     west, _, east, _ = part.bounds
@@ -296,16 +309,14 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Return unwrapped polygons; polygons that files cut at 180 degrees are united again."""
-    unwrapped = [_unwrapped(part, cut) for part in parts]
+    """Return polygons, one turn further west if they lie east of the cut.
+
+    Polygons that files cut at 180 degrees are united again.
+    """
     if cut == -180.0:
-        return MultiPolygon(unwrapped)
-    return MultiPolygon(polygonal_parts(shapely.union_all(unwrapped)))
-
-
-def _unwrapped(part: Polygon, cut: float) -> Polygon:
-    """Return a polygon, one turn further west if it lies east of the cut."""
-    middle = (part.bounds[0] + part.bounds[2]) / 2
-    if cut == -180.0 or middle < cut:
-        return part
-    return shapely.affinity.translate(part, xoff=-360)
+        return MultiPolygon(parts)
+    moved = [
+        part if sum(part.bounds[::2]) / 2 < cut else shapely.affinity.translate(part, xoff=-360)
+        for part in parts
+    ]
+    return MultiPolygon(polygonal_parts(shapely.union_all(moved)))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
 from geogp.errors import RequestError
-from geogp.geodata.places.polygon_names import OwnFile, absolute_layer
+from geogp.geodata.places.polygon_names import absolute_name, file_and_rows
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class RegionChoice:
             )
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
         if self.file is not None:
-            object.__setattr__(self, "file", OwnFile.of(self.file).absolute)
+            file_and_rows(self.file)
+            object.__setattr__(self, "file", absolute_name(self.file))
         if self.strata is not None:
-            object.__setattr__(self, "strata", absolute_layer(self.strata))
+            object.__setattr__(self, "strata", absolute_name(self.strata))
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
         elif self.file is None:

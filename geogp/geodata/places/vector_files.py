@@ -44,14 +44,21 @@ _SPECIAL = "!;?"
 
 
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
-    """Return at most `most` shapes of the only layer of a file.
+    """Return the shapes of the only layer of a file.
 
     The file has one of `ENDINGS` and has passed `check_file`. DataError where it is of another
-    format, the content does not fit the name, the CRS is an address, or there is not just one layer
-    with shapes.
+    format, the content does not fit the name, the CRS is an address, there is not just one layer
+    with shapes, or it has more than `most`.
     """
     source = _source(path)
-    return pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most)
+    # One more than there may be: to count them first would parse the file twice.
+    found = pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most + 1)
+    if len(found) > most:
+        raise DataError(
+            f"{path} holds {len(found):,} polygons or more; expected at most {most:,}. Take "
+            "those of the region."
+        )
+    return found
 
 
 def _source(path: Path) -> str:
