@@ -1,0 +1,346 @@
+"""The faults that `mutants.py` puts into geogp, by layer, and the tests that should see them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: a piece of code that stands once in a file, and what replaces it."""
+
+    layer: str
+    name: str
+    path: str
+    code: str
+    fault: str
+    tests: tuple[str, ...]
+
+
+def _of(layer: str, path: str, *tests: str, **faults: tuple[str, str]) -> list[Mutant]:
+    """Return the mutants of one file; their names are those of the arguments."""
+    places = tuple(f"tests/{test}.py" for test in tests)
+    return [
+        Mutant(layer, name.replace("_", " "), f"geogp/{path}.py", code, fault, places)
+        for name, (code, fault) in faults.items()
+    ]
+
+
+MUTANTS = [
+    # Predictive laws
+    *_of(
+        "distributions",
+        "distributions/prediction",
+        "distributions/test_prediction",
+        variance_without_noise=(
+            "return self.function_variance + self.noise_variance",
+            "return self.function_variance + 0 * self.noise_variance",
+        ),
+        interval_of_half_the_tail=("(1 - level) / 2), self", "(1 - level) / 4), self"),
+        log_score_with_the_sd=("0.5 * np.log(self.variance)", "np.log(self.variance)"),
+        crps_without_scale=("return self.sd * self.shape.crps", "return self.shape.crps"),
+        exceedance_of_the_wrong_side=(
+            "return self.shape.survival(self._standard(threshold))",
+            "return self.shape.cdf(self._standard(threshold))",
+        ),
+        widened_by_the_factor_alone=("square = factor**2", "square = factor"),
+        field_variance_with_the_tile=(
+            "return self.function_variance - self.tile_variance",
+            "return self.function_variance",
+        ),
+    ),
+    *_of(
+        "distributions",
+        "distributions/sinh_arcsinh",
+        "distributions/test_shapes",
+        skewness_with_the_wrong_sign=(
+            "np.sinh((np.arcsinh(z) + skewness) / tailweight)",
+            "np.sinh((np.arcsinh(z) - skewness) / tailweight)",
+        ),
+        density_without_its_slope=(
+            "slope = 0.5 * (np.log1p(z**2) - np.log1p(w**2))",
+            "slope = 0.0 * (np.log1p(z**2) - np.log1p(w**2))",
+        ),
+        crps_without_the_spread=("2 * self._partial(z) - self._half_spread", "2 * self._partial(z)"),
+    ),
+    # Tiles and places
+    *_of(
+        "tiles",
+        "geodata/tiles/quadkeys",
+        "geodata/test_quadkeys",
+        bounds_half_a_tile_east=("/ (1 << zoom) * 360 - 180", "/ (1 << zoom) * 360 - 179.997"),
+        rows_from_the_south=(
+            "row = (0.5 - np.arctanh(sine) / (2 * np.pi))",
+            "row = (0.5 + np.arctanh(sine) / (2 * np.pi))",
+        ),
+        areas_at_the_equator=("(side_km * cosine) ** 2", "side_km**2 + 0 * cosine"),
+        ranges_one_tile_short=("start + span - 1))", "start + span - 2))"),
+        columns_do_not_wrap=(
+            "np.asarray(column, np.int64) % (1 << zoom)",
+            "np.asarray(column, np.int64)",
+        ),
+    ),
+    *_of(
+        "tiles",
+        "geodata/tiles/quarters",
+        "geodata/test_quarters",
+        range_without_its_last_quarter=("range(start, stop + 1)", "range(start, stop)"),
+        quarters_from_zero=("{index % 4 + 1}", "{index % 4}"),
+    ),
+    *_of(
+        "tiles",
+        "geodata/tiles/tile_rows",
+        "geodata/test_ookla",
+        "geodata/test_tile_files",
+        value_not_divided=("np.float64) / column.divisor", "np.float64)"),
+        more_devices_than_tests_accepted=("(devices <= tests)", "(devices >= 0)"),
+        rows_of_the_region_box=(
+            "region.contains(*quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes)))",
+            "codes >= 0",
+        ),
+    ),
+    *_of(
+        "tiles",
+        "geodata/places/antimeridian",
+        "geodata/test_antimeridian",
+        pieces_not_turned_back=("xoff=-360 * turn", "xoff=-359 * turn"),
+    ),
+    # Splits, scores, calibration
+    *_of(
+        "evaluation",
+        "evaluation/splits/row_parts",
+        "evaluation/test_split_rows",
+        validation_is_tested_too=(
+            "names[(first + tested) % parts] = VALIDATION",
+            "names[(first + tested) % parts] = TEST",
+        ),
+        rows_dealt_without_their_number=("(count + int(rows[group]), part)", "(count + 1, part)"),
+        seed_not_used=("_mix(np.array([int(seed) % 2**64], np.uint64))", "_mix(np.zeros(1, np.uint64))"),
+    ),
+    *_of(
+        "evaluation",
+        "evaluation/splits/split_rows",
+        "evaluation/test_split_rows",
+        "evaluation/test_split_folds",
+        buffer_measured_from_training_rows=(
+            "longitude[train], latitude[train], longitude[test], latitude[test]",
+            "longitude[train], latitude[train], longitude[train], latitude[train]",
+        ),
+        latest_learns_from_the_tested_quarter=(
+            "np.where(quarter < tested, earlier,",
+            "np.where(quarter <= tested, earlier,",
+        ),
+        cells_of_another_size=("CELL_DEGREES = 0.1", "CELL_DEGREES = 0.2"),
+    ),
+    *_of(
+        "evaluation",
+        "evaluation/metrics",
+        "evaluation/test_metrics",
+        lower_end_left_open=("(lower <= y) & (y <= upper)", "(lower <= y)"),
+        rmse_without_the_root=(
+            "np.sqrt((self.error**2).mean())",
+            "(self.error**2).mean()",
+        ),
+        pit_shifted_by_a_bin=("place = pit * bins", "place = pit * bins + 1"),
+        binomial_tail_of_one_side=("tail = (1 - level) / 2", "tail = 1 - level"),
+        pooled_without_weights=("rows * value**power", "value**power"),
+        baseline_the_other_way=("value - other[name]", "other[name] - value"),
+    ),
+    *_of(
+        "evaluation",
+        "evaluation/conformal/conformal_repair",
+        "evaluation/test_conformal_repair",
+        rank_without_the_new_row=("math.ceil((m + 1) * level - 1e-9)", "math.ceil(m * level - 1e-9)"),
+        quantile_one_rank_low=("ordered[k - 1]", "ordered[k - 2]"),
+        signed_scores=(
+            "np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))",
+            "prediction.shape.normal_score((y - prediction.mean) / prediction.sd)",
+        ),
+    ),
+    # Objectives, posteriors, linear algebra
+    *_of(
+        "core",
+        "models/core/objectives",
+        "models/test_objectives",
+        "models/test_objectives_more",
+        nll_without_the_log_variance=(
+            "(math.log(2 * math.pi) + variance.log() + square / variance)",
+            "(math.log(2 * math.pi) + square / variance)",
+        ),
+        elbo_without_kl=(
+            "return _expected_nll(terms, y, terms.residual) + terms.kl / n",
+            "return _expected_nll(terms, y, terms.residual)",
+        ),
+        kl_weighted_by_the_batch=("weights.alpha * trace + weights.beta / n", "weights.alpha * trace + weights.beta / len(y)"),
+        trace_with_the_wrong_sign=("+ weights.alpha * trace", "- weights.alpha * trace"),
+        ppgp_without_the_residual=(
+            "terms.function_variance + terms.residual + terms.noise_var",
+            "terms.function_variance + terms.noise_var",
+        ),
+        poisson_rate_without_its_variance=(
+            "(log_rate + 0.5 * spread).exp()",
+            "log_rate.exp()",
+        ),
+        evidence_with_n_for_its_rest=("(sums.n - r) * noise.log()", "sums.n * noise.log()"),
+        largest_norm_of_the_mean=(
+            "current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm",
+            "terms.feature_norm.mean() - terms.feature_norm",
+        ),
+        expected_nll_without_the_variance=(
+            "terms.square(y) + terms.function_variance + missed",
+            "terms.square(y) + missed",
+        ),
+    ),
+    *_of(
+        "core",
+        "models/core/posteriors",
+        "models/test_posteriors",
+        kl_without_the_rank=("0.5 * (squares - len(self.m)) - self.log_diagonal", "0.5 * squares - self.log_diagonal"),
+        kl_with_the_wrong_log=("- self.log_diagonal.sum()", "+ self.log_diagonal.sum()"),
+        rows_not_weighted=("weighted = phi.double() / variance", "weighted = phi.double() / variance.mean() + 0 * variance"),
+    ),
+    *_of(
+        "core",
+        "models/core/lowrank",
+        "models/test_lowrank",
+        noise_in_the_level=(
+            "np.zeros_like(noise) if level else noise",
+            "noise",
+        ),
+        variance_scaled_by_the_sd=("variance * scale, noise * scale", "variance * self.y_sd, noise * scale"),
+        mean_without_its_constant=(
+            "mean = self.mean_constant.double() + found.mean",
+            "mean = found.mean",
+        ),
+        scatter_of_repeats_lost=("torch.bincount(inverse, square) / count", "0 * torch.bincount(inverse, square) / count"),
+    ),
+    *_of(
+        "core",
+        "models/core/linalg",
+        "models/test_linalg",
+        jitter_not_scaled=("used * scale)", "used)"),
+        inverse_not_negated=("out[second, first].neg_()", "out[second, first]"),
+    ),
+    # Bases and kernels
+    *_of(
+        "bases",
+        "models/bases/rbf",
+        "models/test_rbf",
+        distances_doubled=(
+            "[B, B.new_ones(len(B), 1), -0.5 * squared_norms(B)[:, None]]",
+            "[B, B.new_ones(len(B), 1), -1.0 * squared_norms(B)[:, None]]",
+        ),
+        anchors_not_scaled=("Z = anchors.double() / lengthscale", "Z = anchors.double()"),
+    ),
+    *_of(
+        "bases",
+        "models/bases/nystrom",
+        "models/test_nystrom",
+        residual_without_the_prior=("checked_residual(variance - norm, variance)", "checked_residual(norm, variance)"),
+        inputs_not_halved=("INPUT_SCALE = 0.5", "INPUT_SCALE = 1.0"),
+    ),
+    # The field model
+    *_of(
+        "field",
+        "models/field/tile_process",
+        "models/test_vecchia",
+        "models/test_field_model",
+        fading_without_time=(".addcmul_(elapsed, -1 / memories[0])", ""),
+        later_in_every_tile=(".mul_(sills[3]).mul_(own)", ".mul_(sills[3])"),
+    ),
+    *_of(
+        "field",
+        "models/field/vecchia",
+        "models/test_vecchia",
+        noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
+        later_rows_are_neighbours=("rank[near] < rank[:, None]", "rank[near] > rank[:, None]"),
+        own_place_counted=("own = (distance[:, :1] == 0).astype(np.int64)", "own = np.zeros((len(distance), 1), np.int64)"),
+    ),
+    # Joint laws
+    *_of(
+        "joint",
+        "models/joint/joint_law",
+        "models/test_joint_law",
+        covariance_without_the_factor=(
+            "return (phi @ self.L for phi in",
+            "return (phi for phi in",
+        ),
+        paths_without_their_mean=("w = self.m[:, None] + self.L", "w = 0 * self.m[:, None] + self.L"),
+    ),
+    *_of(
+        "joint",
+        "models/joint/excursions",
+        "models/test_excursions",
+        points_from_the_least_sure=("np.argsort(-self.score, kind", "np.argsort(self.score, kind"),
+        draws_held_one_point_longer=('np.arange(n), side="right")', 'np.arange(n), side="left")'),
+        surer_than_its_points=("np.minimum(share, special.ndtr(ranked))", "np.maximum(share, special.ndtr(ranked))"),
+    ),
+    # Families
+    *_of(
+        "families",
+        "models/families/scale_mixture",
+        "models/test_scale_mixture",
+        half_the_degrees_of_freedom=("return StudentT(2 * self.a)", "return StudentT(self.a)"),
+        distance_not_halved=("b + distance / 2)", "b + distance)"),
+        evidence_without_the_determinant=("constant - log_determinant / 2 - half", "constant - half"),
+    ),
+    *_of(
+        "families",
+        "models/families/cox",
+        "models/test_cox",
+        offset_lost=("offset=self.y_mean + x[:, -1]", "offset=self.y_mean + 0 * x[:, -1]"),
+    ),
+    # Estimators
+    *_of(
+        "estimators",
+        "estimators/point_scale",
+        "estimators/test_point_scale",
+        degrees_of_the_equator=("np.cos(np.deg2rad((south + north) / 2))", "np.cos(0 * (south + north))"),
+        longitude_not_turned=("(np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle", "np.asarray(longitude, np.float64)"),
+    ),
+    *_of(
+        "estimators",
+        "estimators/point_times",
+        "estimators/test_point_times",
+        quarters_from_one=("quarter.quarter - 1, np.float64) + share", "quarter.quarter, np.float64) + share"),
+        months_as_quarters=('"month": 1 / 3', '"month": 1.0'),
+    ),
+    # Maps
+    *_of(
+        "maps",
+        "maps/frame",
+        "maps/test_frame",
+        half_a_pixel_east=(
+            "np.arange(self.width, dtype=np.float64) + (self.column + 0.5)",
+            "np.arange(self.width, dtype=np.float64) + self.column",
+        ),
+        rows_mirrored=("down, across = tiles.row - self.row,", "down, across = self.row + self.height - 1 - tiles.row,"),
+        bounds_one_row_short=("half - (self.row + self.height) * size", "half - (self.row + self.height - 1) * size"),
+    ),
+    *_of(
+        "maps",
+        "maps/rasters",
+        "maps/test_rasters",
+        flags_averaged=('"MODE" if flag else "AVERAGE"', '"AVERAGE"'),
+        nodata_counted=("values[~np.isnan(values) if", "values[np.isnan(values) | ~np.isnan(values) if"),
+    ),
+    *_of(
+        "maps",
+        "maps/page/packing",
+        "maps/test_packing",
+        absent_values_shifted=("(numbers.astype(np.float64) - none)", "numbers.astype(np.float64)"),
+        rounded_down=("np.round((present - offset) / step)", "np.floor((present - offset) / step)"),
+    ),
+    # Runs and files
+    *_of(
+        "runs",
+        "runs/run_folder",
+        "runs/test_run_folder",
+        stale_files_stay=("for name in stale:", "for name in stale[:0]:"),
+        other_settings_go_unseen=("if different:", "if different and False:"),
+    ),
+    *_of(
+        "runs",
+        "files",
+        "test_files",
+        half_a_file_in_place=("beside.unlink(missing_ok=True)\n        raise\n\n\ndef write_text", "raise\n\n\ndef write_text"),
+    ),
+]  # fmt: skip

@@ -1,0 +1,170 @@
+"""Break geogp on purpose in many small ways, and count which faults the tests see.
+
+Each mutant replaces one piece of code by a wrong one: a sign, a factor, a bound, half a pixel, a
+row of another part. The tests that should see it run on a copy of the tree. A mutant that they
+pass has survived.
+
+    python benchmarks/mutants.py                      # all, writes benchmarks/results/mutants.md
+    python benchmarks/mutants.py --layer bases        # some, writes nothing
+"""
+
+import argparse
+import os
+import shutil
+import subprocess  # runs pytest on the copy
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+from mutant_list import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "benchmarks" / "results" / "mutants.md"
+COPIED = ("geogp", "apps", "tests", "benchmarks", "docs", "data", "README.md", "pyproject.toml")
+PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-m", "not real and not browser")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A mutant, whether the tests saw it, and how long that took in seconds."""
+
+    mutant: Mutant
+    killed: bool
+    seconds: float
+
+
+def mutated(text: str, mutant: Mutant) -> str:
+    """Return a file's text with the fault in it; the code to replace must stand there once."""
+    found = text.count(mutant.code)
+    if found != 1:
+        raise ValueError(f"{mutant.name}: expected its code once in {mutant.path}, found {found}")
+    return text.replace(mutant.code, mutant.fault)
+
+
+@contextmanager
+def broken(tree: Path, mutant: Mutant) -> Iterator[None]:
+    """Break a file of a tree for a while."""
+    path = tree / mutant.path
+    text = path.read_text("utf-8")
+    path.write_text(mutated(text, mutant), "utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(text, "utf-8")
+
+
+def copy_tree(place: Path) -> Path:
+    """Copy what the tests need; what the network gave stays behind."""
+    place.mkdir(parents=True)
+    for name in COPIED:
+        path = ROOT / name
+        if path.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "node_modules", "_build", "artefacts")
+            shutil.copytree(path, place / name, ignore=ignore)
+        else:
+            shutil.copy2(path, place / name)
+    return place
+
+
+def run_tests(tree: Path, tests: tuple[str, ...]) -> int:
+    """Return the exit code of pytest: 0 all passed, 1 some failed."""
+    environment = os.environ | {
+        "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'apps'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "pytest", *PYTEST, *tests]
+    done = subprocess.run(  # noqa: S603 (our own tests)
+        command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in {0, 1}:
+        raise RuntimeError(f"pytest did not run {' '.join(tests)}:\n{done.stdout[-2000:]}")
+    return done.returncode
+
+
+def tried(tree: Path, mutant: Mutant) -> Trial:
+    """Try one mutant."""
+    started = time.perf_counter()
+    with broken(tree, mutant):
+        code = run_tests(tree, mutant.tests)
+    return Trial(mutant, code == 1, time.perf_counter() - started)
+
+
+def check_tests_pass(tree: Path, mutants: list[Mutant]) -> None:
+    """Refuse tests that fail without a fault: they would kill every mutant."""
+    tests = tuple(sorted({path for mutant in mutants for path in mutant.tests}))
+    if run_tests(tree, tests):
+        raise SystemExit("the tests fail without a mutant; mend them first")
+
+
+def table(trials: list[Trial]) -> str:
+    """Return the table of a whole trial."""
+    killed = sum(trial.killed for trial in trials)
+    layers: dict[str, list[Trial]] = {}
+    for trial in trials:
+        layers.setdefault(trial.mutant.layer, []).append(trial)
+    lines = [
+        "# Mutants",
+        "",
+        f"{killed} of {len(trials)} faults were seen by the tests of their layer "
+        "(`python benchmarks/mutants.py`).",
+        "",
+        "| layer | faults | seen |",
+        "| --- | ---: | ---: |",
+        *(
+            f"| {layer} | {len(found)} | {sum(one.killed for one in found)} |"
+            for layer, found in layers.items()
+        ),
+        "",
+        "| fault | file | seen |",
+        "| --- | --- | --- |",
+        *(
+            f"| {one.mutant.name} | `{one.mutant.path}` | {'yes' if one.killed else '**no**'} |"
+            for one in trials
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layer", help="only the mutants of this layer")
+    parser.add_argument("--workers", type=int, default=2, help="trees that are tried at once")
+    options = parser.parse_args()
+    mutants = [one for one in MUTANTS if options.layer in {None, one.layer}]
+    if not mutants:
+        parser.error(f"expected a layer of {sorted({one.layer for one in MUTANTS})}")
+    with tempfile.TemporaryDirectory() as folder:
+        trees: Queue[Path] = Queue()
+        for number in range(options.workers):
+            trees.put(copy_tree(Path(folder) / str(number)))
+        check_tests_pass(Path(folder) / "0", mutants)
+
+        def one(mutant: Mutant) -> Trial:
+            tree = trees.get()
+            try:
+                trial = tried(tree, mutant)
+            finally:
+                trees.put(tree)
+            told = "seen" if trial.killed else "SURVIVED"
+            print(f"{told:9}{trial.seconds:6.0f} s  {mutant.layer}: {mutant.name}", flush=True)
+            return trial
+
+        with ThreadPoolExecutor(options.workers) as pool:
+            trials = list(pool.map(one, mutants))
+    survived = [trial for trial in trials if not trial.killed]
+    print(f"{len(trials) - len(survived)} of {len(trials)} seen")
+    if options.layer is None:
+        RESULT.write_text(table(trials), "utf-8")
+    if survived:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
