@@ -20,12 +20,13 @@ from geogp.estimators.fit_rows import (
     validation_mask,
     warn_caller,
 )
-from geogp.estimators.gridding import plane_grid, region_grid
 from geogp.estimators.parameters import SpatialParameters
-from geogp.estimators.point_columns import Points, crs_text
+from geogp.estimators.point_columns import Points, crs_text, from_degrees
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.maps.prediction_grid import MOST_CELLS, Box, box_grid, tile_grid
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
@@ -282,14 +283,39 @@ class SpatialGP(SpatialParameters):
         RequestError
             The estimator is not fitted, there is no time, or the box is invalid.
         """
-        when = self._when(time)
+        self._fitted()
+        when: Times | None = None
+        if self.scale_.times is not None:
+            if time is None:
+                raise RequestError(
+                    "expected time=, as the model was fitted to rows of several times."
+                )
+            when = time_at(time, self.time_unit)
+        whole_number("tests", tests, 1, MOST_TESTS)
 
         def predict(x: Floats, y: Floats) -> Prediction:
-            return self._predict_places(x, y, when, tests, level)
+            points = Points(x, y)
+            if when is not None:
+                quarters = np.full(len(x), when.quarters[0])
+                points = replace(points, time=quarters, time_kind=when.kind)
+            inputs = self.scale_.inputs(self.columns().checked(points))
+            return self.network_.predict(inputs, float(tests), level=level)
 
-        if isinstance(region, Region):
-            return region_grid(region, zoom, self.crs, predict)
-        return plane_grid(region, resolution, self.crs, predict)
+        if not isinstance(region, Region):
+            box = Box.of(region, resolution)
+            x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
+            return box_grid(box, predict(x, y), self.crs)
+        if self.crs is None:
+            raise RequestError("expected a box of plain units, as crs is None; found a region.")
+        whole_number("zoom", zoom, 1, ZOOM)
+        found = region.about_tiles(zoom, MOST_CELLS)
+        if found > MOST_CELLS:
+            raise RequestError(
+                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; ask "
+                "for a smaller zoom."
+            )
+        tiles = region.tiles(zoom)
+        return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
 
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a file of safetensors; see `geogp.load_model`.
@@ -340,21 +366,3 @@ class SpatialGP(SpatialParameters):
                 f"this {type(self).__name__} is not fitted yet; call fit with measurements first."
             )
         return self.network_
-
-    def _when(self, time: Any) -> Times | None:
-        self._fitted()
-        if self.scale_.times is None:
-            return None
-        if time is None:
-            raise RequestError("expected time=, as the model was fitted to rows of several times.")
-        return time_at(time, self.time_unit)
-
-    def _predict_places(
-        self, x: Floats, y: Floats, when: Times | None, tests: float, level: bool
-    ) -> Prediction:
-        whole_number("tests", tests, 1, MOST_TESTS)
-        points = Points(x, y)
-        if when is not None:
-            points = replace(points, time=np.full(len(x), when.quarters[0]), time_kind=when.kind)
-        inputs = self.scale_.inputs(self.columns().checked(points))
-        return self._fitted().predict(inputs, float(tests), level=level)

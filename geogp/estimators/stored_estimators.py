@@ -19,12 +19,6 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 }
 
 
-def estimator_of(model: str) -> type[SpatialGP]:
-    """Return the estimator class of a model; RequestError for an unknown model."""
-    family = find_model(model).family
-    return next(kind for kind in ESTIMATORS.values() if family in kind.families)
-
-
 def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     """Return the fitted estimator of a file: of `save`, or ``model.safetensors`` of a run.
 
@@ -71,7 +65,8 @@ def make_estimator(model: str, **parameters: Any) -> SpatialGP:
 
     RequestError for an unknown model.
     """
-    kind = estimator_of(model)
+    family = find_model(model).family
+    kind = next(one for one in ESTIMATORS.values() if family in one.families)
     names = kind.parameter_names()
     wanted = {"model": model, **parameters}
     return kind(**{name: value for name, value in wanted.items() if name in names})

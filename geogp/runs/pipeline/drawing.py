@@ -15,7 +15,7 @@ from geogp.evaluation.conformal.conformal_words import LEVEL_NOTE
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.observations import Observations
-from geogp.geodata.tiles.quadkeys import ZOOM, codes_to_tiles, tile_centres
+from geogp.geodata.tiles.quadkeys import ZOOM, tiles_to_codes
 from geogp.maps.figures.map_figures import kernel_figure, write_map_figures
 from geogp.maps.grid import build_grid, quantity_of
 from geogp.maps.page.interactive_page import map_page
@@ -187,19 +187,11 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
 
 def tests_on(tiles: Tiles, observations: Observations) -> NDArray[np.int64]:
     """Return the sum of the tests of all quarters on each tile of the map."""
-    column, row = codes_to_tiles(observations.quadkey)
-    # Columns follow the region's unwrapped longitudes.
-    turns = np.round((observations.longitude - tile_centres(column, row)[0]) / 360).astype(np.int64)
-    shift = ZOOM - tiles.zoom
-    measured = _key((column + turns * (1 << ZOOM)) >> shift, row >> shift)
-    wanted = _key(tiles.column, tiles.row)
+    measured = observations.quadkey >> np.uint64(2 * (ZOOM - tiles.zoom))
+    wanted = tiles_to_codes(tiles.column, tiles.row, tiles.zoom)
     order = np.argsort(wanted)
     at = np.minimum(np.searchsorted(wanted[order], measured), len(order) - 1)
     hit = wanted[order][at] == measured
     return np.bincount(order[at[hit]], observations.tests[hit], minlength=len(tiles)).astype(
         np.int64
     )
-
-
-def _key(column: NDArray[np.int64], row: NDArray[np.int64]) -> NDArray[np.int64]:
-    return (row << 32) + column

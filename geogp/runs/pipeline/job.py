@@ -208,17 +208,14 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
     region.check_zoom(request.zoom)
     _check_strata(job)
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
+    for text in (*boundaries.warnings, *ingested.warnings):
         job.warn(text)
+    seen, counties = job.observations, boundaries.counties
+    for layer in layers if counties is None else (counties, *layers):
+        overlap = layer.overlap(seen.longitude, seen.latitude, "rows")
+        if overlap is not None:
+            job.warn(overlap)
     return job
-
-
-def _overlaps(job: Job) -> list[str]:
-    """Return a warning for each layer with rows in more than one polygon."""
-    seen, counties = job.observations, job.boundaries.counties
-    layers = job.layers if counties is None else (counties, *job.layers)
-    found = [layer.overlap(seen.longitude, seen.latitude, "rows") for layer in layers]
-    return [text for text in found if text is not None]
 
 
 def _check_strata(job: Job) -> None:

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,6 @@ from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATI
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import two_variances
 from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
@@ -54,7 +55,6 @@ from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, ti
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.validation import (
     Plan,
-    SplitOutcome,
     make_plan,
     map_calibration_rows,
     run_split,
@@ -147,45 +147,48 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
     """Fit, or continue the fits, and draw the map."""
-    before = len(job.warnings)
-    plan = make_plan(job)
+    before, plan = len(job.warnings), make_plan(job)
     note = job.folder.begin(RunNote(**asdict(identity), threads=torch.get_num_threads()))
     with arithmetic(threads_for(job, note.threads)):
-        return _fit_and_draw(job, plan, before, note.threads)
+        final, predictions, told = _fitted(job, plan)
+        fitted = FittedRecord(
+            **asdict(identity_of(job)),
+            **told,
+            variance_check=_variance_check(job, final, plan),
+            seconds=job.seconds,
+            fit_warnings=job.warnings[before:],
+            threads=note.threads,
+        )
+        request = job.request
+        notes = {"region": job.region.code, "target": request.target, "service": request.service}
+        keep = partial(final.save, notes=notes)
+        return _complete(job, fitted, final, keep, predictions)
 
 
-def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> RunResult:
-    """Fit by the plan and draw the map; warnings from number `before` on are of the fits."""
+def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, Any]]:
+    """Return the model of the map, the test predictions, and the entries of run.json for fits."""
     request = job.request
     weights, chosen = weights_of(job, *tuning_rows(job, plan))
     first = request.splits[0]
     rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
     outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
-    final = _map_model(job, outcomes, plan, weights)
+    if job.refits:
+        validation = plan.rows(RANDOM.name, 0, VALIDATION)
+        final = fit_model(job, "map", _map_rows(job, plan), validation, weights)
+    else:
+        final = outcomes[RANDOM.name].model
     repairs = {name: outcome.repairs for name, outcome in outcomes.items()}
-    fitted = FittedRecord(
-        **asdict(identity_of(job)),
-        weights=chosen,
-        rank=rank,
-        n={name: outcome.folds[0].n for name, outcome in outcomes.items()},
-        metrics={name: outcome.metrics for name, outcome in outcomes.items()},
-        baseline={name: outcome.baseline for name, outcome in outcomes.items()},
-        folds={name: outcome.folds for name, outcome in outcomes.items()},
-        calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
-        variance_check=_variance_check(job, final, plan),
-        seconds=job.seconds,
-        fit_warnings=job.warnings[before:],
-        threads=threads,
-    )
-    predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
-
-    return _complete(
-        job,
-        fitted,
-        final,
-        lambda path: final.save(path, notes=_notes(job)),
-        predictions,
-    )
+    told = {
+        "weights": chosen,
+        "rank": rank,
+        "n": {name: outcome.folds[0].n for name, outcome in outcomes.items()},
+        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
+        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
+        "folds": {name: outcome.folds for name, outcome in outcomes.items()},
+        "calibration": CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
+    }
+    tables = [outcome.table for outcome in outcomes.values()]
+    return final, pd.concat(tables, ignore_index=True), told
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
@@ -203,7 +206,7 @@ def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: boo
         job,
         replace(fitted, **asdict(identity)),
         model,
-        lambda path: write_bytes(path, content),
+        partial(write_bytes, content=content),
         predictions,
         keep_later=keep_later,
     )
@@ -296,21 +299,11 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
     return report
 
 
-def _map_model(
-    job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights
-) -> SpatialGP:
-    """Return the model that draws the map: of the random split's first fold, or one more fit.
-
-    The extra fit learns from all rows, except validation and calibration rows.
-    """
-    if not job.refits:
-        return outcomes[RANDOM.name].model
-    validation = plan.rows(RANDOM.name, 0, VALIDATION)
-    return fit_model(job, "map", _map_rows(job, plan), validation, weights)
-
-
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
-    """Return the rows that the map's model is fitted to, (n,)."""
+    """Return the rows that the map's model is fitted to, (n,).
+
+    Without a random split, all rows except validation and calibration rows.
+    """
     if not job.refits:
         return plan.rows(RANDOM.name, 0, TRAIN)
     validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
@@ -340,9 +333,3 @@ def _difference(job: Job) -> str:
     if not job.about.has_spread:
         return POINT
     return FIELD if job.about.has_tiles else STEPS
-
-
-def _notes(job: Job) -> dict[str, str]:
-    """Return the entries of a saved model on its data."""
-    request = job.request
-    return {"region": job.region.code, "target": request.target, "service": request.service}
