@@ -9,7 +9,6 @@ the GeoJSON driver can ask a server, for a CRS that is a link; such a CRS is ref
 import json
 import sqlite3
 import zipfile
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
@@ -163,49 +162,31 @@ def _shapefile_in(path: Path) -> str:
 
 
 class _Seen(NamedTuple):
-    """The parts of a GeoJSON object that are kept."""
+    """The types of a GeoJSON object, and of the first CRS in it that GDAL may fetch."""
 
     types: tuple[Any, ...]
-    wrong: tuple[tuple[Any, ...], ...]
-    """Types of a CRS in it that GDAL may fetch."""
+    wrong: tuple[Any, ...] | None
 
 
 def _check_geojson(path: Path) -> None:
     """Refuse text that is not GeoJSON, or that names an address as its CRS.
 
     All of the text is parsed, because a CRS may stand anywhere, also in a single geometry, and its
-    key may contain escapes. GDAL looks for none below ``properties``, where a column may have this
-    name. Coordinates are dropped at once.
+    key may contain escapes.
     """
-    suspected = False
-
-    def seen(pairs: list[tuple[str, Any]]) -> _Seen:
-        """Return the parts of an object that are kept."""
-        nonlocal suspected
-        wrong = [
-            value.types
-            for key, value in pairs
-            if _read_as(key) == "crs" and isinstance(value, _Seen) and _may_be_fetched(value.types)
-        ]
-        suspected = suspected or bool(wrong)
-        if suspected:  # else there is no need to go through all coordinates
-            wrong += [one for key, value in pairs if key != "properties" for one in _below(value)]
-        types = tuple(value for key, value in pairs if _read_as(key) == "type")
-        return _Seen(types, tuple(wrong[:1]))
-
     try:
-        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=seen)
+        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_seen)
     except RecursionError as error:
         raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
     except ValueError as error:
         raise DataError(
             f"{path} cannot be read as GeoJSON ({error}). Fetch or make it again."
         ) from error
-    types, wrong = found if isinstance(found, _Seen) else _Seen((), ())
-    if wrong:
+    types, wrong = found if isinstance(found, _Seen) else _Seen((), None)
+    if wrong is not None:
         raise DataError(
             f"expected a CRS of type 'name' in {path}, found one of type "
-            f"{', '.join(map(repr, wrong[0]))[:40] or 'none'}; a CRS at an address is not fetched. "
+            f"{', '.join(map(repr, wrong))[:40] or 'none'}; a CRS at an address is not fetched. "
             'Write it as {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4269"}}, '
             "or write the file in longitude and latitude, without a CRS."
         )
@@ -216,23 +197,25 @@ def _check_geojson(path: Path) -> None:
         )
 
 
-def _may_be_fetched(types: tuple[Any, ...]) -> bool:
-    """Return whether GDAL may take a CRS with these types for one at an address."""
-    return not types or bool({str(one).lower() for one in types} - set(_CRS_TYPES))
+def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
+    """Return the parts of an object that matter; its coordinates are dropped at once.
 
-
-def _below(value: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the wrong CRS types of an object, or of the objects of a list."""
-    if isinstance(value, _Seen):
-        yield from value.wrong
-    elif isinstance(value, list):
-        for one in value:
-            yield from _below(one)
-
-
-def _read_as(key: str) -> str:
-    """Return a key as GDAL reads it: in any case, up to a character 0."""
-    return key.partition("\0")[0].lower()
+    GDAL reads a key in any case and up to a character 0, looks for no CRS below ``properties``,
+    where a column may have this name, and takes a CRS of another type than `_CRS_TYPES`, or of
+    none, for an address.
+    """
+    wrong: list[tuple[Any, ...]] = []
+    named = [(key.partition("\0")[0].lower(), key, value) for key, value in pairs]
+    for name, key, value in named:
+        parts = value if isinstance(value, list) else [value]
+        for part in (one for one in parts if isinstance(one, _Seen)):
+            known = {str(one).lower() for one in part.types} <= set(_CRS_TYPES)
+            if name == "crs" and not isinstance(value, list) and not (part.types and known):
+                wrong.append(part.types)
+            elif key != "properties" and part.wrong is not None:
+                wrong.append(part.wrong)
+    types = tuple(value for name, _, value in named if name == "type")
+    return _Seen(types, wrong[0] if wrong else None)
 
 
 def _only_layer(path: Path, source: str) -> str:
