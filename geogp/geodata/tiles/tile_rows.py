@@ -35,11 +35,20 @@ from geogp.geodata.tiles.tile_files import (
 
 @dataclass(frozen=True)
 class TileRows:
-    """The region's rows of one quarter, ordered by quadkey, each column of shape (n,).
+    """The region's rows of one quarter, ordered by quadkey.
 
-    `file_sha256` is the hash of the bytes that were read, `in_file` the number of rows of the file.
-    Rows with an impossible value are `left_out`: `value` (in the target's unit) is NaN and the
-    counts are 0 there; `implausible` holds the first such values.
+    Attributes
+    ----------
+    file_sha256
+        Hash of the bytes of the file that was read.
+    in_file
+        Rows of that file.
+    quadkey, value, tests, devices
+        Each of shape (n,); the value in the target's unit. NaN and 0 in rows that are left out.
+    left_out
+        Rows with a value that cannot be, (n,).
+    implausible
+        The first such values.
     """
 
     file_sha256: str
@@ -53,7 +62,7 @@ class TileRows:
 
     @property
     def sha256(self) -> str:
-        """Hash of the rows, independent of their file."""
+        """Hash of the rows, whatever file they stand in."""
         digest = hashlib.sha256()
         for column in (self.quadkey, self.value, self.tests, self.devices):
             digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
@@ -61,14 +70,19 @@ class TileRows:
 
 
 class OtherFileError(Exception):
-    """A file is no longer the file that was held."""
+    """A file is no longer the one that was held."""
 
 
 def read_rows(held: Held, region: Region, column: TargetColumn, service: str) -> TileRows:
-    """Return the region's rows of one file, from the same bytes whose hash is taken.
+    """Read the region's rows of one file, from the very bytes whose hash is taken.
 
-    OtherFileError where the file was replaced or removed; DataError where it is damaged (all faults
-    of the region's rows in one message) or too many rows hold values beyond `LIMITS`.
+    Raises
+    ------
+    OtherFileError
+        Another file stands in its place, or none.
+    DataError
+        The file is damaged: all faults among the region's rows are listed together; or too many of
+        them hold values beyond `LIMITS`.
     """
     with _opened(held) as (stream, digest):
         table, codes, in_file = _read_table(stream, held, region, column)
@@ -107,7 +121,7 @@ def read_rows(held: Held, region: Region, column: TargetColumn, service: str) ->
 
 @contextmanager
 def _opened(held: Held) -> Iterator[tuple[BinaryIO, str]]:
-    """Open the file that is held and hash the open file, because the path may get another file."""
+    """Open the file that is held, and hash it as it is opened: a path may change its file."""
     try:
         stream = held.path.open("rb")
     except FileNotFoundError as error:
@@ -123,7 +137,7 @@ def _opened(held: Held) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _where(held: Held) -> str:
-    """Return the file that the user knows: for an entry of the cache, its source."""
+    """Return the file that the user knows: an entry of the cache is what its source was."""
     return str(held.path) if held.note is None else held.note.source
 
 
@@ -134,10 +148,10 @@ def _faulty(held: Held, faults: list[str]) -> DataError:
 def _read_table(
     stream: BinaryIO, held: Held, region: Region, column: TargetColumn
 ) -> tuple[pa.Table, NDArray[np.uint64], int]:
-    """Return four columns of the rows in the box around the region, their codes, and a row count.
+    """Read four columns of the rows in the box around the region; count the file's rows.
 
-    The count is of the file. All quadkeys of the row groups that can touch the region are checked,
-    because a damaged quadkey could be of any tile. One row group is in memory at a time.
+    All quadkeys of the row groups that can touch the region are checked, not only those near it:
+    a damaged one could be any tile's. One row group is held at a time.
     """
     names = list(dict.fromkeys(["quadkey", column.column, "tests", "devices"]))
     try:
@@ -174,7 +188,7 @@ def _read_table(
 
 
 def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> list[str]:
-    """Return all faults of row groups of which one has a wrong quadkey."""
+    """List all that is wrong with row groups of which one has a wrong quadkey."""
     plain = plain_quadkeys(table)
     try:
         quadkey_codes(plain["quadkey"])
@@ -184,7 +198,7 @@ def _group_faults(table: pa.Table, column: TargetColumn, first: DataError) -> li
 
 
 def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
-    """Return the faults of the numbers, each with its first tile."""
+    """List what is wrong with the numbers, naming the first tile of each fault."""
     tiles = table["quadkey"]
     faults = [
         empty_values(name, table[name].null_count)
@@ -215,7 +229,7 @@ def _value_faults(table: pa.Table, column: TargetColumn) -> list[str]:
 
 
 def _counts(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which values are whole numbers of 1 or more."""
+    """Tell which values are whole numbers of 1 or more."""
     numbers = values.astype(np.float64)
     whole = np.isfinite(numbers) & (numbers >= 1) & (numbers == np.floor(numbers))
     return np.asarray(whole, np.bool_)

@@ -1,4 +1,4 @@
-"""The questions to a finished run, known without the code that answers them."""
+"""What the questions to a finished run say, known without what answers them."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,25 @@ BY_COUNTY, BY_URBAN = "county", "urban"
 
 @dataclass(frozen=True, kw_only=True)
 class AreaQuestion:
-    """The level of which areas.
+    """What to say of which areas.
 
-    `by` is ``county``, ``urban``, or polygons as ``FILE`` or ``FILE:COLUMN``; `tests` the tests of
-    each tile mean (None: the median of the region's rows); `at` the quarter (None: of the run's
-    map); `draws` from the posterior give medians and arithmetic means. RequestError for a number
-    out of range.
+    Attributes
+    ----------
+    by
+        ``county``, ``urban``, or polygons as ``FILE`` or ``FILE:COLUMN``.
+    tests
+        Tests of each tile mean; None takes the median of the region's rows.
+    at
+        The quarter; None takes that of the run's map.
+    draws
+        Draws from the posterior, for medians and arithmetic means.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    RequestError
+        A number is out of range.
     """
 
     by: str = BY_COUNTY
@@ -36,12 +49,32 @@ class AreaQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceQuestion:
-    """Where to measure next, and for the variance of which tiles.
+    """Which tiles to choose.
 
-    `tiles` is the number to choose, by the exact gain of `candidates` tiles. Only tiles of the
-    stratum `among` (None: all) and of the area `within`, a label of the polygons of `by`, count.
-    `tests` and `at` are of the new measurements, as in `AreaQuestion`. RequestError for a number
-    out of range, or `by` without `within`.
+    Attributes
+    ----------
+    tiles
+        Tiles to choose.
+    among
+        A stratum of the run, such as ``urban``: whose variance counts. None counts all.
+    within
+        Label of the area whose tiles count, as county names; None counts all.
+    by
+        Whose areas `within` names: ``county``, ``urban``, or polygons as ``FILE`` or
+        ``FILE:COLUMN``.
+    tests
+        Tests of each new measurement; None takes the median of the region's rows.
+    at
+        The quarter of measurement; None takes that of the run's map.
+    candidates
+        Tiles whose gain is worked out exactly.
+    seed
+        Of the order of the tiles and of estimates.
+
+    Raises
+    ------
+    RequestError
+        A number is out of range, or `by` names areas of which none is said to count.
     """
 
     tiles: int = 50
@@ -72,9 +105,24 @@ class ChoiceQuestion:
 class ThresholdQuestion:
     """Which thresholds to compare the level with.
 
-    `threshold` is in the unit of the target (None: of the run's map); `by` adds shares of polygons
-    to the region's (``county``, ``urban``, ``FILE`` or ``FILE:COLUMN``); `at` is the quarter (None:
-    of the run's map). RequestError for a number out of range.
+    Attributes
+    ----------
+    threshold
+        Values in the unit of the target; None takes those of the run's map.
+    by
+        Shares of polygons besides those of the region: ``county``, ``urban``, ``FILE`` or
+        ``FILE:COLUMN``; None for no more.
+    at
+        The quarter; None takes that of the run's map.
+    draws
+        Draws from the posterior, 200 or more.
+    seed
+        Of the draws.
+
+    Raises
+    ------
+    RequestError
+        A number is out of range.
     """
 
     threshold: tuple[float, ...] | None = None
