@@ -48,20 +48,7 @@ class Times:
 
 
 def times_of(values: Any, unit: str | None, what: str) -> Times:
-    """Return times with their kind; errors as in `quarters_of`."""
-    series = pd.Series(values).reset_index(drop=True)
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        series = series.astype(series.dtype.categories.dtype)
-    if isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M":
-        series = pd.Series(pd.to_datetime(series.to_numpy()))
-    found = quarters_of(series, unit, what)
-    if series.dtype == "period[Q-DEC]":
-        return Times(found, "quarter")
-    return Times(found, "number" if series.dtype.kind in "iuf" else "date")
-
-
-def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
-    """Return times in quarters, (n,).
+    """Return times in quarters with their kind.
 
     Dates become year * 4 plus the passed share of the year's quarters, in UTC; a calendar quarter
     is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers keep their
@@ -70,17 +57,28 @@ def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
     text or a missing time.
     """
     series = pd.Series(values).reset_index(drop=True)
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        series = series.astype(series.dtype.categories.dtype)
+    if isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M":
+        series = pd.Series(pd.to_datetime(series.to_numpy()))
     if series.isna().any():
         raise DataError(
             f"expected a time in every row of {what}, found none in {int(series.isna().sum())}; "
             "drop those rows."
         )
+    if series.dtype == "period[Q-DEC]":  # fiscal quarters are other months
+        periods = pd.PeriodIndex(series)
+        quarters = np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
+        return Times(quarters, "quarter")
     if isinstance(series.dtype, pd.PeriodDtype):
-        return _of_periods(pd.PeriodIndex(series))
+        periods = pd.PeriodIndex(series)
+        middle = periods.start_time + (periods.end_time - periods.start_time) / 2
+        return Times(_of_dates(pd.DatetimeIndex(middle)), "date")
     if isinstance(series.dtype, pd.DatetimeTZDtype):
-        return _of_dates(pd.DatetimeIndex(series).tz_convert("UTC").tz_localize(None))
+        dates = pd.DatetimeIndex(series).tz_convert("UTC").tz_localize(None)
+        return Times(_of_dates(dates), "date")
     if pd.api.types.is_datetime64_dtype(series.dtype):
-        return _of_dates(pd.DatetimeIndex(series))
+        return Times(_of_dates(pd.DatetimeIndex(series)), "date")
     if series.dtype.kind not in "iuf":
         raise DataError(
             f"expected dates, periods or numbers in {what}, found {series.dtype} such as "
@@ -94,7 +92,7 @@ def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
     found = series.to_numpy(np.float64)
     if not np.isfinite(found).all():
         raise DataError(f"expected finite times in {what}, found infinite ones.")
-    return found * QUARTERS_PER[unit]
+    return Times(found * QUARTERS_PER[unit], "number")
 
 
 def time_at(time: Any, unit: str | None) -> Times:
@@ -112,13 +110,6 @@ def time_at(time: Any, unit: str | None) -> Times:
                 f"expected a time such as 2023Q4 or 2023-11-05, found {time!r}."
             ) from error
     return times_of([time], unit, "time")
-
-
-def _of_periods(periods: pd.PeriodIndex) -> Floats:
-    if periods.dtype == "period[Q-DEC]":  # fiscal quarters are other months
-        return np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
-    middle = periods.start_time + (periods.end_time - periods.start_time) / 2
-    return _of_dates(pd.DatetimeIndex(middle))
 
 
 def _of_dates(dates: pd.DatetimeIndex) -> Floats:

@@ -58,6 +58,7 @@ class Reopened:
         RequestError where the model counts tests or memory is short; DataError where the rows of
         the fit cannot be found again.
         """
+        self.job.listener.stage(f"the level of {len(self.tiles):,} tiles together")
         places = tile_table(self.tiles, self.job.question.quarter)
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
 
@@ -81,6 +82,17 @@ class Reopened:
         if overlap is not None:
             self.job.warn(overlap)
         return layer
+
+    def areas(self, by: str) -> tuple[PolygonLayer, NDArray[np.int64]]:
+        """Return the polygons of ``--by``, and the number of each tile's polygon; -1 for none.
+
+        Errors as in `layer`; RequestError too where no tile lies in a polygon.
+        """
+        layer = self.layer(by)
+        number = layer.index(*self.tiles.centres)
+        if not (number >= 0).any():
+            raise RequestError(f"no tile of {self.job.region.name} lies in an area of {by}.")
+        return layer, number
 
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from geogp.distributions.quantity import Quantity
-from geogp.errors import RequestError
 from geogp.maps.grid import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
@@ -53,16 +52,12 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     tests, or memory is short; DataError where the layer's file is damaged.
     """
     job, tiles = opened.job, opened.tiles
-    layer = opened.layer(asked.by)
-    number = layer.index(*tiles.centres)
-    if not (number >= 0).any():
-        raise RequestError(f"no tile of {job.region.name} lies in an area of {asked.by}.")
+    layer, number = opened.areas(asked.by)
     if job.request.calibrated:
         job.warn(
             "the conformal repair of this run is of single measurements: means over areas are "
             "those of the model, with and without noise."
         )
-    job.listener.stage(f"the level of {len(tiles):,} tiles together")
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
     measured = level.measured(float(job.question.tests or 1))
     job.listener.stage(f"{asked.draws} draws for medians and arithmetic means")

@@ -51,7 +51,6 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     the model counts tests, or memory is short; DataError where the layer's file is damaged.
     """
     counted = _counted(opened, asked)
-    opened.job.listener.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=asked.seed)
     noise = level.noise_of(float(opened.job.question.tests or 1))
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")

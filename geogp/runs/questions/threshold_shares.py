@@ -8,7 +8,6 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.joint.excursions import FirstMisses, JointRegion
@@ -50,7 +49,6 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
     thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
     areas, weights = area_weights(opened, asked.by)
-    job.listener.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=asked.seed, columns=asked.draws)
     if not job.about.has_tiles:
         own = ", with a variance of its own in each tile" if level.own.any() else ""
@@ -78,11 +76,8 @@ def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse
         (WHOLE, name, np.flatnonzero(stratum == name)) for name in opened.job.region.strata_names
     ]
     if by is not None:
-        layer = opened.layer(by)
+        layer, number = opened.areas(by)
         kind = tag_of(by, layer)
-        number = layer.index(longitude, latitude)
-        if not (number >= 0).any():
-            raise RequestError(f"no tile of {opened.job.region.name} lies in an area of {by}.")
         members += [
             (kind, label, np.flatnonzero(number == k)) for k, label in enumerate(layer.labels)
         ]
