@@ -1,6 +1,7 @@
 """The question that a map answers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.records.record_names import COUNT, LEVEL
@@ -25,6 +26,16 @@ class Question:
     def beyond(self) -> int:
         """Quarters between the latest data and the map; 0 within the data."""
         return max(0, self.quarter - self.latest)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The entries of run.json for the question."""
+        return {
+            "question": self.name,
+            "tests": self.tests,
+            "at": self.at,
+            "quarters_beyond_data": self.beyond,
+        }
 
     def words(self) -> str:
         """Return the predicted quantity in the plural, for notes and legends."""

@@ -1,6 +1,7 @@
 """Comparison of runs: the parts of run.json that decide the fits."""
 
 from collections.abc import Mapping
+from itertools import zip_longest
 
 import msgspec
 from msgspec import UNSET
@@ -49,12 +50,12 @@ def _unknown(part: object, held: object) -> set[str]:
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
     """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are equal."""
     then, now = _with_absolute_places(held), _with_absolute_places(identity)
-    return [
-        key
-        for key in IDENTITY_KEYS
-        if getattr(then, key) != getattr(now, key)
-        and not (key == "inputs" and _same_inputs(then, now))
-    ]
+    found = [key for key in IDENTITY_KEYS if getattr(then, key) != getattr(now, key)]
+    if "inputs" in found and then.inputs is not UNSET and now.inputs is not UNSET:
+        pairs = zip_longest(then.inputs, now.inputs)
+        if all(one and other and same_input(one, other) for one, other in pairs):
+            found.remove("inputs")
+    return found
 
 
 def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
@@ -94,9 +95,3 @@ def _with_absolute_places(run: RunIdentity) -> RunIdentity:
     changed["layers"] = [absolute_name(text) for text in layers]
     settings: RunSettings = replace(held, **changed)
     return replace(run, settings=settings)
-
-
-def _same_inputs(then: RunIdentity, now: RunIdentity) -> bool:
-    if then.inputs is UNSET or now.inputs is UNSET:
-        return False
-    return len(then.inputs) == len(now.inputs) and all(map(same_input, then.inputs, now.inputs))

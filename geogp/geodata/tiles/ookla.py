@@ -128,8 +128,9 @@ def read_observations(
     taken = dict(held.files)
     missing = set(held.missing)
     for quarter, first in held.files.items():
-        place = _Place(source, region, service, quarter)
-        taken[quarter], rows = _read_quarter(place, column, first)
+        taken[quarter], rows = _read_quarter(
+            first, column, source=source, region=region, service=service, quarter=quarter
+        )
         if len(rows.quadkey):
             parts[quarter] = rows
             files.append(_input_file(tile_file(service, quarter), taken[quarter], rows))
@@ -151,7 +152,11 @@ def read_observations(
     # Without a request, quarters before the first and after the last are not missed.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
     counts = [len(rows.quadkey) for rows in parts.values()]
-    left_out = _left_out(parts, service)
+    left_out = tuple(
+        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
+        for quarter, rows in parts.items()
+        if rows.left_out.any()
+    )
     warnings = [
         *replace(held, files=taken).warnings(source.where),
         *_quarter_warnings(found, counts, gaps, region.name),
@@ -180,32 +185,24 @@ def read_observations(
     )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Source, region, service and quarter of some rows."""
-
-    source: Source
-    region: Region
-    service: str
-    quarter: int
-
-
-def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held, TileRows]:
+def _read_quarter(
+    held: Held, column: TargetColumn, *, source: Source, region: Region, service: str, quarter: int
+) -> tuple[Held, TileRows]:
     """Return the rows that are held; hold them again where another process changed the file.
 
     DataError where the file is damaged, gone, or keeps changing.
     """
-    source, label = place.source, quarter_label(place.quarter)
     for _ in range(HOLDS):
         try:
-            return held, read_rows(held, place.region, column, place.service)
+            return held, read_rows(held, region, column, service)
         except OtherFileError:
-            again = hold_quarters(source, place.region, place.service, [place.quarter])
-            if place.quarter not in again.files:
+            again = hold_quarters(source, region, service, [quarter])
+            if quarter not in again.files:
                 raise DataError(
-                    f"the file of {label} went from {source.where} while it was read. Try again."
+                    f"the file of {quarter_label(quarter)} went from {source.where} while it was "
+                    "read. Try again."
                 ) from None
-            held = again.files[place.quarter]
+            held = again.files[quarter]
     raise DataError(
         f"{held.path} changed {HOLDS} times between the check of its bytes and their reading. "
         "Try again when nothing else writes it."
@@ -214,18 +211,16 @@ def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held
 
 def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
     note, used = held.note, int((~rows.left_out).sum())
+    found = InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
     if note is None:
-        return InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
-    return InputFile(
-        name,
-        rows.file_sha256,
-        note.rows_in_source,
-        used,
-        rows.sha256,
-        note.source,
-        note.etag,
-        note.bytes_read,
-        note.bytes_stored,
+        return found
+    return replace(
+        found,
+        rows=note.rows_in_source,
+        source=note.source,
+        etag=note.etag,
+        bytes_read=note.bytes_read,
+        bytes_stored=note.bytes_stored,
     )
 
 
@@ -246,15 +241,6 @@ def _quarter_warnings(
                 "median of the other quarters; the file may be incomplete."
             )
     return warnings
-
-
-def _left_out(parts: Mapping[int, TileRows], service: str) -> tuple[LeftOut, ...]:
-    """Return the rows that are left out, for each file that has such rows."""
-    return tuple(
-        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
-        for quarter, rows in parts.items()
-        if rows.left_out.any()
-    )
 
 
 def _medians(

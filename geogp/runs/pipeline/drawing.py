@@ -57,10 +57,7 @@ class Drawing:
             tiles=len(content.tiles),
             other_quarters=len(others),
             other_quarters_zoom=others[0].tiles.zoom if others else None,
-            question=question.name,
-            tests=question.tests,
-            at=question.at,
-            quarters_beyond_data=question.beyond,
+            **question.record,
         )
 
     def data(self) -> dict[str, Any]:

@@ -303,10 +303,7 @@ def identity_of(job: Job) -> RunIdentity:
             far_km=request.far_km,
             thresholds=[threshold.value for threshold in request.thresholds],
             self_contained=request.self_contained,
-            question=question.name,
-            tests=question.tests,
-            at=question.at,
-            quarters_beyond_data=question.beyond,
+            **question.record,
         ),
         inputs=[input_record(file) for file in files],
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.baseline import Baseline, quarter_baseline
+from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
 from geogp.evaluation.splits.row_parts import (
@@ -217,8 +217,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
         one = _run_fold(job, name, fold, plan, weights)
         # One model at a time: only the first may draw the map.
         found.append(replace(one, model=found[0].model) if found else one)
-    metrics = _figures(_pooled([one.scores for one in found]))
-    yardstick = _figures(_pooled([one.baseline for one in found]))
+    metrics = _pooled([one.scores for one in found])
+    yardstick = _pooled([one.baseline for one in found])
     for group in losing_groups(metrics, yardstick):
         job.warn(
             f"the model's log score is worse than the baseline's ({name} split, {group}): the "
@@ -238,7 +238,7 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
 
 
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
-    observations = job.observations
+    seen = job.observations
     train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
     # The name is also that of the checkpoint.
     model = fit_model(job, f"{name}-{fold}" if fold else name, train, validation, weights)
@@ -247,18 +247,19 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         repair = repair_of(job, model, plan.rows(name, fold, CALIBRATION))
         check = None
         if repair.n:
-            places = places_of(observations, test)
-            check = check_repair(repair, prediction, observations.y[test], places)
+            places = places_of(seen, test)
+            check = check_repair(repair, prediction, seen.y[test], places)
             prediction = repair.apply(prediction, places)
-    reference = _baseline(job, train, test, type(prediction))
+    law = type(prediction)
+    reference = quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
             f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few "
             "training rows; their baseline is that of all quarters."
         )
-    y = observations.y[test]
-    stratum = stratum_column(observations.stratum[test], observations.strata)
+    y = seen.y[test]
+    stratum = stratum_column(seen.stratum[test], seen.strata)
     return _Fold(
         model,
         score_by_stratum(prediction, y, stratum),
@@ -268,13 +269,8 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     )
 
 
-def _baseline(job: Job, train: Rows, test: Rows, law: type[Prediction]) -> Baseline:
-    seen = job.observations
-    return quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
-
-
-def _pooled(parts: list[GroupScores]) -> GroupScores:
-    return {group: pooled([part[group] for part in parts]) for group in parts[0]}
+def _pooled(parts: list[GroupScores]) -> Strata:
+    return _figures({group: pooled([part[group] for part in parts]) for group in parts[0]})
 
 
 def _figures(scores: GroupScores) -> Strata:
