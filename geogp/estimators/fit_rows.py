@@ -88,7 +88,10 @@ def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mas
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Refuse an array of another width than at the fit; warn after a fit to named columns."""
+    """Refuse an array of another width than at the fit (DataError).
+
+    After a fit to named columns, warn that the array has none.
+    """
     if isinstance(X, pd.DataFrame):
         return
     found = np.asarray(X).shape[1]

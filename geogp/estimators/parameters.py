@@ -1,7 +1,7 @@
 """Parameters of estimators, kept as given: scikit-learn's conventions without scikit-learn."""
 
 import inspect
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from geogp.choices import MOST_SEED, whole_number
@@ -130,16 +130,7 @@ class SpatialParameters(Parameters):
 
     def columns(self) -> PointColumns:
         """Return the columns by their use."""
-        return PointColumns(
-            self.x,
-            self.y,
-            self.crs,
-            self.time,
-            self.time_unit,
-            self.tests,
-            self.devices,
-            self.exposure,
-        )
+        return PointColumns(**{one.name: getattr(self, one.name) for one in fields(PointColumns)})
 
     def plan(self, scale: PointScale, n: int) -> FitPlan:
         """Return the plan of a fit to n rows: the preset, changed by the parameters."""

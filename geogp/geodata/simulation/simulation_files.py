@@ -19,6 +19,7 @@ from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.simulation.simulated_tiles import Simulation
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.geodata.tiles.tile_files import tile_file
 
 ROW_GROUP = 2048
 """Rows of a row group in Ookla's files."""
@@ -98,12 +99,8 @@ def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
             "tile": tile_polygons(codes),
         }
         columns |= {name: rows[name].to_numpy(np.int64) for name in _TILES.names[2:]}
-        year, part = divmod(quarter, 4)
-        name = (
-            f"parquet/performance/type={simulation.service}/year={year}/quarter={part + 1}/"
-            f"{year}-{3 * part + 1:02d}-01_performance_{simulation.service}_tiles.parquet"
-        )
-        yield name, _parquet(pa.table(columns, schema=_TILES))
+        table = pa.table(columns, schema=_TILES)
+        yield tile_file(simulation.service, quarter), _parquet(table)
 
 
 def compact_table(table: pd.DataFrame) -> bytes:
