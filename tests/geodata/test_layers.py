@@ -55,7 +55,6 @@ def test_points_in_several_polygons_are_counted_and_those_on_an_edge_are_not():
     points = [edge, -66.5, -65.5 + 360, 0.0], [18.5] * 4
     assert beside.overlap(*points, "tiles") is None
     layer = PolygonLayer("zones", ("A", "B", "C"), (WEST, EAST, box(-65.9, 18, -60, 19)))
-    assert layer.in_several(*points).tolist() == [False, False, True, False]
     assert "of zones overlap: 1 of 4 tiles lie in more than one" in layer.overlap(*points, "tiles")
 
 
@@ -205,4 +204,4 @@ def test_every_tile_of_puerto_rico_lies_in_a_county(real_data):
     assert len(found.counties) == 78
     assert len(np.unique(labels)) == 78
     assert ELSEWHERE not in labels
-    assert not found.counties.in_several(*found.region.tiles(15).centres).any()
+    assert found.counties.overlap(*found.region.tiles(15).centres, "tiles") is None

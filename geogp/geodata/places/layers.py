@@ -112,19 +112,18 @@ class PolygonLayer:
         names = np.array([*self.labels, ELSEWHERE])
         return names[self.index(longitude, latitude)]
 
-    def in_several(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Return which points (n,) lie inside more than one polygon; edges are not inside."""
+    def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
+        """Return a warning that counts points (`what`: tiles) in several polygons, or None.
+
+        Points on edges do not count.
+        """
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")
-        return np.bincount(point, minlength=len(points)) > 1
-
-    def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning that counts points (`what`: tiles) in several polygons, or None."""
-        several = self.in_several(longitude, latitude)
-        if not several.any():
+        several = int((np.bincount(point) > 1).sum())
+        if not several:
             return None
         return (
-            f"polygons of {self.name} overlap: {int(several.sum()):,} of {len(several):,} {what} "
+            f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} "
             "lie in more than one, and count for the one that comes first in the file."
         )
 

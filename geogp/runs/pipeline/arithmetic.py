@@ -13,7 +13,8 @@ def arithmetic(threads: int | None = None) -> Iterator[None]:
 
     Sums depend on the number of threads; None keeps it.
     """
-    flushed, before = _flushes(), torch.get_num_threads()
+    flushed = sys.float_info.min / 2 == 0  # PyTorch does not say
+    before = torch.get_num_threads()
     torch.set_flush_denormal(True)
     try:
         if threads is not None and threads != before:
@@ -23,8 +24,3 @@ def arithmetic(threads: int | None = None) -> Iterator[None]:
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
         torch.set_flush_denormal(flushed)
-
-
-def _flushes() -> bool:
-    """Return whether this thread flushes denormal numbers to zero: PyTorch does not say."""
-    return sys.float_info.min / 2 == 0

@@ -38,12 +38,6 @@ def tile_table(tiles: Tiles, quarter: int, tests: int | None = None) -> pd.DataF
     return place_table(*tiles.centres, np.full(len(tiles), quarter), tests)
 
 
-def measured_table(seen: Observations) -> pd.DataFrame:
-    """Return the rows of observations; see `place_table`."""
-    table = place_table(seen.longitude, seen.latitude, seen.quarter)
-    return table.assign(tests=seen.tests, devices=seen.devices)
-
-
 def run_scale(request: MapRequest, region: Region, observations: Observations) -> PointScale:
     """Return the scale of the inputs of all fits of a run.
 

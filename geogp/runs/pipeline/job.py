@@ -37,7 +37,7 @@ from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_loop import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
-from geogp.runs.pipeline.inputs import COLUMNS, measured_table, run_scale
+from geogp.runs.pipeline.inputs import COLUMNS, place_table, run_scale
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
@@ -91,7 +91,9 @@ class Job:
     @cached_property
     def table(self) -> pd.DataFrame:
         """All rows, with the columns of the run's estimator."""
-        table = measured_table(self.observations)
+        seen = self.observations
+        table = place_table(seen.longitude, seen.latitude, seen.quarter)
+        table = table.assign(tests=seen.tests, devices=seen.devices)
         return table if self.about.counts else table.drop(columns="area_km2")
 
     def estimator(
