@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import fields, replace
 
-from geogp.geodata.places.polygon_names import absolute_name
+from geogp.geodata.places.region_choice import absolute_name
 from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.run_record import InputRecord, RunIdentity, RunSettings

@@ -7,8 +7,7 @@ from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, check_settings, one_of
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
-from geogp.geodata.places.polygon_names import absolute_name
-from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice
+from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index

@@ -12,10 +12,9 @@ from shapely.geometry import MultiPolygon
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.census import Boundaries, read_around, read_region
 from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read, place_of
-from geogp.geodata.places.polygon_names import file_and_rows
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.places.region import UNKNOWN, Region, Strata, polygonal_parts
-from geogp.geodata.places.region_choice import RegionChoice
+from geogp.geodata.places.region_choice import RegionChoice, file_and_rows
 from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.store.sources import open_source
 from geogp.geodata.tiles.ookla import InputFile

@@ -18,8 +18,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.store.fetch_quarters import Progress, hold_quarters
 from geogp.geodata.store.sources import Held, Source
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.observations import Observations, SourceRows
-from geogp.geodata.tiles.observed_counts import complete_counts
+from geogp.geodata.tiles.observations import Observations, SourceRows, complete_counts
 from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_index, quarter_label
 from geogp.geodata.tiles.targets import TargetColumn, find_target
