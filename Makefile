@@ -19,13 +19,19 @@ ROUNDING := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix models/test_,basis_functions diagonals exact excursions field_rows hand_gradients \
     linalg objectives posteriors products rbf rbf_readers)))
 
-.PHONY: demo test test-processors lint types schema wheel docs environment browser clean
+.PHONY: demo test trials test-processors lint types schema wheel docs environment browser clean
 
 demo: environment
 	$(BIN)/geogp demo
 
 test: environment lint types browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not trial"
+
+# Long evidence: killed and continued runs, coverage over many fits, fuzz, whole maps in a browser,
+# the benchmarks' own tests. By hand also 80 faults put into the code (half an hour).
+trials: environment browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m trial
+	$(if $(CI),,$(BIN)/python benchmarks/mutants.py --workers $(WORKERS))
 
 test-processors: environment
 	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) $(ROUNDING)
@@ -50,6 +56,8 @@ wheel:
 # Every build runs the examples anew; warnings are errors.
 docs: environment
 	rm -rf docs/_build docs/api
+	mkdir docs/api
+	$(BIN)/typer geogp_cli.main utils docs --name geogp --output docs/api/commands.md > /dev/null
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -n -b html docs docs/_build/html
 
 environment: $(VENV)/.done

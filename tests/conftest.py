@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from batch_worlds import States
@@ -34,37 +35,68 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory) -> "Small":
-    from run_worlds import write_small
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Make a folder that all test processes share. Tests must not change it."""
+    base = tmp_path_factory.getbasetemp()
+    common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-    return write_small(tmp_path_factory.mktemp("small"))
+    def made(name: str, make: Callable[[Path], object]) -> Path:
+        folder, done = common / f"common-{name}", common / f"common-{name}.done"
+        with FileLock(common / f"common-{name}.lock"):
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                make(folder)
+                done.touch()
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def made_run(
+    made_once: Callable[..., Path], small: "Small", tmp_path_factory: pytest.TempPathFactory
+) -> "Callable[..., RunResult]":
+    """Make a run of the small source once; each test process has a copy, as commands lock runs."""
+    from geogp.runs.pipeline.make_map import RunResult, make_map
+    from geogp.runs.run_folder import read_run_record
+
+    def made(name: str, **changes: object) -> RunResult:
+        first = made_once(name, lambda out: make_map(small.request(out, **changes)))
+        path = shutil.copytree(first, tmp_path_factory.mktemp(name) / "run")
+        return RunResult(path, read_run_record(path)[1])
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def small(made_once: Callable[..., Path]) -> "Small":
+    from run_worlds import Small, write_small
+
+    return Small(made_once("small", write_small))
 
 
 @pytest.fixture
-def own_small(tmp_path: Path) -> "Small":
+def own_small(small: "Small", tmp_path: Path) -> "Small":
     """A source that a test may damage."""
-    from run_worlds import write_small
+    from run_worlds import Small
 
-    return write_small(tmp_path / "source")
+    return Small(Path(shutil.copytree(small.folder, tmp_path / "source")))
 
 
 @pytest.fixture(scope="session")
-def finished(small: "Small", tmp_path_factory: pytest.TempPathFactory) -> "RunResult":
+def finished(made_run: "Callable[..., RunResult]") -> "RunResult":
     """A finished run with both splits. Tests must not change it."""
-    from geogp.runs.pipeline.make_map import make_map
-
-    out = tmp_path_factory.mktemp("finished") / "run"
-    return make_map(small.request(out, split="both"))
+    return made_run("finished", split="both")
 
 
 @pytest.fixture(scope="session")
-def states(tmp_path_factory: pytest.TempPathFactory) -> "States":
+def states(made_once: Callable[..., Path]) -> "States":
     """Three simulated states. Tests must not change them."""
     from batch_worlds import CODES, States, batch_world
 
-    world, folder = batch_world(), tmp_path_factory.mktemp("states")
-    world.write_states(folder, world.states_side_by_side(CODES), rows=700)
-    return States(folder)
+    world = batch_world()
+    regions = world.states_side_by_side(CODES)
+    return States(made_once("states", lambda out: world.write_states(out, regions, rows=700)))
 
 
 @pytest.fixture
@@ -102,21 +134,15 @@ def copy(finished: "RunResult", tmp_path_factory: pytest.TempPathFactory) -> "Ru
 
 
 @pytest.fixture(scope="session")
-def counted(small: "Small", tmp_path_factory: pytest.TempPathFactory) -> "RunResult":
+def counted(made_run: "Callable[..., RunResult]") -> "RunResult":
     """A finished run of numbers of tests with both splits. Tests must not change it."""
-    from geogp.runs.pipeline.make_map import make_map
-
-    out = tmp_path_factory.mktemp("counted") / "run"
-    return make_map(small.request(out, target="tests", epochs=5, split="both"))
+    return made_run("counted", target="tests", epochs=5, split="both")
 
 
 @pytest.fixture(scope="session")
-def plain(small: "Small", tmp_path_factory: pytest.TempPathFactory) -> "RunResult":
+def plain(made_run: "Callable[..., RunResult]") -> "RunResult":
     """A finished run of a network without a basis over tiles. Tests must not change it."""
-    from geogp.runs.pipeline.make_map import make_map
-
-    out = tmp_path_factory.mktemp("plain") / "run"
-    return make_map(small.request(out, model="dbk-silu"))
+    return made_run("plain", model="dbk-silu")
 
 
 @pytest.fixture
