@@ -217,8 +217,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
         one = _run_fold(job, name, fold, plan, weights)
         # One model at a time: only the first may draw the map.
         found.append(replace(one, model=found[0].model) if found else one)
-    metrics = _pooled([one.scores for one in found])
-    yardstick = _pooled([one.baseline for one in found])
+    metrics = _figures(_pooled([one.scores for one in found]))
+    yardstick = _figures(_pooled([one.baseline for one in found]))
     for group in losing_groups(metrics, yardstick):
         job.warn(
             f"the model's log score is worse than the baseline's ({name} split, {group}): the "
@@ -269,8 +269,8 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     )
 
 
-def _pooled(parts: list[GroupScores]) -> Strata:
-    return _figures({group: pooled([part[group] for part in parts]) for group in parts[0]})
+def _pooled(parts: list[GroupScores]) -> GroupScores:
+    return {group: pooled([part[group] for part in parts]) for group in parts[0]}
 
 
 def _figures(scores: GroupScores) -> Strata:
