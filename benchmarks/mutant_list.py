@@ -99,7 +99,7 @@ MUTANTS = [
     ),
     *_of(
         "tiles",
-        "geodata/places/antimeridian",
+        "geodata/places/region",
         "geodata/test_antimeridian",
         pieces_not_turned_back=("xoff=-360 * turn", "xoff=-359 * turn"),
     ),

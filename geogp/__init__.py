@@ -17,10 +17,7 @@ if TYPE_CHECKING:
         OutputError,
         RequestError,
     )
-    from geogp.estimators.count_gp import CountGP
-    from geogp.estimators.deep_basis_gp import DeepBasisGP
-    from geogp.estimators.field_gp import FieldGP
-    from geogp.estimators.kernel_gp import KernelGP
+    from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
     from geogp.estimators.stored_estimators import load_model
     from geogp.evaluation.evaluate import evaluate
     from geogp.evaluation.splits.split_table import split
@@ -35,13 +32,13 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _MODULES = {
-    "CountGP": "estimators.count_gp",
+    "CountGP": "estimators.estimator_classes",
     "DataError": "errors",
-    "DeepBasisGP": "estimators.deep_basis_gp",
-    "FieldGP": "estimators.field_gp",
+    "DeepBasisGP": "estimators.estimator_classes",
+    "FieldGP": "estimators.estimator_classes",
     "GeogpError": "errors",
     "JointLevel": "models.joint.joint_level",
-    "KernelGP": "estimators.kernel_gp",
+    "KernelGP": "estimators.estimator_classes",
     "NetworkError": "errors",
     "NumericalError": "errors",
     "OutputError": "errors",

@@ -1,10 +1,10 @@
-"""Settings of a request: names that a user chooses from, ranges of numbers, and what each is.
+"""Settings of a request: choices, ranges of numbers, and help texts.
 
-A request is a frozen dataclass whose fields say what they are, once::
+A request is a frozen dataclass whose fields describe themselves, once::
 
     folds: int = setting("How often each split is run.", default=1, least=1, most=5)
 
-`check_settings` checks its values by that, and the command makes its options of `settings_of`.
+`check_settings` checks its values, and the command makes its options from `settings_of`.
 """
 
 import difflib
@@ -16,26 +16,20 @@ from typing import Any
 from geogp.errors import RequestError
 
 MOST_SEED = 2**63 - 1
-"""What PyTorch takes."""
+"""Limit of PyTorch."""
 
 LEAST_DRAWS, MOST_DRAWS = 200, 100_000
-"""Of a posterior; with fewer, ten draws or less decide where a region of 95 % ends."""
+"""Draws of a posterior; with fewer, ten draws or less decide where a region of 95 % ends."""
 
 MOST_TESTS = 1_000_000
-"""Behind one average."""
+"""Tests behind one average."""
 
 MOST_KM = 20_000
-"""No two places on Earth are farther apart."""
+"""The largest distance on Earth."""
 
 
 def one_of(what: str, found: str, allowed: Iterable[str]) -> None:
-    """Refuse a name that is not among those allowed, and say which come near.
-
-    Raises
-    ------
-    RequestError
-        It is not.
-    """
+    """Refuse a name that is not allowed (RequestError), and suggest near names."""
     names = list(allowed)
     if found not in names:
         near = difflib.get_close_matches(found, names, n=2, cutoff=0.5)
@@ -44,13 +38,7 @@ def one_of(what: str, found: str, allowed: Iterable[str]) -> None:
 
 
 def whole_number(what: str, found: object, least: int, most: int) -> None:
-    """Refuse what is no whole number of a range, ends included.
-
-    Raises
-    ------
-    RequestError
-        It is not.
-    """
+    """Refuse anything but a whole number from `least` to `most` (RequestError)."""
     if isinstance(found, Integral) and least <= int(found) <= most:
         return
     whole = "" if isinstance(found, Integral) else ", a whole number"
@@ -58,13 +46,7 @@ def whole_number(what: str, found: object, least: int, most: int) -> None:
 
 
 def above_zero(what: str, found: float, most: float, unit: str) -> None:
-    """Refuse a number that is not above 0, or is above the largest of its range.
-
-    Raises
-    ------
-    RequestError
-        It is such a number, or none (nan).
-    """
+    """Refuse a number that is not above 0, is above `most`, or is nan (RequestError)."""
     if not 0 < found <= most:
         raise RequestError(
             f"expected {what} above 0 {unit}, at most {most:,}, found {_shown(found)}."
@@ -73,26 +55,11 @@ def above_zero(what: str, found: float, most: float, unit: str) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a setting is; `setting` makes it of a field of a request.
+    """The description of a setting; `setting` makes it for a field of a request.
 
-    Attributes
-    ----------
-    told
-        What it is, for a user: the help of its option.
-    default
-        The value where none is given.
-    noun
-        What messages call it; None takes the name of the field.
-    choices
-        The texts that are allowed.
-    least, most
-        The ends of the range of a number, both in it.
-    positive
-        Whether the range is from 0, which is not in it, to `most`.
-    unit
-        Of a number.
-    option
-        Name of its option; None takes the name of the field, and "" stands for an argument.
+    `told` is the help of its option. `noun` names it in messages and `option` on the command line;
+    None takes the name of the field, and an `option` of "" is an argument. A `positive` number may
+    not be 0; other ranges include both ends.
     """
 
     told: str
@@ -106,13 +73,7 @@ class Setting:
     option: str | None = None
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value of the field of that name: not among the choices, or out of range.
-
-        Raises
-        ------
-        RequestError
-            It is such a value.
-        """
+        """Refuse a value that is not among the choices or out of range (RequestError)."""
         noun = self.noun or name
         if self.choices:
             one_of(noun, value, self.choices)
@@ -123,23 +84,17 @@ class Setting:
 
 
 def setting(told: str, *, default: Any = None, **more: Any) -> Any:
-    """Return a field of a request that says what it is; see `Setting`."""
+    """Return a field of a request with its description; see `Setting`."""
     return field(default=default, metadata={"setting": Setting(told, default, **more)})
 
 
 def settings_of(request: type) -> dict[str, Setting]:
-    """Return what the fields of a kind of request say, by name."""
+    """Return the descriptions of the fields of a request, by name."""
     return {one.name: one.metadata["setting"] for one in fields(request)}
 
 
 def check_settings(request: Any) -> None:
-    """Refuse a request with a value that is not among the choices, or out of range.
-
-    Raises
-    ------
-    RequestError
-        There is such a value.
-    """
+    """Refuse a request with a value out of range or not among the choices (RequestError)."""
     for name, one in settings_of(type(request)).items():
         value = getattr(request, name)
         if value is not None:

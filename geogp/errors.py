@@ -1,14 +1,14 @@
 """Every error a user of geogp can meet.
 
-A message says what was expected, what was found and what to do. `exit_code` is what the
-command line returns when the error reaches it.
+A message says what was expected, what was found and what to do. `exit_code` is the exit code of the
+command.
 """
 
 import re
 
 
 def _secrets(sign: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return what holds secrets in addresses made of some signs, and what stands for it."""
+    """Return the patterns of secrets in addresses of some characters, and their replacements."""
     return (
         # The query holds an @, or the password a ?: no one can say.
         (re.compile(f"//{sign}*[?#]{sign}*@{sign}*"), "//..."),
@@ -28,7 +28,7 @@ _IN_TEXT = (
 def without_secrets(text: str) -> str:
     """Return a text without names, passwords and queries of addresses.
 
-    A query may be a signature or a token. Where a query with a space or a quote ends, no text says:
+    A query may be a signature or a token. No text says where a query with a space or a quote ends:
     see `word_without_secrets`.
     """
     return _replaced(text, _IN_TEXT)
@@ -78,8 +78,8 @@ class NumericalError(GeogpError, RuntimeError):
 class NetworkError(GeogpError, RuntimeError):
     """A remote source could not be reached or answered with an error.
 
-    The message holds neither names and passwords nor the queries of addresses, which may be a
-    signature or a token: a server can lead to such an address.
+    The message holds no names, passwords or queries of addresses: a query may be a signature or a
+    token, and a server can redirect to such an address.
     """
 
     exit_code = 4
@@ -89,8 +89,8 @@ class NetworkError(GeogpError, RuntimeError):
 
 
 class RefusedError(NetworkError):
-    """A remote source lets nobody read without a name, or has no such file and does not say so."""
+    """A remote source refuses anonymous readers, or has no such file and hides that."""
 
 
 class UnreachableError(NetworkError):
-    """Nothing answers at the address of a remote source."""
+    """The address of a remote source does not answer."""

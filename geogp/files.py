@@ -1,4 +1,4 @@
-"""One way to write a file or folder: beside its place first, then moved into it."""
+"""One way to write a file or folder: beside its place first, then moved into place."""
 
 import errno
 import hashlib
@@ -15,22 +15,16 @@ from typing import Any, BinaryIO
 from geogp.errors import DataError, OutputError, RequestError
 
 MOST_JSON_BYTES = 16 << 20
-"""A file of JSON that is larger is refused unread: what geogp writes has some kilobytes."""
+"""Largest file of JSON that is read: geogp writes some kilobytes."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 ELSEWHERE = "choose another folder with --out"
-"""What to do where a result cannot be written."""
+"""Cure where a result cannot be written."""
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that no file can have: too long, or with a null character.
-
-    Raises
-    ------
-    RequestError
-        It is such a path.
-    """
+    """Refuse a path that no file can have: too long, or with a null character (RequestError)."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -44,19 +38,9 @@ def check_path(path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path` so that the file is either whole or untouched.
+    """Write `content` to `path`, whole or not at all; the folder is made when absent.
 
-    Parameters
-    ----------
-    path
-        Where the file goes. Its folder is made when absent.
-    content
-        The whole file.
-
-    Raises
-    ------
-    OutputError
-        The disk is full, or the folder cannot be written. Nothing is left behind.
+    OutputError where the disk is full or the folder cannot be written; nothing is left behind.
     """
     with writing(path) as stream:
         stream.write(content)
@@ -66,17 +50,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
     """Open a file beside `path`; at the end it is on disk, then moved into place.
 
-    Parameters
-    ----------
-    path
-        Where the file goes. Its folder is made when absent.
-    cure
-        What the user can do where it cannot be written.
-
-    Raises
-    ------
-    OutputError
-        As `write_bytes` says; also where the body raises an OSError that is no GeogpError.
+    The folder is made when absent. OutputError, with `cure`, as in `write_bytes`, and where the
+    body raises an OSError that is no GeogpError.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,19 +83,9 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_folder(path: Path, write: Callable[[Path], object]) -> None:
-    """Make a folder of files so that it is either whole or untouched.
+    """Make a folder of files, whole or not at all; a folder at `path` is replaced.
 
-    Parameters
-    ----------
-    path
-        Where the folder goes; what stands there is replaced.
-    write
-        Writes the files into the empty folder that it is given.
-
-    Raises
-    ------
-    OutputError
-        The disk is full, or the folder cannot be written. Nothing is left behind.
+    `write` gets an empty folder. OutputError as in `write_bytes`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,13 +105,7 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it, where there is one.
-
-    Raises
-    ------
-    OSError
-        It cannot be removed.
-    """
+    """Remove a file, or a folder with its content, if it exists (OSError where it cannot)."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -160,19 +119,9 @@ def sha256_of(path: Path) -> str:
 
 
 def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
-    """Return the content of a file of JSON.
+    """Return the content of a file of JSON in UTF-8.
 
-    Parameters
-    ----------
-    path
-        The file, in UTF-8.
-    most
-        Bytes above which it is refused unread.
-
-    Raises
-    ------
-    DataError
-        It is absent, too large, nested too deeply, or no JSON.
+    DataError where it is absent, has more than `most` bytes, is nested too deeply, or is no JSON.
     """
     return parse_json(read_text(path, most), str(path))
 
@@ -180,10 +129,7 @@ def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
 def read_text(path: Path, most: int = MOST_JSON_BYTES) -> str:
     """Return the text of a file in UTF-8.
 
-    Raises
-    ------
-    DataError
-        It is absent, has more bytes than `most`, or is no text.
+    DataError where it is absent, has more than `most` bytes, or is no text.
     """
     try:
         with path.open("rb") as stream:
@@ -196,13 +142,10 @@ def read_text(path: Path, most: int = MOST_JSON_BYTES) -> str:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return what JSON holds; refuse what no other file could hold after it.
+    """Return the content of JSON; refuse content that could not be written as JSON again.
 
-    Raises
-    ------
-    DataError
-        It is no JSON, is nested too deeply, or holds a number or text that JSON has no form for;
-        the message begins with `where`.
+    DataError, beginning with `where`, where the text is no JSON, is nested too deeply, or holds a
+    number or text without a form in JSON.
     """
     try:
         found = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -226,12 +169,9 @@ def _refuse_constant(name: str) -> float:
 
 
 def plain_names(found: object) -> list[str]:
-    """Return a list of names that each stand for one thing in a folder, never for another place.
+    """Return a list of names that each stand for one entry of a folder, never for another place.
 
-    Raises
-    ------
-    DataError
-        It is no list, or one of it is no such name: empty, ``..``, or with a separator.
+    DataError where it is no list, or a name is empty, ``..``, or has a separator.
     """
     if not isinstance(found, list):
         raise DataError(f"expected a list of names of files, found {str(found)[:80]!r}.")
@@ -242,7 +182,7 @@ def plain_names(found: object) -> list[str]:
 
 
 def output_error(path: Path, error: OSError, cure: str) -> OutputError:
-    """Return the error of a file that cannot be written, and what the user can do."""
+    """Return the error of a file that cannot be written, with the cure."""
     if error.errno in _FULL:
         return OutputError(
             f"cannot write {path}: the disk is full or a file-size limit is reached. "

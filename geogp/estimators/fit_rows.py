@@ -1,4 +1,4 @@
-"""The rows of a fit: targets as given, inputs as models take them, and which rows validate."""
+"""The rows of a fit: targets, inputs of models, and validation rows."""
 
 import inspect
 import warnings
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 VALIDATIONS = ("blocks", "random")
-"""Ways to choose the rows that validate, beside a mask of them."""
+"""Ways to choose the validation rows; a mask is the other way."""
 
 
 def warn_caller(text: str) -> None:
@@ -32,18 +32,15 @@ def warn_caller(text: str) -> None:
 
 
 def data_of(scale: PointScale, points: Points, y: Floats) -> Data:
-    """Return points and targets as models take them; without counts of tests, of one each."""
+    """Return points and targets as models take them; without a tests column, one test per row."""
     tests = np.ones(len(points)) if points.tests is None else points.tests
     return Data(scale.inputs(points), y, tests)
 
 
 def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
-    """Return n targets, (n,), float64; `warn` hears of another shape.
+    """Return n targets, (n,), float64; a column of shape (n, 1) gives a warning.
 
-    Raises
-    ------
-    DataError
-        They are no finite numbers, or as many as rows.
+    DataError where they are no finite numbers, or not one per row.
     """
     if y is None:
         raise DataError("fit requires y to be passed, but the target y is None.")
@@ -63,14 +60,10 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
 
 
 def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mask:
-    """Return which rows validate, (n,): a mask as given, or about a tenth of the rows.
+    """Return which rows validate, (n,): the given mask, or about a tenth of the rows.
 
-    Raises
-    ------
-    RequestError
-        `validation` is neither a mask of the rows nor one of `VALIDATIONS`.
-    DataError
-        It is a mask of all rows or none, or there are too few places.
+    RequestError where `validation` is neither a mask nor one of `VALIDATIONS`; DataError where a
+    mask takes all rows or none, or there are too few places.
     """
     if not isinstance(validation, str):
         mask = np.asarray(validation)
@@ -95,12 +88,9 @@ def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mas
 
 
 def check_width(X: Any, width: int, *, named: bool) -> None:
-    """Refuse an array of another width than that of the fit; warn after a fit to named columns.
+    """Refuse an array of another width than at the fit (DataError).
 
-    Raises
-    ------
-    DataError
-        It has other columns.
+    After a fit to named columns, warn that the array has none.
     """
     if isinstance(X, pd.DataFrame):
         return

@@ -1,26 +1,32 @@
-"""Parameters of estimators, kept as given: the manners of scikit-learn without needing it."""
+"""Parameters of estimators, kept as given: scikit-learn's conventions without scikit-learn."""
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
+from geogp.choices import MOST_SEED, whole_number
 from geogp.errors import RequestError
+from geogp.estimators.point_columns import PointColumns
+from geogp.estimators.point_scale import PointScale
+from geogp.models.catalogue.build_model import find_spec
+from geogp.models.catalogue.model_names import find_model
+from geogp.models.catalogue.presets import Preset, find_preset
+from geogp.models.core.devices import pick_device
+from geogp.models.core.options import NOISES, Weights
+from geogp.models.training.fit_plan import FitPlan
 
 _MORE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Parameters:
-    """Keyword arguments that `get_params`, `set_params` and scikit-learn's `clone` know."""
+    """Keyword arguments for `get_params`, `set_params` and scikit-learn's `clone`."""
 
-    counts = False
+    counts: ClassVar[bool] = False
     """Whether targets are numbers of 0 or more."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
-        """Return the names of the arguments of the constructor.
-
-        Where it takes others by ``**``, those of the class that it derives from too.
-        """
+        """Return the constructor's arguments; where it takes ``**``, also of its base class."""
         names: dict[str, None] = {}
         for one in cls.__mro__:
             if "__init__" not in vars(one):
@@ -30,12 +36,6 @@ class Parameters:
             if not any(part.kind is inspect.Parameter.VAR_KEYWORD for part in given):
                 break
         return tuple(names)
-
-    def keep(self, given: Mapping[str, Any]) -> None:
-        """Keep the arguments of the constructor, which are its local variables, as given."""
-        for name, value in given.items():
-            if name not in {"self", "__class__"}:
-                setattr(self, name, value)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - none are nested
         """Return the parameters by name, as they were given."""
@@ -47,7 +47,7 @@ class Parameters:
         Raises
         ------
         RequestError
-            No such parameter.
+            There is no such parameter.
         """
         for name, value in params.items():
             if name not in self.parameter_names():
@@ -72,11 +72,11 @@ class Parameters:
         return f"{type(self).__name__}({told})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell scikit-learn whether `fit` was called."""
+        """Return whether `fit` was called, for scikit-learn."""
         return hasattr(self, "network_")
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks of an estimator; it alone calls this."""
+        """Return scikit-learn's tags; only scikit-learn calls this."""
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # noqa: PLC0415
 
         return Tags(
@@ -85,6 +85,84 @@ class Parameters:
             regressor_tags=RegressorTags(),
             input_tags=InputTags(),
         )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SpatialParameters(Parameters):
+    """Parameters of an estimator: columns, a model, and its training."""
+
+    families: ClassVar[tuple[str, ...]] = ()
+    """Families of the catalogue that the estimator fits."""
+
+    model: str = field(default="", init=False, kw_only=False)
+    x: str = "longitude"
+    y: str = "latitude"
+    crs: Any = "EPSG:4326"
+    time: str | None = None
+    time_unit: str | None = None
+    tests: str | None = field(default=None, init=False)
+    devices: str | None = field(default=None, init=False)
+    exposure: str | None = field(default=None, init=False)
+    alpha: float | None = field(default=None, init=False)
+    beta: float | None = field(default=None, init=False)
+    noise: str = field(default=NOISES[0], init=False)
+    validation: Any = "blocks"
+    preset: str = "quick"
+    epochs: int | None = None
+    rank: int | None = None
+    batch: int | None = None
+    device: str = "auto"
+    random_state: int = 0
+
+    def check(self) -> None:
+        """Refuse parameters out of range, and a model of another estimator (RequestError)."""
+        about = find_model(self.model)
+        if about.family not in self.families:
+            raise RequestError(
+                f"{type(self).__name__} fits models of {', '.join(self.families)}, found "
+                f"{self.model!r}. geogp.list_models() names the families."
+            )
+        about.check_noise(self.noise)
+        whole_number("random_state", self.random_state, 0, MOST_SEED)
+        for name in ("epochs", "rank", "batch"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), 1, MOST_SEED)
+
+    def columns(self) -> PointColumns:
+        """Return the columns by their use."""
+        return PointColumns(**{one.name: getattr(self, one.name) for one in fields(PointColumns)})
+
+    def plan(self, scale: PointScale, n: int) -> FitPlan:
+        """Return the plan of a fit to n rows: the preset, changed by the parameters."""
+        preset = self._preset()
+        step = find_spec(self.model).step
+        batch = preset.batch_for(n) if self.batch is None else self.batch
+        return FitPlan(
+            self.model,
+            preset,
+            scale.columns,
+            scale.units,
+            preset.epochs if self.epochs is None else self.epochs,
+            max(batch, step.rows(batch, n)),
+            preset.weights,
+            pick_device(self.device),
+            scale.offsets,
+            self.noise,
+            self.random_state,
+        )
+
+    def _preset(self) -> Preset:
+        found = find_preset(self.preset, self.model)
+        weights = Weights(
+            found.weights.alpha if self.alpha is None else self.alpha,
+            found.weights.beta if self.beta is None else self.beta,
+        )
+        return replace(found, weights=weights, r=found.r if self.rank is None else self.rank)
+
+    @classmethod
+    def kind(cls) -> type["SpatialParameters"]:
+        """Return geogp's own class that a file names: this class or its base."""
+        return next(one for one in cls.__mro__ if "families" in vars(one))
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What an estimator takes of a table or an array: places, times and counts of measurements."""
+"""Points of a table or an array: places, times and counts of measurements."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,21 +14,15 @@ Floats = NDArray[np.float64]
 
 NORTHMOST = 90.0
 WIDEST = 360.0
-"""Farthest latitudes and longitudes, in degrees."""
+"""Largest latitude and longitude, in degrees."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Where, when and by how many tests something is measured, each (n,).
+    """Place, time and counts of measurements, each (n,).
 
-    Attributes
-    ----------
-    x, y
-        Coordinates, as given.
-    time, time_kind
-        In quarters, and what they were (see `Times`); None where there are no times.
-    tests, devices, exposure
-        Counts behind each measurement, and what a count was counted over; None: 1 everywhere.
+    `x` and `y` are as given; `time` is in quarters, and `time_kind` says what it was (see `Times`).
+    None in `tests`, `devices` and `exposure` means 1 everywhere.
     """
 
     x: Floats
@@ -52,17 +46,7 @@ class Points:
 
 @dataclass(frozen=True)
 class PointColumns:
-    """Names of the columns of a table, and the order of those of an array.
-
-    Attributes
-    ----------
-    x, y, time, tests, devices, exposure
-        Names of columns; None where there is none.
-    crs
-        Coordinate reference system of x and y; None for plain units.
-    time_unit
-        Unit of times that are numbers.
-    """
+    """Names of the columns of a table, and the order of an array's columns; None: absent."""
 
     x: str
     y: str
@@ -76,16 +60,10 @@ class PointColumns:
     def read(self, X: Any, *, counts: bool = True) -> Points:
         """Return the points of a table or an array.
 
-        A table needs its columns x, y and time. One without the columns of counts, or without
-        `counts`, has 1 everywhere. A GeoDataFrame of points may leave x and y out. An array has
-        the columns x, y and, where there are more, time, tests, devices.
-
-        Raises
-        ------
-        RequestError
-            A column is missing, or has no unit.
-        DataError
-            A value is missing or out of range.
+        A table needs its columns x, y and time. Without the columns of counts, or with `counts`
+        False, counts are 1. A GeoDataFrame of points may omit x and y. An array has the columns x,
+        y and then time, tests, devices. RequestError where a column is missing or has no unit;
+        DataError where a value is missing or out of range.
         """
         check_unit(self.time_unit)
         if isinstance(X, pd.DataFrame):
@@ -201,13 +179,7 @@ class PointColumns:
             raise RequestError(f"expected one column {name!r}, found several of that name.")
 
     def checked(self, points: Points) -> Points:
-        """Return points; refuse coordinates and counts that are out of range.
-
-        Raises
-        ------
-        DataError
-            See `read`.
-        """
+        """Return points; DataError where coordinates or counts are out of range."""
         if is_geographic(self.crs) and (
             np.abs(points.y).max() > NORTHMOST or np.abs(points.x).max() > WIDEST
         ):
@@ -227,12 +199,9 @@ class PointColumns:
 
 
 def is_geographic(crs: Any) -> bool:
-    """Tell whether coordinates are longitude and latitude in degrees.
+    """Return whether coordinates are longitude and latitude in degrees.
 
-    Raises
-    ------
-    RequestError
-        There is no such coordinate reference system.
+    RequestError for an unknown coordinate reference system, or degrees not from Greenwich.
     """
     if crs is None:
         return False

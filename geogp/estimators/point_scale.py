@@ -1,4 +1,4 @@
-"""How points become the inputs of models, in [-1, 1], and how far apart they then are."""
+"""The scale of points: inputs of models in [-1, 1], and their lengths in km and quarters."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import Points, is_geographic, km_per_unit
+from geogp.geodata.places.region import EARTH_RADIUS_KM
 from geogp.models.core.options import OFFSET
 
 Floats = NDArray[np.float64]
 Bounds = tuple[float, float, float, float]
 
-EARTH_RADIUS_KM = 6371.0088
-"""Mean radius of the Earth."""
-
 SPACING_KM = 0.6
-"""What the mean spacing of places in plain units is taken for: that of tiles of zoom 16.
+"""Assumed mean spacing of places in plain units: the spacing of tiles of zoom 16.
 
 The field model's ranges start at five times this.
 """
@@ -25,7 +23,7 @@ The field model's ranges start at five times this.
 
 @dataclass(frozen=True)
 class PointScale:
-    """From points to inputs in [-1, 1]^d.
+    """The map from points to inputs in [-1, 1]^d.
 
     Each axis of the box is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
 
@@ -37,14 +35,13 @@ class PointScale:
         Kilometres of one unit of the coordinates; None for degrees, whose length follows from the
         middle latitude of the box.
     times
-        First and last time in quarters, which become -1 and 1; None for inputs of place alone.
+        First and last time in quarters, which become -1 and 1; None without time.
     exposure
-        The exposure whose logarithm is 0, which is that of points without one; None where nothing
-        is counted.
+        Exposure with logarithm 0, also of points without one; None for models without counts.
     names
-        Of the first three inputs.
+        Names of the first three inputs.
     time_kind
-        What times are: ``quarter``, ``date`` or ``number``; None: of any kind.
+        ``quarter``, ``date`` or ``number``; None: any kind.
     """
 
     bounds: Bounds
@@ -65,8 +62,7 @@ class PointScale:
     ) -> "PointScale":
         """Return the scale of training points.
 
-        Longitudes are taken around the widest gap between them, so that points may lie on both
-        sides of 180 degrees.
+        Longitudes run on around their widest gap, so points may lie on both sides of 180 degrees.
         """
         degrees = is_geographic(crs)
         x = _around_gap(points.x) if degrees else points.x
@@ -94,10 +90,7 @@ class PointScale:
 
     @property
     def half_size_km(self) -> tuple[float, float]:
-        """Kilometres that one unit of the first two inputs stands for.
-
-        Of degrees on the sphere, at the middle latitude of the box.
-        """
+        """Kilometres of one unit of the first two inputs; degrees: at the middle latitude."""
         west, south, east, north = self.bounds
         if self.km is not None:
             return (east - west) / 2 * self.km, (north - south) / 2 * self.km
@@ -107,23 +100,17 @@ class PointScale:
 
     @property
     def units(self) -> tuple[float, ...]:
-        """Kilometres, and quarters, that one unit of each input stands for."""
+        """Kilometres (then quarters) of one unit of each input."""
         time = () if self.times is None else ((self.times[1] - self.times[0]) / 2,)
         return (*self.half_size_km, *time, *(1.0 for _ in self.offsets))
 
     def unwrap(self, longitude: ArrayLike) -> Floats:
-        """Shift longitudes by whole turns to within 180 degrees of the middle of the box."""
+        """Return longitudes moved by whole turns to within 180 degrees of the middle of the box."""
         middle = (self.bounds[0] + self.bounds[2]) / 2
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def inputs(self, points: Points) -> Floats:
-        """Return inputs of shape (n, d), float64.
-
-        Raises
-        ------
-        RequestError
-            The points have no time, and the inputs have one.
-        """
+        """Return inputs, float64 (n, d); RequestError where the points lack the time."""
         west, south, east, north = self.bounds
         x = points.x if self.km is not None else self.unwrap(points.x)
         across = (2 * x - west - east) / (east - west)
@@ -143,7 +130,7 @@ class PointScale:
         return np.column_stack(parts)
 
     def _when(self, points: Points) -> Floats:
-        """Return times of the kind that the model was fitted to, (n,)."""
+        """Return times of the kind of the fit, (n,)."""
         assert points.time is not None
         kinds = self.time_kind, points.time_kind
         if None in kinds or kinds[0] == kinds[1]:
@@ -157,7 +144,7 @@ class PointScale:
         return np.floor(points.time) if kinds[0] == "quarter" else points.time
 
     def described(self) -> dict[str, Any]:
-        """Return what a saved model needs to be used again."""
+        """Return the entry of a saved model."""
         area = {} if self.exposure is None else {"area_km2": self.exposure}
         km = {} if self.km is None else {"km": self.km}
         kind = {} if self.time_kind is None else {"time_kind": self.time_kind}
@@ -165,7 +152,7 @@ class PointScale:
 
 
 def _box(x: Floats, y: Floats) -> Bounds:
-    """Return the box of points, one unit wide where all have one coordinate."""
+    """Return the box of points; an axis with one value gets one unit."""
     west, east, south, north = (float(f(v)) for v in (x, y) for f in (np.min, np.max))
     if west == east:
         west, east = west - 0.5, east + 0.5
@@ -175,14 +162,14 @@ def _box(x: Floats, y: Floats) -> Bounds:
 
 
 def _spacing(points: Points) -> float:
-    """Return the mean spacing of distinct places: the root of the area of each."""
+    """Return the mean spacing of distinct places: the root of the area per place."""
     places = len(np.unique(np.column_stack([points.x, points.y]), axis=0))
     west, south, east, north = _box(points.x, points.y)
     return float(np.sqrt((east - west) * (north - south) / places))
 
 
 def _around_gap(longitude: Floats) -> Floats:
-    """Return longitudes that are continuous across the widest gap between them."""
+    """Return longitudes that are continuous across their widest gap."""
     turned = np.sort(np.unique(longitude % 360))
     gaps = np.diff(np.append(turned, turned[0] + 360))
     cut = turned[int(gaps.argmax())] + gaps.max() / 2

@@ -1,4 +1,4 @@
-"""Times of points, brought to quarters since the year 0: numbers with a unit, dates, periods."""
+"""Times of points in quarters since the year 0: numbers with a unit, dates, periods."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,17 +24,11 @@ QUARTERS_PER = {
     "minute": 1 / 1440 / _DAYS,
     "second": 1 / 86400 / _DAYS,
 }
-"""Quarters that one unit of time stands for."""
+"""Quarters in one unit of time."""
 
 
 def check_unit(unit: str | None) -> None:
-    """Refuse a unit of time that is not known.
-
-    Raises
-    ------
-    RequestError
-        It is none of `QUARTERS_PER`.
-    """
+    """Refuse a unit of time that is not one of `QUARTERS_PER`."""
     if unit is not None and unit not in QUARTERS_PER:
         raise RequestError(
             f"expected time_unit as one of {', '.join(QUARTERS_PER)}, found {unit!r}."
@@ -43,14 +37,10 @@ def check_unit(unit: str | None) -> None:
 
 @dataclass(frozen=True)
 class Times:
-    """Times in quarters, and what they were.
+    """Times in quarters since the year 0 (numbers: since their zero), (n,), and their kind.
 
-    Attributes
-    ----------
-    quarters
-        Quarters since the year 0, or since the zero of numbers, (n,).
-    kind
-        ``quarter`` for calendar quarters, ``date`` for dates and other periods, ``number``.
+    The kind is ``quarter`` for calendar quarters, ``date`` for dates and other periods, or
+    ``number``.
     """
 
     quarters: Floats
@@ -58,53 +48,37 @@ class Times:
 
 
 def times_of(values: Any, unit: str | None, what: str) -> Times:
-    """Return times with their kind; see `quarters_of`, which says what is refused."""
+    """Return times in quarters with their kind.
+
+    Dates become year * 4 plus the passed share of the year's quarters, in UTC; a calendar quarter
+    is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers keep their
+    zero. `values` are dates (``datetime64``, with a time zone or in UTC), periods, or numbers in
+    `unit`; `what` names them in messages. RequestError for numbers without a unit; DataError for
+    text or a missing time.
+    """
     series = pd.Series(values).reset_index(drop=True)
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)
     if isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M":
         series = pd.Series(pd.to_datetime(series.to_numpy()))
-    found = quarters_of(series, unit, what)
-    if series.dtype == "period[Q-DEC]":
-        return Times(found, "quarter")
-    return Times(found, "number" if series.dtype.kind in "iuf" else "date")
-
-
-def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
-    """Return times in quarters, (n,).
-
-    Dates become year * 4 and the share of the year's quarters that has passed, in UTC; a calendar
-    quarter is its whole number, so that ``2023Q4`` and all tiles of that quarter agree. Numbers
-    keep their zero.
-
-    Parameters
-    ----------
-    values
-        Dates (``datetime64``, with a time zone or in UTC), periods, or numbers, (n,).
-    unit
-        Unit of numbers; None refuses them.
-    what
-        What the values are, for messages.
-
-    Raises
-    ------
-    RequestError
-        Numbers without a unit.
-    DataError
-        Text, or a missing time.
-    """
-    series = pd.Series(values).reset_index(drop=True)
     if series.isna().any():
         raise DataError(
             f"expected a time in every row of {what}, found none in {int(series.isna().sum())}; "
             "drop those rows."
         )
+    if series.dtype == "period[Q-DEC]":  # fiscal quarters are other months
+        periods = pd.PeriodIndex(series)
+        quarters = np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
+        return Times(quarters, "quarter")
     if isinstance(series.dtype, pd.PeriodDtype):
-        return _of_periods(pd.PeriodIndex(series))
+        periods = pd.PeriodIndex(series)
+        middle = periods.start_time + (periods.end_time - periods.start_time) / 2
+        return Times(_of_dates(pd.DatetimeIndex(middle)), "date")
     if isinstance(series.dtype, pd.DatetimeTZDtype):
-        return _of_dates(pd.DatetimeIndex(series).tz_convert("UTC").tz_localize(None))
+        dates = pd.DatetimeIndex(series).tz_convert("UTC").tz_localize(None)
+        return Times(_of_dates(dates), "date")
     if pd.api.types.is_datetime64_dtype(series.dtype):
-        return _of_dates(pd.DatetimeIndex(series))
+        return Times(_of_dates(pd.DatetimeIndex(series)), "date")
     if series.dtype.kind not in "iuf":
         raise DataError(
             f"expected dates, periods or numbers in {what}, found {series.dtype} such as "
@@ -118,16 +92,13 @@ def quarters_of(values: Any, unit: str | None, what: str) -> Floats:
     found = series.to_numpy(np.float64)
     if not np.isfinite(found).all():
         raise DataError(f"expected finite times in {what}, found infinite ones.")
-    return found * QUARTERS_PER[unit]
+    return Times(found * QUARTERS_PER[unit], "number")
 
 
 def time_at(time: Any, unit: str | None) -> Times:
     """Return one time: a date, a period, text such as ``2023Q4`` or ``2023-11``, or a number.
 
-    Raises
-    ------
-    RequestError
-        It cannot be read.
+    RequestError where it cannot be read.
     """
     if isinstance(time, str):
         try:
@@ -139,13 +110,6 @@ def time_at(time: Any, unit: str | None) -> Times:
                 f"expected a time such as 2023Q4 or 2023-11-05, found {time!r}."
             ) from error
     return times_of([time], unit, "time")
-
-
-def _of_periods(periods: pd.PeriodIndex) -> Floats:
-    if periods.dtype == "period[Q-DEC]":  # fiscal quarters are other months
-        return np.asarray(periods.year * 4 + periods.quarter - 1, np.float64)
-    middle = periods.start_time + (periods.end_time - periods.start_time) / 2
-    return _of_dates(pd.DatetimeIndex(middle))
 
 
 def _of_dates(dates: pd.DatetimeIndex) -> Floats:

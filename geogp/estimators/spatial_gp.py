@@ -1,4 +1,4 @@
-"""What all estimators share: fit, predict, score, joint laws, grids, and files."""
+"""The base of all estimators: fit, predict, score, joint laws, grids, and files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +20,19 @@ from geogp.estimators.fit_rows import (
     validation_mask,
     warn_caller,
 )
-from geogp.estimators.gridding import plane_grid, region_grid
-from geogp.estimators.point_columns import Points, crs_text
+from geogp.estimators.parameters import SpatialParameters
+from geogp.estimators.point_columns import Points, crs_text, from_degrees
 from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
-from geogp.estimators.spatial_parameters import SpatialParameters
 from geogp.geodata.places.region import Region
+from geogp.geodata.tiles.quadkeys import ZOOM
+from geogp.maps.prediction_grid import MOST_CELLS, Box, box_grid, tile_grid
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.joint_level import JointLevel, check_rows, joint_level
 from geogp.models.training.fit_plan import Tell
-from geogp.models.training.training_loop import FitState, Progress
+from geogp.models.training.training_loop import FitState
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -40,20 +41,20 @@ Mask = NDArray[np.bool_]
 class SpatialGP(SpatialParameters):
     """A Gaussian process over points in space and, where they have times, in time.
 
-    Subclasses say which models they fit. What was learned ends with an underscore.
+    Subclasses name the models they fit. Learned attributes end with an underscore.
 
     Attributes
     ----------
     network_
         The fitted model, a PyTorch module.
     scale_
-        How points become its inputs.
+        The map from points to its inputs.
     history_
         Losses, validation scores and the best epoch of the fit.
     validation_
-        Which training rows chose the epoch, (n,).
+        Training rows that chose the epoch, bool (n,).
     n_features_in_, feature_names_in_
-        Columns of the training table or array; the names of a table's.
+        Number of columns of the training table or array; names of a table's columns.
     """
 
     network_: LowRankGP
@@ -63,40 +64,16 @@ class SpatialGP(SpatialParameters):
     validation_: Mask
     n_features_in_: int
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        scale: PointScale | None = None,
-        checkpoint: Path | None = None,
-        progress: Progress | None = None,
-        warn: Tell = warn_caller,
-        stage: Tell | None = None,
-        name: str = "",
-    ) -> Self:
+    def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the model to measurements.
 
         Parameters
         ----------
         X
             A table (pandas or geopandas) with the columns that the estimator names, or an array
-            with the columns x, y and, where there are more, time, tests, devices. Other columns of
-            a table are not looked at.
+            with the columns x, y and then time, tests, devices. A table may have other columns.
         y
             Measurements, (n,), in any unit.
-        scale
-            How points become inputs, such as `scale_` of another fit; None takes these points'.
-        checkpoint
-            A file that keeps an unfinished fit; the same call continues from it.
-        progress
-            Called after every epoch with the state and the number of epochs.
-        warn
-            Hears what there is to say of the rows, in the place of Python's warnings.
-        stage
-            Hears what is done after the epochs.
-        name
-            Of the fit, in what is said of it.
 
         Returns
         -------
@@ -114,8 +91,23 @@ class SpatialGP(SpatialParameters):
         Warns
         -----
         UserWarning
-            A column has one value only, rows are fewer than weights, or so few that the width of
-            intervals is taken from folds.
+            A column has one value only, or there are fewer rows than weights, or so few that folds
+            give the width of intervals.
+        """
+        return self.fit_watched(X, y)
+
+    def fit_watched(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        scale: PointScale | None = None,
+        warn: Tell = warn_caller,
+        **watch: Any,
+    ) -> Self:
+        """Fit, with a given scale of the inputs, and with the hooks of `FitPlan.fit`.
+
+        `warn` gets the warnings, instead of Python's warnings.
         """
         self.check()
         points = self.columns().read(X)
@@ -131,11 +123,8 @@ class SpatialGP(SpatialParameters):
         network, history = self.plan(scale, int((~held).sum())).fit(
             data_of(scale, points.at(~held), target[~held]),
             data_of(scale, points.at(held), target[held]),
-            checkpoint=checkpoint,
-            progress=progress,
             warn=warn,
-            stage=stage,
-            name=name,
+            **watch,
         )
         self.network_, self.scale_, self.history_ = network, scale, history
         self.n_features_in_ = np.shape(X)[1]
@@ -156,10 +145,9 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         X
-            As for `fit`. A measurement is predicted of as many tests as its row says, of one where
-            there is no such column.
+            As for `fit`. The tests of each row set the noise; without that column it is one test.
         level
-            Predict what measurements scatter around, without their noise.
+            Predict the level without the noise of measurements.
 
         Raises
         ------
@@ -181,7 +169,7 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError, DataError
-            As `predict_distribution`; or lengths differ.
+            As in `predict_distribution`; or lengths differ.
         """
         found = self.predict_distribution(X)
         return -float(found.log_score(target_of(y, len(found))).mean())
@@ -201,12 +189,12 @@ class SpatialGP(SpatialParameters):
         points
             As for `predict_distribution`, each place once.
         seed
-            Of the order in which places are conditioned on each other.
+            Fixes the order in which places are conditioned on each other.
         columns
-            Sums or paths that will be asked for together, which take memory.
+            Number of sums or paths asked for together, for the memory check.
         rows
-            The points and measurements that the model learned from, but for those that validate.
-            An estimator that was loaded from a file needs them where its model does not hold them.
+            Points and measurements of the fit, without its validation rows. Needed after
+            `load_model` where the model does not hold them.
 
         Returns
         -------
@@ -216,11 +204,9 @@ class SpatialGP(SpatialParameters):
         Raises
         ------
         RequestError
-            The model has no level, its rows are needed and not given, or there is not enough
-            memory.
+            The model has no level, its rows are needed and not given, or memory is short.
         DataError
-            The points are at several times, or two at one place; or the rows are not those that
-            the model learned from.
+            The points are at several times, two are at one place, or the rows are not of the fit.
         """
         network, inputs = self._fitted(), self.inputs(points)
         kept = getattr(self, "_train", None)
@@ -237,12 +223,12 @@ class SpatialGP(SpatialParameters):
         return joint_level(network, train, inputs, seed=seed, columns=columns)
 
     def inputs(self, X: Any) -> Floats:
-        """Return points as the network takes them, (n, d), in [-1, 1] within its box.
+        """Return points as inputs of the network, (n, d), in [-1, 1] within its box.
 
         Raises
         ------
         RequestError, DataError
-            As `predict_distribution` says of the points.
+            As in `predict_distribution`.
         """
         self._fitted()
         return self.scale_.inputs(self._read(X))
@@ -270,41 +256,66 @@ class SpatialGP(SpatialParameters):
         Parameters
         ----------
         region
-            A region of `read_region`, whose tiles are predicted; or west, south, east, north in
-            the estimator's coordinates.
+            A region of `read_region`, for its tiles; or west, south, east, north in the estimator's
+            coordinates.
         time
-            When: ``2023Q4``, a date, a period, or a number in `time_unit`. Needed where the model
-            learned times.
+            ``2023Q4``, a date, a period, or a number in `time_unit`. Needed where the model learned
+            times.
         tests
-            Tests behind each measurement that is predicted.
+            Tests behind each predicted measurement.
         zoom
             Zoom of the tiles of a region: 14 are about 2.4 km, 16 about 600 m at the equator.
         resolution
             Side of the cells of a box, in the unit of its coordinates; None takes a hundredth of
             its longer side.
         level
-            Predict what measurements scatter around, without their noise.
+            Predict the level without the noise of measurements.
 
         Returns
         -------
         xarray.Dataset
             Dimensions y and x, with ``median``, ``mean``, ``lower_95``, ``upper_95``, ``sd`` and
             ``function_sd`` in the unit of y, NaN outside the region. The raster of a region is in
-            EPSG:3857, that of a box in the estimator's coordinates; ``.rio.to_raster`` writes it.
+            EPSG:3857, of a box in the estimator's coordinates; ``.rio.to_raster`` writes it.
 
         Raises
         ------
         RequestError
-            The estimator is not fitted, there is no time, or the box is none.
+            The estimator is not fitted, there is no time, or the box is invalid.
         """
-        when = self._when(time)
+        self._fitted()
+        when: Times | None = None
+        if self.scale_.times is not None:
+            if time is None:
+                raise RequestError(
+                    "expected time=, as the model was fitted to rows of several times."
+                )
+            when = time_at(time, self.time_unit)
+        whole_number("tests", tests, 1, MOST_TESTS)
 
         def predict(x: Floats, y: Floats) -> Prediction:
-            return self._predict_places(x, y, when, tests, level)
+            points = Points(x, y)
+            if when is not None:
+                quarters = np.full(len(x), when.quarters[0])
+                points = replace(points, time=quarters, time_kind=when.kind)
+            inputs = self.scale_.inputs(self.columns().checked(points))
+            return self.network_.predict(inputs, float(tests), level=level)
 
-        if isinstance(region, Region):
-            return region_grid(region, zoom, self.crs, predict)
-        return plane_grid(region, resolution, self.crs, predict)
+        if not isinstance(region, Region):
+            box = Box.of(region, resolution)
+            x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
+            return box_grid(box, predict(x, y), self.crs)
+        if self.crs is None:
+            raise RequestError("expected a box of plain units, as crs is None; found a region.")
+        whole_number("zoom", zoom, 1, ZOOM)
+        found = region.about_tiles(zoom, MOST_CELLS)
+        if found > MOST_CELLS:
+            raise RequestError(
+                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; ask "
+                "for a smaller zoom."
+            )
+        tiles = region.tiles(zoom)
+        return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
 
     def save(self, path: Path | str, *, notes: dict[str, str] | None = None) -> None:
         """Write the fitted estimator to a file of safetensors; see `geogp.load_model`.
@@ -314,7 +325,7 @@ class SpatialGP(SpatialParameters):
         path
             The file.
         notes
-            What else the file shall say of the model.
+            More entries for the file.
 
         Raises
         ------
@@ -355,21 +366,3 @@ class SpatialGP(SpatialParameters):
                 f"this {type(self).__name__} is not fitted yet; call fit with measurements first."
             )
         return self.network_
-
-    def _when(self, time: Any) -> Times | None:
-        self._fitted()
-        if self.scale_.times is None:
-            return None
-        if time is None:
-            raise RequestError("expected time=, as the model was fitted to rows of several times.")
-        return time_at(time, self.time_unit)
-
-    def _predict_places(
-        self, x: Floats, y: Floats, when: Times | None, tests: float, level: bool
-    ) -> Prediction:
-        whole_number("tests", tests, 1, MOST_TESTS)
-        points = Points(x, y)
-        if when is not None:
-            points = replace(points, time=np.full(len(x), when.quarters[0]), time_kind=when.kind)
-        inputs = self.scale_.inputs(self.columns().checked(points))
-        return self._fitted().predict(inputs, float(tests), level=level)

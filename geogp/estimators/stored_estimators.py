@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 
 from geogp.errors import DataError
-from geogp.estimators.count_gp import CountGP
-from geogp.estimators.deep_basis_gp import DeepBasisGP
-from geogp.estimators.field_gp import FieldGP
-from geogp.estimators.kernel_gp import KernelGP
+from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
 from geogp.estimators.point_scale import PointScale
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.models.catalogue import storage
@@ -22,27 +19,15 @@ ESTIMATORS: dict[str, type[SpatialGP]] = {
 }
 
 
-def estimator_of(model: str) -> type[SpatialGP]:
-    """Return the estimator that fits a model of the catalogue.
-
-    Raises
-    ------
-    RequestError
-        There is no such model.
-    """
-    family = find_model(model).family
-    return next(kind for kind in ESTIMATORS.values() if family in kind.families)
-
-
 def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
     """Return the fitted estimator of a file: of `save`, or ``model.safetensors`` of a run.
 
     Parameters
     ----------
     path
-        The file. It is checked by its hash; nothing in it is ever executed.
+        The file. Its hash is checked; nothing in it is ever executed.
     device
-        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        ``auto``, ``cpu`` or ``cuda``.
 
     Raises
     ------
@@ -55,7 +40,7 @@ def load_model(path: Path | str, *, device: str = "auto") -> SpatialGP:
 
 
 def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialGP, dict[str, Any]]:
-    """Return the estimator of a file, and all that the file says of it; see `load_model`."""
+    """Return the estimator of a file, and the file's entries; see `load_model`."""
     network, context = storage.load_model(path)
     try:
         estimator = _estimator(network.name, context)
@@ -76,14 +61,12 @@ def load_with_notes(path: Path | str, *, device: str = "auto") -> tuple[SpatialG
 
 
 def make_estimator(model: str, **parameters: Any) -> SpatialGP:
-    """Return the estimator of a model of the catalogue, with those of the parameters it takes.
+    """Return the estimator of a model with the parameters that it takes; others are ignored.
 
-    Raises
-    ------
-    RequestError
-        There is no such model.
+    RequestError for an unknown model.
     """
-    kind = estimator_of(model)
+    family = find_model(model).family
+    kind = next(one for one in ESTIMATORS.values() if family in one.families)
     names = kind.parameter_names()
     wanted = {"model": model, **parameters}
     return kind(**{name: value for name, value in wanted.items() if name in names})

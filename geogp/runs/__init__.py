@@ -1,1 +1,1 @@
-"""What a run is: its settings, its folder, and the way from tiles to a finished map."""
+"""Runs: settings, the run folder, and the way from tiles to a finished map."""

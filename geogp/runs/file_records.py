@@ -1,4 +1,4 @@
-"""Size and hash of the files of a run, as run.json keeps them, and what differs from them."""
+"""Size and hash of the files of a run, as run.json keeps them, and the files that differ."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,39 +13,23 @@ from geogp.records.record_reading import run_text
 from geogp.records.run_record import FileRecord, RunRecord
 
 RECORDS = "file_records"
-"""Key of run.json: of each name under `files` the bytes, the SHA-256 and, of a file, when it was
-modified, in nanoseconds since 1970."""
+"""Key of run.json: bytes, SHA-256 and modification time (ns since 1970; of files only) of each name
+under `files`.
+"""
 
 
 def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
-    """Return what run.json keeps of files and folders in a folder, by name.
-
-    Raises
-    ------
-    OSError
-        One cannot be read.
-    """
+    """Return the records of files and folders in a folder, by name (OSError: unreadable)."""
     return {name: _record(folder / name) for name in names}
 
 
 def spoilt(folder: Path, run: RunRecord) -> list[str]:
-    """Return the names of files of a run that are missing or are not what they were.
+    """Return the names of files of a run that are missing or changed.
 
-    A file of the same size and time is taken as it is; of one with another time, as in a copy of
-    the folder, the hash decides, and of folders always. Runs that were made before run.json kept
-    records say no more than names: of these a file that is there is taken as it is.
-
-    Parameters
-    ----------
-    folder
-        The run folder.
-    run
-        What its run.json holds.
-
-    Raises
-    ------
-    DataError
-        A file cannot be read, or run.json names files that are not of its folder.
+    A file of the same size and time counts as unchanged. With another time, as in a copy of the
+    folder, the hash decides, and for folders always. Older run.json have no records: there a file
+    that exists counts as unchanged. DataError where a file cannot be read, or run.json names files
+    outside its folder.
     """
     try:
         return [name for name in _files(run) if not _agrees(folder / name, run)]
@@ -54,7 +38,7 @@ def spoilt(folder: Path, run: RunRecord) -> list[str]:
 
 
 def spoilt_of_sizes(sizes: dict[str, int], run: RunRecord) -> list[str]:
-    """Return the same by what a store lists: the bytes of each file, by its path in the folder."""
+    """Return the same by a store's list: the bytes of each file, by its path in the folder."""
     held: dict[str, int] = {}
     for path, size in sizes.items():
         name = path.partition("/")[0]
@@ -67,29 +51,10 @@ def spoilt_of_sizes(sizes: dict[str, int], run: RunRecord) -> list[str]:
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:
-    """Note in run.json of a finished run what files of it hold that were written again.
+    """Return the record of a finished run after `names` were written again; run.json is updated.
 
-    Whatever else run.json holds stays, and a run of before, whose run.json has no records, stays
-    as it is.
-
-    Parameters
-    ----------
-    run_file
-        run.json in its folder.
-    run
-        What it holds.
-    names
-        What was written; names that are not under `files` are no files of the run.
-
-    Returns
-    -------
-    RunRecord
-        What it holds now.
-
-    Raises
-    ------
-    OutputError
-        A file cannot be read or written.
+    Other keys of run.json stay, and an older run.json without records stays unchanged. Names that
+    are not under `files` are ignored. OutputError where a file cannot be read or written.
     """
     before = run.file_records
     if before is UNSET:
@@ -110,7 +75,7 @@ def _files(run: RunRecord) -> list[str]:
 
 
 def _agrees(path: Path, run: RunRecord) -> bool:
-    """Tell whether a file is there and what it was; one without a record is not what it was."""
+    """Return whether a file exists and is unchanged; a file without a record counts as changed."""
     if run.file_records is UNSET or not path.exists():
         return path.exists()
     record = run.file_records.get(path.name)

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock of the operating system, and a note of who holds it."""
+"""One process at a time in a folder: a lock of the operating system, and a note of its holder."""
 
 import errno
 import json
@@ -17,50 +17,37 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_json
 
 LOCK_FILE = ".geogp.lock"
-"""What is locked. It stays when the lock is free: removing it could let two processes in."""
+"""The locked file. It stays when the lock is free: removing it could let two processes in."""
 
 NOTE_FILE = ".geogp.lock.json"
-"""Process, host and time of the holder. A file of its own: Windows lets nobody read a locked one,
-and some versions of filelock empty the file that they try to lock."""
+"""Process, host and time of the holder. A separate file: Windows lets nobody read a locked file,
+and some versions of filelock empty the file that they try to lock.
+"""
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
-"""Names in a folder that are of its lock; they belong to nothing that the folder holds."""
+"""Names of the lock's files; they are no part of the folder's content."""
 
 _NOTED_S = 0.2
-"""A holder has written its note so long after it took the lock; before, another may be there."""
+"""Seconds in which a holder writes its note; until then, the note may be of another holder."""
 
 _MOST_TRIES = 100
-"""A folder that vanishes more often while it is made is not there to be made."""
+"""Attempts to make a folder that vanishes meanwhile."""
 
 _MOST_NOTE_BYTES = 4096
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
-"""What file systems without locks answer; NFS without its lock service: ENOLCK."""
+"""Errors of file systems without locks; NFS without its lock service: ENOLCK."""
 
 
 @contextmanager
 def hold(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator[None]:
     """Hold a folder, which is made where it is absent, against all other processes.
 
-    The operating system frees the lock of a process that ends, however it ends. Threads of one
-    process shut each other out, too; the lock cannot be taken twice. A folder that would hold
-    nothing but the lock is left as it was found.
-
-    Parameters
-    ----------
-    folder
-        A folder of this machine, or of a network file system that has locks.
-    wait
-        Wait until it is free, instead of refusing.
-    cure
-        What the user can do where the folder cannot be written.
-
-    Raises
-    ------
-    RequestError
-        Another process holds it; the message says which, where and since when.
-    OutputError
-        The folder cannot be written, or its file system has no locks.
+    The operating system frees the lock when a process ends, however it ends. Threads of one process
+    exclude each other, too; the lock cannot be taken twice. A folder with nothing but the lock is
+    restored at the end. With `wait`, wait until the folder is free. RequestError where another
+    process holds it, with its id, host and time; OutputError, with `cure`, where the folder cannot
+    be written or its file system has no locks.
     """
     absent = [place for place in (folder, *folder.parents) if not place.exists()]
     lock = _locked(folder, cure, wait=wait)
@@ -73,7 +60,7 @@ def hold(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator
 
 
 def is_vacant(folder: Path) -> bool:
-    """Tell whether nothing but the files of a lock is in a folder, or there is none."""
+    """Return whether a folder is absent, or holds nothing but the files of a lock."""
     return not folder.is_dir() or {path.name for path in folder.iterdir()} <= LOCK_FILES
 
 
@@ -101,7 +88,7 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
 
 
 def _let_go(folder: Path, lock: FileLock, absent: list[Path]) -> None:
-    """Free a lock; where nothing else is in the folder, remove it, and what was absent before."""
+    """Free a lock; where the folder holds nothing else, remove it and the folders made for it."""
     try:
         with suppress(OSError):
             (folder / NOTE_FILE).unlink(missing_ok=True)
@@ -127,7 +114,7 @@ def _refusal(folder: Path) -> RequestError:
 
 
 def _holder(path: Path) -> str:
-    """Return who holds a lock, in words; without a note that can be read, nobody knows."""
+    """Return the holder of a lock in words; without a readable note it is unknown."""
     try:
         note = read_json(path, _MOST_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))

@@ -1,4 +1,4 @@
-"""The machine: what memory the process keeps, and the cores that it may use."""
+"""The machine: memory that the process keeps, and the cores that it may use."""
 
 import ctypes
 import os
@@ -12,12 +12,12 @@ LARGEST_INT = 2**31 - 1
 
 
 def tune_process() -> None:
-    """Keep freed memory for the next step; for a process that is geogp's own.
+    """Keep freed memory for the next step; only for a process of the geogp command.
 
-    Each step of training frees the tensors of the one before. glibc would hand them back to the
-    kernel and have every page cleared anew: on two cores that took a quarter of a fit's time.
-    Nothing but the speed depends on it, so other C libraries are left as they are. It cannot be put
-    back: the command does it, the library leaves it to the program that calls it.
+    Each step of training frees the tensors of the step before. glibc would return them to the
+    kernel and have every page cleared anew: on two cores that took a quarter of a fit's time. Only
+    the speed depends on it, so other C libraries are left alone. It cannot be undone, so the
+    library leaves it to the program that calls it.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
@@ -26,7 +26,7 @@ def tune_process() -> None:
 
 
 def cores_here() -> int:
-    """Return the cores that this process may use: those ``OMP_NUM_THREADS`` names, or all."""
+    """Return the cores that this process may use: ``OMP_NUM_THREADS``, or all."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked):
         return int(asked)

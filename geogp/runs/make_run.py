@@ -11,7 +11,7 @@ from geogp.runs.settings import MapRequest
 
 
 class MapSettings(TypedDict, total=False):
-    """The fields of `MapRequest` but for the region and the folder; these say what each is."""
+    """The fields of `MapRequest`, which describes them, without the region and the folder."""
 
     source: str
     boundaries: str | None
@@ -59,12 +59,12 @@ def make_map(
     region
         A state, such as ``PR``; or a file of polygons.
     out
-        The run folder. Default: runs/<what is mapped>.
+        The run folder. Default: ``runs/<region>-<service>-<target>-<model>-<preset>``.
     listener
-        Hears of stages, progress and warnings.
+        Called with stages, progress and warnings.
     **settings
-        What is mapped and how: the fields of `MapRequest`, which are the options of ``geogp map``
-        with underscores. ``question`` is ``--for``; ``layers`` and ``threshold`` take several.
+        The fields of `MapRequest`: the options of ``geogp map`` with underscores. ``question`` is
+        ``--for``; ``layers`` and ``threshold`` take several.
 
     Returns
     -------

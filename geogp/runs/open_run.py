@@ -1,4 +1,4 @@
-"""A finished run: what its folder says, and the questions that it answers."""
+"""A finished run: its record, and the questions that it answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,22 +34,22 @@ from geogp.runs.run_places import AS_TOLD, ReadFrom
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run; all but its run.json is read when it is asked for.
+    """A finished run; everything but run.json is read when it is needed.
 
     Attributes
     ----------
     path
         Its folder.
     content
-        What run.json holds, with keys that geogp does not know.
+        Content of run.json, with keys that geogp does not know.
     record
         The same, typed.
     device
-        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Where its tiles and boundaries are.
+        Place of its tiles and boundaries.
     listener
-        Hears of stages and warnings.
+        Called with stages and warnings.
     """
 
     path: Path
@@ -84,18 +84,17 @@ class Run:
         tests
             Tests of a tile's average; None takes the median of the region's rows.
         at
-            The quarter; None takes that of the run's map.
+            The quarter; None takes the quarter of the run's map.
         counts
-            Whether a run that maps numbers of tests will do.
+            Whether a run that maps numbers of tests is allowed.
 
         Raises
         ------
         RequestError
-            The model counts tests where averages are asked for, or the run names an address that
+            The model counts tests where averages are asked for, or run.json names an address that
             the user has not named.
         DataError
-            A file is damaged, contradicts another, or differs from that which the run was made
-            from.
+            A file is damaged, contradicts another, or changed since the run was made.
         """
         if find_model(self.record.model).counts and not counts:
             raise RequestError(
@@ -139,9 +138,9 @@ class Run:
         draws: int = 500,
         seed: int = 0,
     ) -> pd.DataFrame:
-        """Return shares of area whose level falls short of thresholds, a row for each area.
+        """Return shares of area whose level misses thresholds, a row per threshold and area.
 
-        The column `threshold` says of which; see `ThresholdQuestion` and `threshold_shares`.
+        The column `threshold` holds the threshold; see `ThresholdQuestion` and `threshold_shares`.
         """
         values = None if threshold is None else tuple(threshold)
         asked = ThresholdQuestion(threshold=values, by=by, at=at, draws=draws, seed=seed)
@@ -191,11 +190,11 @@ def open_run(
     path
         The run folder.
     device
-        Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        ``auto``, ``cpu`` or ``cuda``.
     read_from
-        Where its tiles and boundaries are, where not as its run.json says.
+        Place of its tiles and boundaries, where it differs from run.json.
     listener
-        Hears of stages and warnings.
+        Called with stages and warnings.
 
     Raises
     ------

@@ -1,14 +1,14 @@
-"""How a job tells of its progress."""
+"""The listener to the progress of a job."""
 
 
 class ProgressListener:
-    """Hears how a job goes; this one says nothing."""
+    """A listener to a job; this one does nothing."""
 
     def stage(self, text: str) -> None:
-        """Take note of a stage that begins."""
+        """Note that a stage begins."""
 
     def progress(self, text: str, done: int, total: int, note: str) -> None:
-        """Take note of progress within a stage."""
+        """Note progress within a stage."""
 
     def warn(self, text: str) -> None:
-        """Take note of a warning, which also goes into run.json."""
+        """Note a warning, which also goes into run.json."""

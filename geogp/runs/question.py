@@ -1,6 +1,7 @@
 """The question that a map answers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.records.record_names import COUNT, LEVEL
@@ -8,17 +9,12 @@ from geogp.records.record_names import COUNT, LEVEL
 
 @dataclass(frozen=True)
 class Question:
-    """What a map predicts.
+    """The question that a map answers.
 
-    Attributes
-    ----------
-    name
-        ``tile-mean``, ``single-test`` or ``level``; ``count`` where tests are counted.
-    quarter, latest
-        Indices of the quarter shown and of the latest one with data.
-    tests
-        Tests that the predicted value averages; None for the level, and for models whose noise
-        does not depend on them, unless a repair by number of tests makes it.
+    `name` is ``tile-mean``, ``single-test``, ``level`` or ``count``; `quarter` and `latest` are
+    indices of the quarter shown and of the latest with data. The predicted value averages `tests`
+    tests; None for the level, and for models whose noise does not depend on them without a repair
+    by tests.
     """
 
     name: str
@@ -28,11 +24,21 @@ class Question:
 
     @property
     def beyond(self) -> int:
-        """Quarters that the map lies after the latest data; 0 within them."""
+        """Quarters between the latest data and the map; 0 within the data."""
         return max(0, self.quarter - self.latest)
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """The entries of run.json for the question."""
+        return {
+            "question": self.name,
+            "tests": self.tests,
+            "at": self.at,
+            "quarters_beyond_data": self.beyond,
+        }
+
     def words(self) -> str:
-        """Return what is predicted, many of them, for notes and legends."""
+        """Return the predicted quantity in the plural, for notes and legends."""
         if self.name == COUNT:
             return "numbers of tests of a tile in a quarter"
         if self.name == LEVEL:
@@ -42,7 +48,7 @@ class Question:
         return f"tile averages over {self.tests} tests" if self.tests > 1 else "single tests"
 
     def label(self) -> str:
-        """Return the quarter, with that in which the data end where it lies beyond."""
+        """Return the quarter, with the last quarter of data where the map lies beyond it."""
         end = f" (data end in {quarter_label(self.latest)})" if self.beyond else ""
         return f"{self.at}{end}"
 

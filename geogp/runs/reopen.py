@@ -40,18 +40,10 @@ _TAKEN = (BY_COUNTY, BY_URBAN, WHOLE)
 
 @dataclass(frozen=True)
 class Reopened:
-    """A finished run, with its data read again.
+    """A finished run with its data read again.
 
-    Attributes
-    ----------
-    path, record
-        Its folder, and what its run.json says.
-    job
-        What it was made from, as the record says; the user's layers are not read.
-    model
-        The estimator of the map, on the job's device.
-    tiles
-        The tiles of the map.
+    The `job` follows run.json, without the user's layers; the `model` of the map is on the job's
+    device; `tiles` are the tiles of the map.
     """
 
     path: Path
@@ -63,27 +55,18 @@ class Reopened:
     def level(self, *, seed: int = 0, columns: int = 0) -> JointLevel:
         """Return the joint law of the level at the tiles; see `SpatialGP.joint`.
 
-        Raises
-        ------
-        RequestError
-            The model counts tests, or there is not enough memory.
-        DataError
-            The rows that the model was fitted to cannot be told.
+        RequestError where the model counts tests or memory is short; DataError where the rows of
+        the fit cannot be found again.
         """
+        self.job.listener.stage(f"the level of {len(self.tiles):,} tiles together")
         places = tile_table(self.tiles, self.job.question.quarter)
         return self.model.joint(places, seed=seed, columns=columns, rows=self._rows())
 
     def layer(self, by: str) -> PolygonLayer:
-        """Return the polygons that ``--by`` names: county, urban, or a file.
+        """Return the polygons of ``--by``: county, urban, or a file; warn of overlapping ones.
 
-        Where they overlap, the job warns of the tiles in several.
-
-        Raises
-        ------
-        RequestError
-            The boundaries have no such polygons, or there is no such file or column.
-        DataError
-            The file is damaged.
+        RequestError where the boundaries have no such polygons, or there is no such file or column;
+        DataError where the file is damaged.
         """
         boundaries = self.job.boundaries
         held = {BY_COUNTY: boundaries.counties, BY_URBAN: boundaries.urban_areas}
@@ -100,32 +83,36 @@ class Reopened:
             self.job.warn(overlap)
         return layer
 
+    def areas(self, by: str) -> tuple[PolygonLayer, NDArray[np.int64]]:
+        """Return the polygons of ``--by``, and the number of each tile's polygon; -1 for none.
+
+        Errors as in `layer`; RequestError too where no tile lies in a polygon.
+        """
+        layer = self.layer(by)
+        number = layer.index(*self.tiles.centres)
+        if not (number >= 0).any():
+            raise RequestError(f"no tile of {self.job.region.name} lies in an area of {by}.")
+        return layer, number
+
     def _rows(self) -> tuple[pd.DataFrame, Floats] | None:
         """Return the rows that the map's model was fitted to; None where the model holds them."""
-        job, record, network = self.job, self.record, self.model.network_
-        if network.holds_rows:
+        job = self.job
+        if self.model.network_.holds_rows:
             return None
         seen, calibrated = job.observations, job.request.calibrated
-        parts = random_split(seen.quadkey, seen.quarter, record.seed, calibrated=calibrated)
+        parts = random_split(seen.quadkey, seen.quarter, self.record.seed, calibrated=calibrated)
         held_out = np.isin(parts, (VALIDATION, CALIBRATION))
         rows = ~held_out if job.refits else parts == TRAIN
-        y = seen.y[rows]
-        told = float(network.y_mean), float(network.y_sd)
-        if not np.allclose([y.mean(), y.std()], told, rtol=1e-9):
-            raise DataError(
-                f"the rows that {record.model} was fitted to cannot be told from the run's "
-                "settings."
-            )
-        return job.table[rows], y
+        return job.table[rows], seen.y[rows]
 
 
 def tag_of(by: str, layer: PolygonLayer) -> str:
-    """Return what names of files call the polygons that ``--by`` names.
+    """Return the name of the polygons of ``--by`` in file names.
 
-    That is county or urban, or the name of the user's file. Where a column was named and the file
-    has others, its name follows, so that two columns of one file make two sets of files; signs
-    that names of files cannot have are written as in addresses (``%2F``). A file called as a
-    layer that comes with the boundaries gets ``_file``.
+    That is county or urban, or the name of the user's file. The column follows where one was named
+    and the file has others, so that two columns of one file make two sets of files; characters that
+    file names cannot have are written as in addresses (``%2F``). A file with the name of a layer of
+    the boundaries gets ``_file``.
     """
     if by in {BY_COUNTY, BY_URBAN}:
         return by
@@ -145,31 +132,12 @@ def reopen(
     tests: int | None = None,
     at: str | None = None,
 ) -> Reopened:
-    """Read the data of a finished run again, and refuse others than those it was made from.
+    """Read the data of a finished run again, and refuse other data than it was made from.
 
-    Parameters
-    ----------
-    path, record
-        The run folder, and what its run.json says.
-    loaded
-        Its model, with what its file says of it.
-    listener
-        Hears of stages and warnings.
-    read_from
-        Where its tiles and boundaries are.
-    device
-        ``auto``, ``cpu`` or ``cuda``.
-    tests
-        Tests of a tile's average; None takes the median of the region's rows.
-    at
-        The quarter; None takes that of the run's map.
-
-    Raises
-    ------
-    RequestError
-        The run names an address that the user has not named, or a question cannot be asked.
-    DataError
-        A file contradicts another, or differs from that which the run was made from.
+    `loaded` is its model with the entries of its file; `tests` None takes the median of the
+    region's rows, `at` None the quarter of the map. RequestError where run.json names an address
+    that the user has not named, or the question cannot be asked; DataError where a file changed or
+    contradicts another.
     """
     source, boundaries = read_from.places(path / RUN_FILE, record.settings)
     asked = _request_of(record, source, boundaries)
@@ -185,7 +153,7 @@ def reopen(
 
 
 def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> MapRequest:
-    """Return the request that a run answers, but for its question and what only fits depend on."""
+    """Return the request of a run, without its question and the settings that only fits use."""
     settings = record.settings
     vintage = settings.urban_vintage
     return MapRequest(
@@ -211,7 +179,7 @@ def _request_of(record: OpenedRecord, source: str, boundaries: str | None) -> Ma
 
 
 def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
-    """Refuse other files and rows than those that a run was made from."""
+    """Refuse other files and rows than the run was made from."""
     # All are looked at, as a layer of the user's may be called like a file of the boundaries.
     changed = [
         file.name
@@ -236,7 +204,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
 def _check_model(
     path: Path, record: OpenedRecord, job: Job, name: str, notes: dict[str, Any]
 ) -> None:
-    """Refuse a run.json that says of the model's file what it is not."""
+    """Refuse a run.json that contradicts the model's file."""
     told = {"model": job.spec.name, "region": record.region}
     told |= {"target": record.target, "service": record.service}
     held = {**told, **notes, "model": name}
@@ -249,7 +217,7 @@ def _check_model(
 
 
 def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
-    """Return the tiles of the map; refuse a zoom at which it was not made."""
+    """Return the tiles of the map; refuse a zoom that contradicts run.json."""
     zoom, told = record.map.zoom, record.map.tiles
     if zoom == job.region.zoom_within(zoom, MOST_TILES):
         tiles = job.region.tiles(zoom)

@@ -45,10 +45,12 @@ LATER_FILES = (
     "next_tiles.*",
     "figures",
 )
-"""What commands write into a finished run, whole without; another map or fit outdates it."""
+"""Files that commands write into a finished run, which is whole without them; another map or fit
+outdates them.
+"""
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""A file beside its place, as `writing` calls it; a call that was killed leaves it."""
+"""A file beside its place, as `writing` names it; a killed call leaves it."""
 
 _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 
@@ -57,14 +59,14 @@ _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 class RunFolder:
     """A folder in which a run is made.
 
-    While the run is unfinished, its checkpoints and staged files stand in a hidden folder
-    inside; the files move into place together at the end, ``run.json`` last. Whoever writes
-    holds the folder (`hold`), but for `check`, which writes nothing.
+    While the run is unfinished, its checkpoints and staged files stand in a hidden folder inside;
+    the files move into place together at the end, ``run.json`` last. A caller that writes holds the
+    folder (`hold`); `check` writes nothing.
 
-    A call may be stopped anywhere. Two files say how far it came: ``files/run.json`` in the hidden
-    folder, that all files are staged and only their moves are left; ``identity.json``, that the
-    checkpoints are those of its run. They are the first to go when the hidden folder is removed,
-    so that what is left of it without them is nobody's; see `settle`.
+    A call may be stopped anywhere. Two files mark its progress: ``files/run.json`` in the hidden
+    folder says that all files are staged and only their moves remain; ``identity.json`` that the
+    checkpoints belong to its run. They are removed first when the hidden folder is removed, so that
+    the rest without them belongs to no run; see `settle`.
     """
 
     path: Path
@@ -77,14 +79,9 @@ class RunFolder:
     def check(self) -> None:
         """Refuse a path that cannot become a run folder, or that holds something else.
 
-        Raises
-        ------
-        RequestError
-            The path, or a folder above it, is a file, or the folder holds files of no run.
-        DataError
-            A file of the run is damaged.
-        OutputError
-            The folder cannot be read.
+        RequestError where the path or a folder above it is a file, or the folder holds files of no
+        run; DataError where a file of the run is damaged; OutputError where the folder cannot be
+        read.
         """
         check_path(self.path)
         for place in (self.path, *self.path.parents):
@@ -105,23 +102,13 @@ class RunFolder:
             )
 
     def settle(self, *, fresh: bool = False) -> None:
-        """End, or clear away, what a call that was stopped left.
+        """Complete, or clear away, the rest of a call that was stopped.
 
-        Staged files whose moves had begun are moved, checkpoints without the note of their run are
-        removed, and so are files beside their places that were not written to the end. What is
-        left is a finished run, a run that can be continued, both, or nothing.
-
-        Parameters
-        ----------
-        fresh
-            Forget an unfinished run, too, and do not mind a damaged list of old files.
-
-        Raises
-        ------
-        DataError
-            A file that says what is left to do is damaged.
-        OutputError
-            The folder cannot be written.
+        Staged files whose moves had begun are moved; checkpoints without the note of their run and
+        half written files are removed. The result is a finished run, a run that can be continued,
+        both, or nothing. `fresh` removes an unfinished run, too, and ignores a damaged list of old
+        files. DataError where a file with the remaining work is damaged; OutputError where the
+        folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
             self._move(any_list=fresh)
@@ -137,18 +124,11 @@ class RunFolder:
             raise output_error(self.path, error, ELSEWHERE) from error
 
     def finished(self, identity: RunIdentity) -> RunRecord | None:
-        """Return what run.json holds where the fits of this run are already complete.
+        """Return the record of run.json where the fits of this run are already complete.
 
-        What its map shows may differ: that is its key `drawing`. Whether its files are still there
-        tells `spoilt`. A run that was begun here counts before one that was
-        finished before.
-
-        Raises
-        ------
-        RequestError
-            The folder holds another run, finished or not.
-        DataError
-            run.json is damaged.
+        Its map may differ: that is its key `drawing`. Whether its files still exist tells `spoilt`.
+        A run that was begun here counts before a finished run. RequestError where the folder holds
+        another run, finished or not; DataError where run.json is damaged.
         """
         begun = self._begun.is_file()
         held = _read_json(self._begun, _FRESH) if begun else self._held()
@@ -185,16 +165,10 @@ class RunFolder:
         return held
 
     def begin(self, note: RunNote) -> RunNote:
-        """Note which run is being made here, so that it can be continued; return the note.
+        """Note which run is being made here, so that it can be continued; return its first note.
 
-        That of a run that is continued is the one with which it began.
-
-        Raises
-        ------
-        DataError
-            The note of a run that is continued is damaged.
-        OutputError
-            The folder cannot be written.
+        DataError where the note of a continued run is damaged; OutputError where the folder cannot
+        be written.
         """
         if self._begun.is_file():
             try:
@@ -205,13 +179,7 @@ class RunFolder:
         return note
 
     def clear(self) -> None:
-        """Forget an unfinished run.
-
-        Raises
-        ------
-        OutputError
-            Its files cannot be removed.
-        """
+        """Remove an unfinished run (OutputError where its files cannot be removed)."""
         try:
             self._unstage()
             self._begun.unlink(missing_ok=True)
@@ -222,29 +190,13 @@ class RunFolder:
     def complete(
         self, write: Callable[[Path], RunRecord], *, keep_later: bool = False
     ) -> RunRecord:
-        """Write all files beside, then move them into place, ``run.json`` last.
+        """Write all files beside, move them into place, ``run.json`` last, and return its record.
 
-        From the moment that the first file moves, the staged ones are all that the run has left:
-        if the moves are interrupted, the next call of `settle` ends them.
-
-        Parameters
-        ----------
-        write
-            Writes every file of the run but run.json into the folder it is given, and returns what
-            run.json says of them.
-        keep_later
-            Whether what commands wrote into the finished run (`LATER_FILES`) still holds.
-
-        Returns
-        -------
-        RunRecord
-            What run.json holds: with the names of all files as `files`, their sizes and hashes as
-            `file_records`.
-
-        Raises
-        ------
-        OutputError
-            A file cannot be written. None is left in the run folder; checkpoints stay.
+        Once the first file has moved, the run consists of the staged files only: if the moves are
+        interrupted, the next `settle` completes them. `write` writes every file but run.json into
+        the folder that it gets, and returns the record; `files` and `file_records` are added.
+        `keep_later` keeps the files of commands (`LATER_FILES`). OutputError where a file cannot be
+        written: then none is left in the run folder, and checkpoints stay.
         """
         staged = self._staged
         try:
@@ -268,7 +220,7 @@ class RunFolder:
         return run
 
     def _unstage(self) -> None:
-        """Remove staged files; first of all what says that they are whole."""
+        """Remove staged files, first the file that marks them as complete."""
         (self._staged / RUN_FILE).unlink(missing_ok=True)
         remove(self._staged)
 
@@ -294,7 +246,7 @@ class RunFolder:
         self.clear()
 
     def _stale_names(self, *, any_list: bool) -> list[str]:
-        """Return the old files that go when the moves end; none where the list is gone."""
+        """Return the old files to remove after the moves; none without their list."""
         if not self._stale.is_file():
             return []
         try:
@@ -306,19 +258,9 @@ class RunFolder:
 
 
 def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
-    """Read the test predictions of a finished run.
+    """Return the test predictions of a finished run, with its strata.
 
-    Parameters
-    ----------
-    path
-        The run folder.
-    run
-        What its run.json holds, which names the strata.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, or larger than what `geogp map` writes.
+    DataError where the file is damaged, or larger than `geogp map` writes.
     """
     try:
         predictions = read_table(path / PREDICTIONS_FILE).to_pandas()
@@ -332,14 +274,10 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
 
 
 def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
-    """Read run.json of a finished run: all that it holds, and what geogp knows of it, typed.
+    """Return the content of run.json of a finished run, and the part that geogp knows, typed.
 
-    Raises
-    ------
-    RequestError
-        The folder is not a finished run.
-    DataError
-        The file is damaged, or of a later version.
+    RequestError where the folder is not a finished run; DataError where the file is damaged, or of
+    a later version.
     """
     if not (path / RUN_FILE).is_file() or not (path / PREDICTIONS_FILE).is_file():
         raise RequestError(
@@ -353,14 +291,8 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 def held_run(path: Path) -> Iterator[None]:
     """Hold a finished run, so that no other process changes it meanwhile.
 
-    Raises
-    ------
-    RequestError
-        The folder is not a finished run, or another process holds it.
-    DataError
-        run.json is damaged.
-    OutputError
-        The folder cannot be written.
+    RequestError where the folder is not a finished run, or another process holds it; DataError
+    where run.json is damaged; OutputError where the folder cannot be written.
     """
     read_run_record(path)  # nothing is left in a folder that is no run
     with hold(path):
@@ -368,21 +300,9 @@ def held_run(path: Path) -> Iterator[None]:
 
 
 def check_apart(out: Path, runs: Sequence[Path], made: str) -> None:
-    """Refuse a folder that is a run folder, or in one.
+    """Refuse a folder that is, or lies in, a run folder (RequestError).
 
-    Parameters
-    ----------
-    out
-        Where something is to be written.
-    runs
-        Run folders that it is made from.
-    made
-        What it is, in words.
-
-    Raises
-    ------
-    RequestError
-        `out` is in a run folder, or can be no folder.
+    `runs` are the run folders that the result is made from, and `made` is the result in words.
     """
     check_path(out)
     place = out.resolve()

@@ -1,12 +1,13 @@
-"""What makes two runs the same: the parts of run.json that decide the fits, compared."""
+"""Comparison of runs: the parts of run.json that decide the fits."""
 
 from collections.abc import Mapping
+from itertools import zip_longest
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import fields, replace
 
-from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.region_choice import absolute_name
 from geogp.geodata.store.addresses import absolute_place
 from geogp.geodata.tiles.ookla import InputFile
 from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
@@ -14,19 +15,19 @@ from geogp.records.run_record import InputRecord, RunIdentity, RunSettings
 _TYPES = {field.name: field.type for field in fields(RunIdentity)}
 
 IDENTITY_KEYS = tuple(name for name in _TYPES if name not in {"schema", "drawing"})
-"""Keys of run.json that decide the fits: runs that agree in them agree in every score."""
+"""Keys of run.json that decide the fits: runs with equal values have equal scores."""
 
 FILE_KEYS = ("name", "sha256", "rows", "rows_used")
-"""Keys of an input file that tell what it holds."""
+"""Keys of an input file that identify its content."""
 
 ROWS_KEYS = ("name", "rows_sha256", "rows_used")
-"""The same of an entry of the cache: what else it holds depends on what was fetched before."""
+"""Such keys of an entry of the cache, whose other content depends on earlier fetches."""
 
 
 def identity_in(held: Mapping[str, object]) -> RunIdentity:
-    """Return the identity that a file states; a part of another form counts as absent.
+    """Return the identity in a file; a part of another form counts as absent.
 
-    Settings that geogp does not know are another form: they may have decided the fits.
+    Unknown settings are another form: they may have decided the fits.
     """
     found: dict[str, object] = dict.fromkeys(_TYPES, UNSET)
     for name in found.keys() & held.keys():
@@ -47,31 +48,31 @@ def _unknown(part: object, held: object) -> set[str]:
 
 
 def differences(held: RunIdentity, identity: RunIdentity) -> list[str]:
-    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are one."""
+    """Return the keys of `IDENTITY_KEYS` in which runs differ: none where the fits are equal."""
     then, now = _with_absolute_places(held), _with_absolute_places(identity)
-    return [
-        key
-        for key in IDENTITY_KEYS
-        if getattr(then, key) != getattr(now, key)
-        and not (key == "inputs" and _same_inputs(then, now))
-    ]
+    found = [key for key in IDENTITY_KEYS if getattr(then, key) != getattr(now, key)]
+    if "inputs" in found and then.inputs is not UNSET and now.inputs is not UNSET:
+        pairs = zip_longest(then.inputs, now.inputs)
+        if all(one and other and same_input(one, other) for one, other in pairs):
+            found.remove("inputs")
+    return found
 
 
 def same_map(held: RunIdentity, identity: RunIdentity) -> bool:
-    """Tell whether runs have one fit and one question, so that their maps are one."""
+    """Return whether runs have equal fits and questions, and so equal maps."""
     return not differences(held, identity) and held.drawing == identity.drawing
 
 
 def input_record(file: InputFile) -> InputRecord:
-    """Return what run.json says of an input file."""
+    """Return the entry of run.json for an input file."""
     return InputRecord(**vars(file))
 
 
 def same_input(one: InputRecord, other: InputRecord) -> bool:
-    """Tell whether two input files of run.json hold the same rows; how they came does not count.
+    """Return whether two input files of run.json hold the same rows, however they were fetched.
 
-    Of an entry of the cache, which has the address of its source, the region's rows are compared,
-    of two files read in place all of them.
+    For an entry of the cache, which has the address of its source, the region's rows are compared;
+    for two files read in place, all rows.
     """
     known = one.rows_sha256 is not None and other.rows_sha256 is not None
     cached = one.source is not None or other.source is not None
@@ -80,7 +81,7 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
 
 
 def _with_absolute_places(run: RunIdentity) -> RunIdentity:
-    """Return a run whose folders and files are absolute; older versions kept them as typed."""
+    """Return a run with absolute folders and files; older versions kept them as typed."""
     held = run.settings
     if held is UNSET:
         return run
@@ -89,14 +90,8 @@ def _with_absolute_places(run: RunIdentity) -> RunIdentity:
         place = getattr(held, key)
         changed[key] = absolute_place(place) if isinstance(place, str) else place
     if held.strata_file is not None:
-        changed["strata_file"] = absolute_layer(held.strata_file)
+        changed["strata_file"] = absolute_name(held.strata_file)
     layers = [] if held.layers is UNSET else held.layers
-    changed["layers"] = [absolute_layer(text) for text in layers]
+    changed["layers"] = [absolute_name(text) for text in layers]
     settings: RunSettings = replace(held, **changed)
     return replace(run, settings=settings)
-
-
-def _same_inputs(then: RunIdentity, now: RunIdentity) -> bool:
-    if then.inputs is UNSET or now.inputs is UNSET:
-        return False
-    return len(then.inputs) == len(now.inputs) and all(map(same_input, then.inputs, now.inputs))

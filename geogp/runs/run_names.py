@@ -1,4 +1,4 @@
-"""How runs are called: by a user, who names a folder or a region, and in what is shown."""
+"""Names of runs: folders, codes of regions, and names for display."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,22 +6,17 @@ from pathlib import Path
 from geogp.errors import RequestError
 
 RUN_FILE = "run.json"
-"""What a run is, in its folder."""
+"""The record of a run, in its folder."""
 
 RUNS = Path("runs")
-"""Where runs are made unless another folder is asked for."""
+"""Default folder of runs."""
 
 
 def find_run(text: str, runs: Path = RUNS) -> Path:
     """Return the run folder that a user names: its path, or the code of a region.
 
-    A code, such as ``PR``, stands for the finished run in a folder ``PR-...`` of `runs`, where
-    there is one only.
-
-    Raises
-    ------
-    RequestError
-        There is no such folder; or no such run, or several.
+    A code, such as ``PR``, stands for the only finished run in a folder ``PR-...`` of `runs`.
+    RequestError where there is no such folder or run, or several.
     """
     if Path(text).is_dir():
         return Path(text)
@@ -43,7 +38,7 @@ def find_run(text: str, runs: Path = RUNS) -> Path:
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
-    """Return a printable name for each run folder; no two are the same."""
+    """Return a distinct printable name for each run folder."""
     names = [printable(run.resolve().name) for run in runs]
     if len(set(names)) < len(names):
         names = [printable(str(run)) for run in runs]
@@ -58,5 +53,5 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Replace what no file in UTF-8, or no XML, can hold."""
+    """Return text without characters that UTF-8 files or XML cannot hold."""
     return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)

@@ -1,4 +1,4 @@
-"""Where a run that is opened again reads its tiles and boundaries from."""
+"""The places of tiles and boundaries when a run is opened again."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,13 @@ from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, PUBLIC_SOURCE, is_a
 if TYPE_CHECKING:
     from geogp.records.run_record import OpenedSettings
 
-_OWN = {"source": ("tiles", PUBLIC_SOURCE), "boundaries": ("boundaries", PUBLIC_BOUNDARIES)}
-"""What is read from each place, and the address that geogp itself would take."""
-
 
 @dataclass(frozen=True)
 class ReadFrom:
-    """Where a user says that a run's tiles and boundaries are; None takes what run.json says.
+    """The user's places of a run's tiles and boundaries; None takes the places in run.json.
 
-    What it says is somebody else's word: it may name a folder, or one of geogp's own addresses,
-    but no other address, which would be asked because of it.
+    Somebody else may have written run.json: it may name a folder or geogp's own addresses, but no
+    other address, because geogp would send a request to it.
     """
 
     source: str | None = None
@@ -28,17 +25,7 @@ class ReadFrom:
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
         """Return the source and the boundaries of a run.
 
-        Parameters
-        ----------
-        file
-            Its run.json.
-        settings
-            Its settings.
-
-        Raises
-        ------
-        RequestError
-            Its run.json names another address, which the user has not.
+        RequestError where its run.json `file` names another address, which the user has not named.
         """
         for text in (settings.region_file, settings.strata_file):
             if is_address(text or ""):
@@ -58,7 +45,7 @@ class ReadFrom:
 
 
 def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
-    """Refuse an address other than that which geogp itself would take."""
+    """Refuse an address that is not geogp's own."""
     if held != own and is_address(held):
         raise RequestError(
             f"{file} takes its {what} from {held!r}. An address that somebody else wrote is asked "
@@ -68,4 +55,4 @@ def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
 
 
 AS_TOLD = ReadFrom()
-"""Where run.json says."""
+"""The places in run.json."""

@@ -1,4 +1,4 @@
-"""What a user asks for: the request of one map, and what each of its settings is."""
+"""The request of one map, with a description of each setting."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +7,7 @@ from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, check_settings, one_of
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
-from geogp.geodata.places.polygon_names import absolute_layer
-from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice
+from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
@@ -50,15 +49,11 @@ MOST_BUDGET_S = 1_000_000
 
 @dataclass(frozen=True)
 class MapRequest:
-    """Everything that decides the outcome of a map; each field says what it is.
+    """Everything that decides the outcome of a map; each field describes itself.
 
-    Folders and files become absolute: what is asked for does not change with the working
-    directory. The model ``auto`` becomes that of the target.
-
-    Raises
-    ------
-    RequestError
-        A value is not among those allowed (the nearest ones are given), or two do not go together.
+    Folders and files become absolute: the request does not change with the working directory. The
+    model ``auto`` becomes the target's default. RequestError where a value is not allowed (near
+    names are given), or two values exclude each other.
     """
 
     region: str | None = setting(
@@ -186,12 +181,12 @@ class MapRequest:
             )
 
     def _settle_places(self) -> None:
-        """Make folders and files absolute, as what is asked for is opened again elsewhere."""
+        """Make folders and files absolute, because the request is opened again elsewhere."""
         object.__setattr__(self, "source", absolute_place(self.source))
         object.__setattr__(self, "boundaries", self.place.boundaries)
         object.__setattr__(self, "region_file", self.place.file)
         object.__setattr__(self, "strata", self.place.strata)
-        object.__setattr__(self, "layers", tuple(map(absolute_layer, self.layers)))
+        object.__setattr__(self, "layers", tuple(map(absolute_name, self.layers)))
 
     def _check_validation(self) -> None:
         if self.calibrated and TARGETS[self.target].counted:
@@ -214,7 +209,7 @@ class MapRequest:
             )
 
     def _settle_model(self) -> None:
-        """Choose the model where none was named; refuse one that does not fit the target."""
+        """Choose the default model; refuse a model that does not fit the target."""
         counted = TARGETS[self.target].counted
         if self.model == AUTO:
             object.__setattr__(self, "model", COUNT_MODEL if counted else DEFAULT_MODEL)
@@ -233,7 +228,7 @@ class MapRequest:
 
     @property
     def place(self) -> RegionChoice:
-        """The region that is mapped."""
+        """The region to map."""
         return RegionChoice(
             self.region,
             self.region_file,
@@ -245,7 +240,7 @@ class MapRequest:
 
     @property
     def thresholds(self) -> tuple[Threshold, ...]:
-        """The thresholds, smallest first; none where tests are counted."""
+        """The thresholds, smallest first; none for numbers of tests."""
         return thresholds_of(self.target, self.threshold)
 
     @property

@@ -4,25 +4,32 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shapely.geometry import box
 
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import Points
 from geogp.estimators.point_scale import SPACING_KM, PointScale
 from geogp.geodata.places.distances import nearest_km
-from geogp.geodata.places.region import Region
 
 
 def points(x, y, **more):
     return Points(np.asarray(x, float), np.asarray(y, float), **more)
 
 
-def test_a_region_scales_as_its_box():
-    region = Region.from_geometry("X", "X", box(-67, 17, -65, 19))
-    scale = PointScale(region.bounds)
-    place = points([-66.5, -65.1], [17.2, 18.9])
-    assert (scale.inputs(place) == region.scale(place.x, place.y)).all()
-    assert scale.half_size_km == region.half_size_km
+@pytest.mark.parametrize("bounds", [(-67, 17, -65, 19), (-188, 51, -130, 71)])
+def test_the_bounding_box_is_scaled_to_the_square(bounds):
+    west, south, east, north = bounds
+    x = [west, east, (west + east) / 2, west + 360, west + (east - west) / 4]
+    y = [south, north, south, north, south + (north - south) / 4]
+    corners = [[-1, -1], [1, 1], [0, -1], [-1, 1], [-0.5, -0.5]]
+    np.testing.assert_allclose(PointScale(bounds).inputs(points(x, y)), corners, atol=1e-12)
+
+
+def test_a_unit_of_the_scale_is_kilometres_at_the_middle_latitude():
+    """Of a box 20 degrees tall, whose south is a quarter wider than its middle."""
+    degree = 2 * np.pi * 6371.0088 / 360
+    east, north = PointScale((10.0, 40.0, 12.0, 60.0)).half_size_km
+    assert east == pytest.approx(degree * np.cos(np.radians(50)), rel=1e-6)
+    assert north == pytest.approx(10 * degree, rel=1e-6)
 
 
 def test_units_are_kilometres_on_the_sphere():

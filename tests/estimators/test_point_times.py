@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from geogp.errors import DataError, RequestError
-from geogp.estimators.point_times import QUARTERS_PER, quarters_of, time_at, times_of
+from geogp.estimators.point_times import QUARTERS_PER, time_at, times_of
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from geogp.estimators.point_times import QUARTERS_PER, quarters_of, time_at, tim
     ],
 )
 def test_dates_and_periods_are_quarters_in_utc(values, expected):
-    assert quarters_of(values, None, "time") == pytest.approx(expected)
+    assert times_of(values, None, "time").quarters == pytest.approx(expected)
 
 
 def test_a_year_of_every_unit_is_four_quarters():
@@ -26,11 +26,11 @@ def test_a_year_of_every_unit_is_four_quarters():
     per_year |= {"hour": 365.2425 * 24, "minute": 365.2425 * 1440, "second": 365.2425 * 86400}
     assert per_year.keys() == QUARTERS_PER.keys()
     for unit, count in per_year.items():
-        assert quarters_of([count], unit, "time") == pytest.approx([4.0])
+        assert times_of([count], unit, "time").quarters == pytest.approx([4.0])
 
 
 def test_longer_periods_stand_for_their_middle():
-    assert quarters_of(pd.PeriodIndex(["2022"], freq="Y"), None, "t") == pytest.approx(
+    assert times_of(pd.PeriodIndex(["2022"], freq="Y"), None, "t").quarters == pytest.approx(
         8090, abs=0.02
     )
 
@@ -47,7 +47,7 @@ def test_longer_periods_stand_for_their_middle():
 )
 def test_what_is_no_time_is_refused(values, unit, error, match):
     with pytest.raises(error, match=match):
-        quarters_of(values, unit, "the column when")
+        times_of(values, unit, "the column when")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_text_that_is_no_time_is_refused():
 
 def test_fiscal_quarters_follow_one_another():
     """Of a year that ends in January, a quarter is no calendar quarter: its middle counts."""
-    found = quarters_of(pd.period_range("2022Q1", periods=9, freq="Q-JAN"), None, "time")
+    found = times_of(pd.period_range("2022Q1", periods=9, freq="Q-JAN"), None, "time").quarters
     assert np.diff(found) == pytest.approx(1, abs=0.05)
     assert found[0] == pytest.approx(8084.83, abs=0.05)  # February to April 2021
 

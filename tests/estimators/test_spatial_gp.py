@@ -281,7 +281,7 @@ def test_what_there_is_to_say_of_rows_is_said_before_they_are_fitted(points):
 
     model = DeepBasisGP("dbk-silu", **PLAIN, rank=300)
     with pytest.raises(InterruptedError, match="rows for 300 weights"):
-        model.fit(points[:320], points[["value"]][:320], progress=stop, warn=heard.append)
+        model.fit_watched(points[:320], points[["value"]][:320], progress=stop, warn=heard.append)
     assert "shape (n, 1)" in heard[0]
 
 

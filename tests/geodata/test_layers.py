@@ -11,7 +11,7 @@ from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import ELSEWHERE, PolygonLayer, read_layer, read_layers
-from geogp.geodata.places.polygon_names import absolute_layer
+from geogp.geodata.places.region_choice import absolute_name
 from geogp.geodata.store.sources import Folder
 
 WEST, EAST = box(-67, 18, -66, 19), box(-66, 18, -65, 19)
@@ -55,7 +55,6 @@ def test_points_in_several_polygons_are_counted_and_those_on_an_edge_are_not():
     points = [edge, -66.5, -65.5 + 360, 0.0], [18.5] * 4
     assert beside.overlap(*points, "tiles") is None
     layer = PolygonLayer("zones", ("A", "B", "C"), (WEST, EAST, box(-65.9, 18, -60, 19)))
-    assert layer.in_several(*points).tolist() == [False, False, True, False]
     assert "of zones overlap: 1 of 4 tiles lie in more than one" in layer.overlap(*points, "tiles")
 
 
@@ -159,10 +158,10 @@ def test_a_layer_is_named_alike_from_any_folder_and_keeps_its_name(tmp_path, mon
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     whole = tmp_path.resolve()
-    assert absolute_layer("../zones.shp") == f"{whole}/zones.shp"
-    assert absolute_layer("../zones.shp:NAME") == f"{whole}/zones.shp:NAME"
-    assert absolute_layer("../at:noon.shp") == f"{whole}/at:noon.shp"
-    assert absolute_layer("../none.shp:NAME") == f"{whole}/none.shp:NAME"
+    assert absolute_name("../zones.shp") == f"{whole}/zones.shp"
+    assert absolute_name("../zones.shp:NAME") == f"{whole}/zones.shp:NAME"
+    assert absolute_name("../at:noon.shp") == f"{whole}/at:noon.shp"
+    assert absolute_name("../none.shp:NAME") == f"{whole}/none.shp:NAME"
 
 
 def test_only_files_of_the_shapefile_are_listed_with_it(tmp_path):
@@ -205,4 +204,4 @@ def test_every_tile_of_puerto_rico_lies_in_a_county(real_data):
     assert len(found.counties) == 78
     assert len(np.unique(labels)) == 78
     assert ELSEWHERE not in labels
-    assert not found.counties.in_several(*found.region.tiles(15).centres).any()
+    assert found.counties.overlap(*found.region.tiles(15).centres, "tiles") is None

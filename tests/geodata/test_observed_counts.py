@@ -6,7 +6,7 @@ import pytest
 from geogp.errors import RequestError
 from geogp.geodata.places.region import EARTH_RADIUS_KM
 from geogp.geodata.store.sources import Folder
-from geogp.geodata.tiles import observed_counts as counts
+from geogp.geodata.tiles import observations as counts
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quadkeys import (
     codes_to_tiles,

@@ -14,8 +14,8 @@ from shapely.geometry import LineString, Point, box
 
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places import archives as untrusted
-from geogp.geodata.places.own_region import code_of, read_own_region
-from geogp.geodata.places.polygon_names import OwnFile
+from geogp.geodata.places.chosen_region import code_of, read_own_region
+from geogp.geodata.places.region_choice import absolute_name, file_and_rows
 
 WEST, EAST = box(-66.2, 18.1, -66.1, 18.3), box(-66.1, 18.1, -66.0, 18.3)
 
@@ -87,15 +87,15 @@ def test_values_and_files_may_hold_colons_and_equals_signs(tmp_path):
     path = _write(tmp_path / "x:y=z.geojson", table)
     region, _ = read_own_region(f"{path}:NAME={odd}")
     assert region.boundary.symmetric_difference(WEST).area < 1e-9
-    again = OwnFile.of(OwnFile.of(f"{path}:NAME={odd}").absolute)
-    assert (again.path, again.column, again.value) == (path.resolve(), "NAME", odd)
+    found = file_and_rows(absolute_name(f"{path}:NAME={odd}"))
+    assert found == (path.resolve(), ("NAME", odd))
 
 
 def test_the_file_is_absolute_wherever_it_is_named(tmp_path, monkeypatch):
     _write(tmp_path / "a.geojson")
     monkeypatch.chdir(tmp_path)
-    assert OwnFile.of("a.geojson").absolute == str(tmp_path.resolve() / "a.geojson")
-    assert OwnFile.of("a.geojson:n=2").absolute == f"{tmp_path.resolve() / 'a.geojson'}:n=2"
+    assert absolute_name("a.geojson") == str(tmp_path.resolve() / "a.geojson")
+    assert absolute_name("a.geojson:n=2") == f"{tmp_path.resolve() / 'a.geojson'}:n=2"
 
 
 @pytest.mark.parametrize(

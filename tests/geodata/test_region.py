@@ -99,16 +99,6 @@ def test_a_region_far_from_the_antimeridian_stays_where_it_is(testland):
     )
 
 
-@pytest.mark.parametrize("name", ["testland", "across"])
-def test_the_bounding_box_is_scaled_to_the_square(name, request):
-    place = request.getfixturevalue(name)
-    west, south, east, north = place.bounds
-    corners = place.scale([west, east, (west + east) / 2, west + 360], [south, north, south, north])
-    np.testing.assert_allclose(corners, [[-1, -1], [1, 1], [0, -1], [-1, 1]], atol=1e-12)
-    quarter = place.scale([west + (east - west) / 4], [south + (north - south) / 4])
-    np.testing.assert_allclose(quarter, [[-0.5, -0.5]], atol=1e-12)
-
-
 def _brute_force(place: Region, zoom: int) -> list[tuple[int, int]]:
     """Tiles of the box and a margin, row by row, whose centre shapely finds in the region."""
     west, south, east, north = place.bounds
@@ -228,12 +218,3 @@ def test_a_boundary_beyond_the_tiles_is_refused():
     for bounds in ((0, 0, 500_000, 4_000_000), (0, 80, 10, 89), (-500, 0, 10, 10)):
         with pytest.raises(DataError, match="Is it in metres"):
             Region.from_geometry("XX", "Nowhere", shapely.box(*bounds))
-
-
-def test_a_unit_of_the_scale_is_kilometres_at_the_middle_latitude():
-    """Of a region 20 degrees tall, whose south is a quarter wider than its middle."""
-    tall = Region.from_geometry("XX", "Tall", box(10.0, 40.0, 12.0, 60.0))
-    degree = 2 * np.pi * 6371.0088 / 360
-    east, north = tall.half_size_km
-    assert east == pytest.approx(degree * np.cos(np.radians(50)), rel=1e-6)
-    assert north == pytest.approx(10 * degree, rel=1e-6)

@@ -1,41 +1,26 @@
-"""Polygons brought to longitudes from -180 to 180, cut where they cross the antimeridian."""
-
-import math
+"""Polygons with longitudes from -180 to 180, cut at the antimeridian."""
 
 import geopandas as gpd
 import numpy as np
 import shapely
-import shapely.affinity
 from numpy.typing import NDArray
-from shapely.geometry import MultiPolygon, Polygon, box
+from shapely.geometry import MultiPolygon, Polygon
 
 from geogp.errors import DataError
-from geogp.geodata.places.region import polygonal_parts
+from geogp.geodata.places.region import cut_at_antimeridian, polygonal_parts
 
 _PIECES = 100
-"""Edges are cut to pieces of the part's size over this, so that longitudes run on."""
+"""An edge is cut into pieces of the part's size divided by this, so that longitudes run on."""
 
 
 def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSeries:
-    """Return polygons in degrees with longitudes from -180 to 180.
+    """Return polygons in degrees with longitudes from -180 to 180, cut at the antimeridian.
 
-    What lies beyond is moved by whole turns, and cut at the antimeridian where it crosses that.
-    Reprojection wraps longitudes, so that the ring of a polygon across the antimeridian jumps from
-    one side to the other: one that became wider than 180 degrees is reprojected again with its
-    edges in small pieces, along which the longitudes are unwrapped. Rings of files that are in
-    degrees themselves are taken as they are.
-
-    Parameters
-    ----------
-    source
-        The polygons in the CRS of their file.
-    degrees
-        The same, reprojected vertex by vertex.
-
-    Raises
-    ------
-    DataError
-        A polygon lies beyond 360 degrees east or west or beyond a pole, or encloses a pole.
+    `degrees` is `source` reprojected vertex by vertex. Reprojection wraps longitudes, so the ring
+    of a polygon across the antimeridian jumps from one side to the other. A polygon that became
+    wider than 180 degrees is reprojected again with its edges in small pieces, and the longitudes
+    along them are unwrapped. Rings of a file in degrees are kept. DataError where a polygon lies
+    beyond 360 degrees east or west, lies beyond a pole or encloses one.
     """
     before, row = shapely.get_parts(source.to_numpy(), return_index=True)
     after = shapely.get_parts(degrees.to_numpy())
@@ -55,7 +40,7 @@ def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSer
             whole = after[part]
             if torn[part]:
                 whole = _unwrapped(before[part], source, degrees.index[k])
-            held += _cut(whole)
+            held += cut_at_antimeridian(whole)
         shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)
     return gpd.GeoSeries(shapes, index=degrees.index, crs=degrees.crs)
 
@@ -78,7 +63,7 @@ def _width(bounds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
-    """Reproject a polygon with longitudes that run on along its rings."""
+    """Return a polygon in degrees whose longitudes run on along its rings."""
     west, south, east, north = part.bounds
     fine = shapely.segmentize(part, max(east - west, north - south) / _PIECES)
     fine = gpd.GeoSeries([fine], crs=source.crs).to_crs(4326).iloc[0]
@@ -96,7 +81,7 @@ def _unwrapped(part: Polygon, source: gpd.GeoSeries, row: object) -> Polygon:
 
 
 def _running(ring: shapely.LinearRing, row: object) -> NDArray[np.float64]:
-    """Return the vertices of a ring, turns added so that longitudes never jump."""
+    """Return the vertices of a ring with turns added, so that longitudes never jump."""
     points: NDArray[np.float64] = shapely.get_coordinates(ring)
     points[:, 0] = np.unwrap(points[:, 0], period=360)
     if abs(points[-1, 0] - points[0, 0]) > 180:
@@ -113,19 +98,3 @@ def _refusal(row: object, what: str) -> DataError:
         f"the polygon in row {row} {what}. Reproject the file to EPSG:4326, cut at 180 degrees, "
         "and give that."
     )
-
-
-def _cut(part: Polygon) -> list[Polygon]:
-    """Cut a polygon at the antimeridian, and move the pieces to between -180 and 180."""
-    west, south, east, north = part.bounds
-    turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
-    found: list[Polygon] = []
-    for turn in turns:
-        inside = [part]
-        if len(turns) > 1:
-            window = box(360 * turn - 180, south - 1, 360 * turn + 180, north + 1)
-            inside = polygonal_parts(part.intersection(window))
-        found += [
-            shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
-        ]
-    return found

@@ -1,4 +1,4 @@
-"""What a file of polygons must not be before a reader opens it: too large, or a harmful archive."""
+"""Checks of a file of polygons before a reader opens it: its size, and harmful archives."""
 
 import stat
 import zipfile
@@ -8,16 +8,16 @@ from pathlib import Path, PurePosixPath
 from geogp.errors import DataError
 
 MOST_BYTES = 1 << 30
-"""Bytes of a file of polygons."""
+"""Most bytes of a file of polygons."""
 
 MOST_MEMBERS = 1000
-"""Files in an archive."""
+"""Most files in an archive."""
 
 MOST_UNPACKED = 4 << 30
-"""Bytes that the members of an archive may say to have, together."""
+"""Most bytes of all members of an archive, by their own statement."""
 
 MOST_RATIO = 200
-"""How many times larger than its archive that may be, above `RATIO_FROM`."""
+"""Largest ratio of these bytes to the archive's, above `RATIO_FROM`."""
 
 RATIO_FROM = 64 << 20
 
@@ -38,11 +38,8 @@ _ARCHIVES = (".zip", ".shz")
 def check_file(path: Path) -> None:
     """Refuse a file that is too large, and an archive that is not harmless.
 
-    Raises
-    ------
-    DataError
-        The file is too large; a member leads out of its archive, is a link, or is encrypted; the
-        members are too many or too large; or what is called an archive is none.
+    DataError where the file is too large; a member leads out of its archive, is a link, or is
+    encrypted; there are too many members or they are too large; or the archive is no archive.
     """
     if not path.is_file():
         return

@@ -19,10 +19,10 @@ from geogp.geodata.tiles.ookla import InputFile
 from geogp.geodata.tiles.parquet_files import reading_process
 
 _FOLDERS = {"cb_2018": "GENZ2018/shp/", "cb_2020": "GENZ2020/shp/"}
-"""Folders of the Bureau's site by the beginning of the names of files."""
+"""Folders of the Bureau's site, by the first letters of file names."""
 
 STATE_FILES = ("states.parquet", "cb_2018_us_state_500k.zip", "cb_2018_us_state_5m.zip")
-"""Names under which states are looked for, in this order."""
+"""Names of files of states; the first that is found counts."""
 
 OWN_URBAN_FILE = "urban_areas_{code}.parquet"
 """Urban areas of one state, of any census."""
@@ -36,25 +36,25 @@ URBAN_FILES = {
     2010: ("cb_2018_us_ua10_500k.zip", "tl_2020_us_uac10.zip"),
     2000: ("ua99_d00_shp.zip",),
 }
-"""Names under which the urban areas of a census are looked for, in this order."""
+"""Names of files of urban areas by census; the first that is found counts."""
 
 COUNTY_FILES = ("counties_{code}.parquet", "cb_2018_us_county_500k.zip")
-"""Names under which counties are looked for, in this order."""
+"""Names of files of counties; the first that is found counts."""
 
 COAST_DEGREES = 0.02
-"""How far the coast of a county may be drawn from that of its state, about 2 km."""
+"""Largest distance between the coasts of a county and of its state, about 2 km."""
 
 _CODE = re.compile(r"[\w-]{1,60}")
 
 URBAN_VINTAGES = {"UACE20": 2020, "UACE10": 2010, "UA": 2000}
-"""The column that tells the census of an urban-area file."""
+"""Census year by the column that only files of this census have."""
 
 
 @dataclass(frozen=True)
 class Boundaries:
-    """A region with the files it comes from and what the user should know.
+    """A region with its files and warnings.
 
-    `counties` and `urban_areas` are the polygons one by one; None where no file has them.
+    `counties` and `urban_areas` are the single polygons; None where no file has them.
     """
 
     region: Region
@@ -66,27 +66,13 @@ class Boundaries:
 
 @reading_process()
 def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
-    """Read a state by postal code, name or FIPS number, with its urban areas.
+    """Return a state by postal code, name or FIPS number, with its urban areas.
 
-    Parameters
-    ----------
-    source
-        A folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
-        ``counties_<ST>.parquet``, or with the Census Bureau's own zip files.
-    name
-        ``PR``, ``Puerto Rico`` or ``72``.
-    vintage
-        One of `VINTAGE_CHOICES`: the census of the urban areas.
-
-    Raises
-    ------
-    RequestError
-        No such state (the nearest names are given), or no urban areas of that census.
-    DataError
-        A file is missing, damaged, without geometry or without CRS, or the urban areas are of
-        an unknown census.
-    NetworkError
-        The source could not be read.
+    `source` is a folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
+    ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage` is one of
+    `VINTAGE_CHOICES`. RequestError for an unknown state (the nearest names are given) or where
+    there are no urban areas of that census; DataError where a file is missing or damaged, or the
+    census of the urban areas is unknown; NetworkError where the source could not be read.
     """
     reading = _Reading(source)
     row = _find_state(_all_states(reading), name)
@@ -103,19 +89,9 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
 
 @reading_process()
 def read_around(source: Source, region: Region, vintage: str = AUTO) -> Boundaries:
-    """Read the urban areas and counties that touch a region of the user's.
+    """Return the urban areas and counties that touch a region of a user.
 
-    Parameters
-    ----------
-    source, vintage
-        As `read_region` has them; a source without states has files of the whole country only.
-    region
-        The region.
-
-    Raises
-    ------
-    RequestError, DataError, NetworkError
-        As `read_region` says.
+    A source without states has only files of the whole country. Errors as in `read_region`.
     """
     reading = _Reading(source)
     states = _states(reading)
@@ -133,12 +109,9 @@ def _boundaries(
     counties: gpd.GeoDataFrame | None,
     urban: gpd.GeoDataFrame | None,
 ) -> Boundaries:
-    """Put a region together with its counties, and with the urban areas that touch it.
+    """Return a region with its counties and the urban areas that touch it.
 
-    Raises
-    ------
-    UnreachableError
-        Either is missing, and the source could not be asked for it.
+    UnreachableError where either is missing and the source could not be asked for it.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent
@@ -162,7 +135,7 @@ def _boundaries(
 
 
 def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
-    """Read the states of a source that must have them."""
+    """Return the states of a source that must have them."""
     states = _states(reading)
     if states is None and reading.silent is not None:
         raise reading.silent
@@ -173,7 +146,7 @@ def _all_states(reading: "_Reading") -> gpd.GeoDataFrame:
 
 
 def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
-    """Read the states; None where the source has none."""
+    """Return the states, or None where the source has none."""
     states = reading.first(STATE_FILES)
     if states is None:
         return None
@@ -188,7 +161,7 @@ def _states(reading: "_Reading") -> gpd.GeoDataFrame | None:
 
 
 def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | None:
-    """Read the counties of states, or of the country; None where the source has none."""
+    """Return the counties of states or of the country, or None where the source has none."""
     own, *national = COUNTY_FILES
     found = reading.of_states(own, codes)
     return reading.first(national) if found is None else found
@@ -197,7 +170,7 @@ def _counties(reading: "_Reading", codes: Sequence[str]) -> gpd.GeoDataFrame | N
 def _urban_areas(
     reading: "_Reading", codes: Sequence[str], vintage: str
 ) -> gpd.GeoDataFrame | None:
-    """Read the urban areas of one census, or of the newest; None where the source has none."""
+    """Return the urban areas of a census or of the newest, or None where the source has none."""
     where, before = reading.source.where, list(reading.files)
     found = reading.of_states(OWN_URBAN_FILE, codes)
     year = None if found is None else _vintage(found, where)
@@ -220,7 +193,7 @@ def _urban_areas(
 
 
 class _Reading:
-    """A source that is read: which files were used, and what the user should know."""
+    """A source while it is read: the files used so far, and warnings."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -229,7 +202,7 @@ class _Reading:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know of how it went."""
+        """Warnings of a source that gave no answer."""
         if self.silent is None:
             return []
         names = ", ".join(file.name for file in self.files)
@@ -237,7 +210,7 @@ class _Reading:
         return [f"{where} could not be asked for its files: {names} are taken from the cache."]
 
     def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Read the first of several files that the source has, or that are in the cache."""
+        """Return the first of several files that is in the source or in the cache, or None."""
         places = [place for name in names for place in _places(name)]
         try:
             found = self.source.find(places, ask=self.silent is None)
@@ -254,7 +227,7 @@ class _Reading:
         return table
 
     def of_states(self, name: str, codes: Sequence[str]) -> gpd.GeoDataFrame | None:
-        """Read a file for each state; polygons that several have are taken once."""
+        """Return the files of some states as one table; a polygon of several files counts once."""
         tables = [
             table for code in codes if (table := self.first([name.format(code=code)])) is not None
         ]
@@ -265,7 +238,7 @@ class _Reading:
 
 
 def _places(name: str) -> list[str]:
-    """Return where a file may stand in a source: in it, or as on the Bureau's site."""
+    """Return the names of a file in a source: plain, or in its folder of the Bureau's site."""
     folder = _FOLDERS.get(name[:7])
     return [name] if folder is None else [name, f"{folder}{name}"]
 
@@ -304,19 +277,9 @@ def _vintage(urban: gpd.GeoDataFrame, where: str) -> int:
 
 
 def state_codes(source: Source, names: Sequence[str] | None = None) -> list[str]:
-    """Return the postal codes of some states, each once, or of all that the source holds.
+    """Return the postal codes of states, each once; `names` None takes all of the source.
 
-    Parameters
-    ----------
-    source
-        As `read_region` has it.
-    names
-        Postal codes, names or FIPS numbers; None for all.
-
-    Raises
-    ------
-    RequestError, DataError, NetworkError
-        As `read_region` says.
+    `names` are postal codes, names or FIPS numbers. Errors as in `read_region`.
     """
     states = _all_states(_Reading(source))
     if names is None:

@@ -1,21 +1,39 @@
-"""The region that a user chose, read from its files."""
+"""The region that a user chose: a state, or polygons of a file, with two strata."""
 
+import re
+import unicodedata
 from dataclasses import replace
+from pathlib import Path
 
+import geopandas as gpd
+import pandas as pd
+from shapely.geometry import MultiPolygon
+
+from geogp.errors import DataError, RequestError
 from geogp.geodata.places.census import Boundaries, read_around, read_region
-from geogp.geodata.places.own_region import read_own_region
-from geogp.geodata.places.own_strata import read_own_strata
-from geogp.geodata.places.region_choice import RegionChoice
+from geogp.geodata.places.layers import ELSEWHERE, column_of, files_read, place_of
+from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.region import UNKNOWN, Region, Strata, polygonal_parts
+from geogp.geodata.places.region_choice import RegionChoice, file_and_rows
+from geogp.geodata.places.stratum_column import ALL
 from geogp.geodata.store.sources import open_source
+from geogp.geodata.tiles.ookla import InputFile
+
+LONGEST_CODE = 60
+"""Most letters in the code of a region, which names files."""
+
+LONGEST_NAME = 40
+
+_TAKEN = {ALL, UNKNOWN}
+
+_SLIVER = 1e-6
+"""Share of a region below which gaps and overlaps come from two drawings of one line."""
 
 
 def read_chosen(choice: RegionChoice) -> Boundaries:
-    """Read a region, with the strata that the user chose.
+    """Return the region that a user chose, with the chosen strata.
 
-    Raises
-    ------
-    RequestError, DataError, NetworkError
-        As `read_region`, `read_own_region` and `read_own_strata` say.
+    RequestError, DataError, NetworkError as in `read_region`, `read_own_region`, `read_own_strata`.
     """
     found = _boundaries(choice)
     if choice.strata is None:
@@ -39,3 +57,114 @@ def _boundaries(choice: RegionChoice) -> Boundaries:
         return Boundaries(region, files, ())
     found = read_around(open_source(choice.boundaries), region, choice.urban_vintage)
     return replace(found, files=(*files, *found.files))
+
+
+def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[InputFile, ...]]:
+    """Return a region without strata, and the files that were read.
+
+    `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE`` for some
+    rows. `name` is the name of the region; None takes the name of the file without its ending.
+    RequestError where there is no such file, column or value; DataError as in `read_polygons`.
+    """
+    path, rows = file_and_rows(text)
+    if not path.is_file():
+        raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN=VALUE.")
+    table = read_polygons(path, path.name)
+    chosen = table if rows is None else table[_chosen(table, *rows, path)]
+    full = path.stem if name is None else name.strip()
+    try:
+        region = Region.from_geometry(code_of(full), full, chosen.geometry.union_all())
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    return region, files_read(path, len(table), len(chosen))
+
+
+def _chosen(table: gpd.GeoDataFrame, column: str, value: str, path: Path) -> pd.Series:
+    texts = column_of(table, column, path)
+    if not (texts == value).any():
+        held = ", ".join(sorted(texts.unique())[:8])
+        raise RequestError(f"no row of {path} has {value!r} in {column}; it holds {held}.")
+    return texts == value
+
+
+def code_of(name: str) -> str:
+    """Return a short name for files: letters, digits, ``-`` and ``_``.
+
+    RequestError where nothing of the name is left.
+    """
+    plain = unicodedata.normalize("NFC", name)
+    code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
+    if not code:
+        raise RequestError(
+            f"expected a name with a letter or digit for the region, found {name!r}. Give one with "
+            "--region-name."
+        )
+    return code
+
+
+def read_own_strata(
+    text: str, region: Region
+) -> tuple[Strata, tuple[InputFile, ...], tuple[str, ...]]:
+    """Return two strata of a region, the files that were read, and warnings.
+
+    `text` is ``FILE:COLUMN``, whose two values name the strata, in the order of the file. Or it is
+    ``FILE``: its polygons are the first stratum, named after the file, and all other places are the
+    second, ``elsewhere``. RequestError where there is no such file or column, or not two values;
+    DataError where the file is damaged or a stratum has a reserved name.
+    """
+    path, column = place_of(text)
+    table = read_polygons(path, path.name)
+    if column is None:
+        names, areas = [path.stem.strip(), ELSEWHERE], [table.geometry.union_all()]
+    else:
+        values = column_of(table, column, path).str.strip()
+        names = [str(name) for name in values.unique()]
+        if len(names) != 2:
+            raise RequestError(
+                f"expected two values in {column} of {path}, the names of two strata, found "
+                f"{len(names)}: {', '.join(names[:6])}."
+            )
+        areas = [table.geometry[values == name].union_all() for name in names]
+    _check_names(names, str(path))
+    shapes = [MultiPolygon(polygonal_parts(area)) for area in areas]
+    rest = shapes[1] if len(shapes) == 2 else None
+    first, second = names
+    strata = Strata(shapes[0], rest, (first, second), first).moved(sum(region.bounds[::2]) / 2)
+    files = files_read(path, len(table), len(table))
+    return strata, files, _warnings(strata, region)
+
+
+def _check_names(names: list[str], where: str) -> None:
+    for name in names:
+        if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
+            raise DataError(
+                f"{where} calls a stratum {name!r}; expected 1 to {LONGEST_NAME} letters, and not "
+                f"{' or '.join(sorted(_TAKEN))}. Rename it."
+            )
+    if names[0] == names[1]:
+        raise DataError(f"{where} calls both strata {names[0]!r}. Rename the file.")
+
+
+def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
+    """Return warnings of places in both strata, of places in neither, and of an empty stratum."""
+    whole, told = region.boundary.area, []
+    held = region.boundary.intersection(strata.area)
+    other = region.boundary.difference(strata.area)
+    if strata.rest is not None:
+        twice = held.intersection(strata.rest).area / whole
+        if twice > _SLIVER:
+            told.append(
+                f"{twice:.1%} of {region.name} lies in both strata, and counts as "
+                f"{strata.names[0]}."
+            )
+        other = other.intersection(strata.rest)
+        neither = 1 - (held.area + other.area) / whole
+        if neither > _SLIVER:
+            told.append(
+                f"{neither:.1%} of {region.name} lies in neither stratum: places there are of "
+                "unknown stratum, and count for the whole region only."
+            )
+    for name, part in zip(strata.names, (held, other), strict=True):
+        if part.area <= _SLIVER * whole:
+            told.append(f"nothing of {region.name} lies in the stratum {name}.")
+    return tuple(told)

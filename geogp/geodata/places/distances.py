@@ -13,27 +13,11 @@ Floats = NDArray[np.float64]
 def nearest_km(
     longitude: ArrayLike, latitude: ArrayLike, to_longitude: ArrayLike, to_latitude: ArrayLike
 ) -> Floats:
-    """Return the great-circle distance from each place to the nearest of some points.
+    """Return the great-circle distance in km from each place (n,) to the nearest point of (m,).
 
-    d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. Unit vectors
-    know no antimeridian, so that longitudes may be wrapped or not.
-
-    Parameters
-    ----------
-    longitude, latitude
-        Places in degrees, shape (n,).
-    to_longitude, to_latitude
-        Points in degrees, shape (m,), m at least 1.
-
-    Returns
-    -------
-    ndarray of float64, shape (n,)
-        Kilometres; 0 at a place that is one of the points.
-
-    Raises
-    ------
-    DataError
-        There is no point, or a coordinate is not finite.
+    d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. All coordinates are
+    in degrees. Unit vectors know no antimeridian, so longitudes may be wrapped or not. DataError
+    where there is no point, or a coordinate is not finite.
     """
     points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
     if len(points) == 0 or not np.isfinite(points).all():
@@ -54,9 +38,9 @@ def nearest_km(
 def _distinct(
     longitude: ArrayLike, latitude: ArrayLike
 ) -> tuple[NDArray[np.complex128], NDArray[np.intp]]:
-    """Return different places as complex numbers, and which of them each row is.
+    """Return the distinct places as complex numbers, and the number of the place of each row.
 
-    A tile has a row in every quarter; a tree of equal points is slow.
+    A tile has a row in every quarter, and a tree of equal points is slow.
     """
     place = (
         np.asarray(longitude, np.float64).ravel() + 1j * np.asarray(latitude, np.float64).ravel()

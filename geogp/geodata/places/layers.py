@@ -1,4 +1,4 @@
-"""Layers of named polygons: counties, urban areas, or any that a user brings."""
+"""Layers of named polygons: counties, urban areas, or polygons of a user."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,14 +7,15 @@ from pathlib import Path
 
 import geopandas as gpd
 import numpy as np
+import pandas as pd
 import shapely
 from numpy.typing import ArrayLike, NDArray
 from shapely.geometry.base import BaseGeometry
 
 from geogp.errors import DataError, RequestError
 from geogp.files import sha256_of
-from geogp.geodata.places.polygon_names import file_and_column
 from geogp.geodata.places.polygons import read_polygons
+from geogp.geodata.places.region_choice import file_and_rest
 from geogp.geodata.tiles.ookla import InputFile
 
 ELSEWHERE = "elsewhere"
@@ -24,35 +25,23 @@ COUNTY, URBAN_AREA = "county", "urban area"
 """Names of the layers that come with the boundaries."""
 
 _NAMES = ("NAME", "NAME20", "NAME10", "NAMELSAD", "name", "Name")
-"""Columns that are taken for labels, in this order."""
+"""Columns that may hold the labels; the first that is found counts."""
 
 _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
-"""Columns that tell polygons of equal names apart."""
+"""Columns of Census numbers, which make equal names distinct."""
 
 _BESIDE = (".dbf", ".prj", ".cpg", ".shx")
-"""What holds the labels, CRS, encoding and places of the polygons of a shapefile."""
+"""Endings of the files beside a shapefile: labels, CRS, encoding, places of the polygons."""
 
 
 @dataclass(frozen=True)
 class PolygonLayer:
     """Named polygons in degrees, longitudes from -180 to 180.
 
-    Attributes
-    ----------
-    name
-        What the polygons are: ``county``.
-    labels
-        A name for each, no two alike.
-    shapes
-        The polygons, in the order of the labels.
-    snap_degrees
-        A point in none belongs to the nearest within this distance: coastlines of two files
-        differ.
-    places
-        Place of each label in its file, from the first: a point in several polygons belongs to
-        the first of them. Empty takes the order of the labels.
-    column
-        The column of the labels, where a user named it and the file has others; else empty.
+    A point in no polygon belongs to the nearest one within `snap_degrees`, because coastlines of
+    two files differ. `places` holds the place of each label in its file: a point in several
+    polygons belongs to the first of them (empty: the order of the labels). `column` is the column
+    of the labels, where a user named it and the file has other columns.
     """
 
     name: str
@@ -66,24 +55,11 @@ class PolygonLayer:
     def of_table(
         cls, name: str, table: gpd.GeoDataFrame, column: str | None = None
     ) -> "PolygonLayer":
-        """Make a layer from polygons in longitude and latitude.
+        """Return a layer of the polygons of a table in degrees; polygons of one label are united.
 
-        Parameters
-        ----------
-        name
-            What the polygons are.
-        table
-            The polygons; those of one label are put together, in the place of the first of them.
-        column
-            Holds the labels; None takes the first of NAME, NAME20, NAME10, NAMELSAD, name, and
-            tells equal names apart by their Census numbers.
-
-        Raises
-        ------
-        RequestError
-            There is no such column, or none that could hold labels.
-        DataError
-            A polygon has no label.
+        `column` holds the labels. None takes the first of `_NAMES`, and adds the Census number to
+        equal names. RequestError where no column can hold labels; DataError where a polygon has no
+        label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
         if found is None or found not in table or found == table.active_geometry_name:
@@ -112,9 +88,9 @@ class PolygonLayer:
         return len(self.labels)
 
     def index(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of the polygon that holds each point (n,); -1 where none does.
+        """Return the number of the polygon that holds each point (n,), or -1.
 
-        Of several polygons, or at an edge of two, the first in the file (see `places`).
+        Of several polygons, or at a common edge, the first in the file counts (see `places`).
         Longitudes may be unwrapped.
         """
         points = _points(longitude, latitude)
@@ -136,27 +112,18 @@ class PolygonLayer:
         names = np.array([*self.labels, ELSEWHERE])
         return names[self.index(longitude, latitude)]
 
-    def in_several(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which points (n,) lie inside more than one polygon; edges are not inside."""
+    def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
+        """Return a warning that counts points (`what`: tiles) in several polygons, or None.
+
+        Points on edges do not count.
+        """
         points = _points(longitude, latitude)
         point, _ = self._tree.query(points, predicate="within")
-        return np.bincount(point, minlength=len(points)) > 1
-
-    def overlap(self, longitude: ArrayLike, latitude: ArrayLike, what: str) -> str | None:
-        """Return a warning that counts points in more than one polygon; None without such.
-
-        Parameters
-        ----------
-        longitude, latitude
-            Points in degrees, (n,).
-        what
-            What they are: ``tiles``.
-        """
-        several = self.in_several(longitude, latitude)
-        if not several.any():
+        several = int((np.bincount(point) > 1).sum())
+        if not several:
             return None
         return (
-            f"polygons of {self.name} overlap: {int(several.sum()):,} of {len(several):,} {what} "
+            f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} "
             "lie in more than one, and count for the one that comes first in the file."
         )
 
@@ -172,16 +139,9 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 
 
 def read_layer(text: str) -> PolygonLayer:
-    """Read a layer that a user names as ``FILE`` or ``FILE:COLUMN``.
+    """Return the layer that a user names as ``FILE`` or ``FILE:COLUMN``, named after its file.
 
-    Its name is that of the file; its formats are those of `read_polygons`.
-
-    Raises
-    ------
-    RequestError
-        There is no such file or column.
-    DataError
-        The file is damaged, or holds other things than polygons with a CRS.
+    RequestError where the file or column is missing; DataError as in `read_polygons`.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -193,14 +153,10 @@ def read_layer(text: str) -> PolygonLayer:
 
 
 def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[InputFile, ...]]:
-    """Read the layers that a user names, and say which files they come from.
+    """Return the layers that a user names, and the files they come from.
 
-    Two columns of one file are told apart by the column: ``districts_NAME``.
-
-    Raises
-    ------
-    RequestError, DataError
-        As `read_layer`; or two layers have one name.
+    Two columns of one file give names such as ``districts_NAME``. Errors as in `read_layer`;
+    RequestError too where two layers have one name.
     """
     layers = [read_layer(text) for text in texts]
     stems = [layer.name for layer in layers]
@@ -216,35 +172,41 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
             f"expected layers of different names, found {', '.join(double)} more than once. "
             "A layer has the name of its file: rename one, or give --layer once."
         )
+    paths = [place_of(text)[0] for text in texts]
+    # A file of two layers counts once, with the labels of the last.
     files = {
-        path: InputFile(path.name, sha256_of(path), len(layer), len(layer))
-        for layer, text in zip(layers, texts, strict=True)
-        for path in files_of(place_of(text)[0])
+        path: files_read(path, len(layer), len(layer))
+        for path, layer in zip(paths, layers, strict=True)
     }
-    return tuple(named), tuple(files.values())
+    return tuple(named), tuple(file for found in files.values() for file in found)
 
 
 def place_of(text: str) -> tuple[Path, str | None]:
-    """Return file and column of ``FILE`` or ``FILE:COLUMN``.
-
-    Raises
-    ------
-    RequestError
-        There is no such file.
-    """
-    path, column = file_and_column(text)
+    """Return the path and column of ``FILE`` or ``FILE:COLUMN``; RequestError without a file."""
+    path, column = file_and_rest(text)
     if not path.is_file():
         raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
     return path, column
 
 
-def files_of(path: Path) -> list[Path]:
-    """Return a file with those that belong to it: a shapefile keeps labels and CRS beside."""
-    if path.suffix.lower() != ".shp":
-        return [path]
-    beside = [
-        file
-        for file in path.parent.iterdir()
-        if file.stem == path.stem and file.suffix.lower() in _BESIDE
-    ]
-    return [path, *sorted(beside)]
+def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
+    """Return a column of a file of polygons as text; RequestError where there is none."""
+    if column not in table or column == table.active_geometry_name:
+        held = ", ".join(str(name) for name in table.columns if name != "geometry")
+        raise RequestError(f"expected a column {column} in {path}, found the columns {held}.")
+    return table[column].astype(str)
+
+
+def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
+    """Return the records of a file and the files that belong to it.
+
+    A shapefile keeps labels and CRS beside it.
+    """
+    files = [path]
+    if path.suffix.lower() == ".shp":
+        files += sorted(
+            file
+            for file in path.parent.iterdir()
+            if file.stem == path.stem and file.suffix.lower() in _BESIDE
+        )
+    return tuple(InputFile(file.name, sha256_of(file), rows, used) for file in files)

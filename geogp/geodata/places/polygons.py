@@ -1,4 +1,4 @@
-"""Polygons in files, brought to longitude and latitude."""
+"""Polygons of files, in longitude and latitude."""
 
 import threading
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
 MOST_POLYGONS = 1 << 20
-"""Polygons of a file."""
+"""Most polygons in a file."""
 
 MOST_VERTICES = 1 << 26
-"""Corners of all polygons of a file, 16 bytes each; counted once they are read."""
+"""Most vertices of all polygons of a file, 16 bytes each; counted after reading."""
 
 _SWITCH = threading.Lock()
 
@@ -41,21 +41,16 @@ _DAMAGE = (
     pa.ArrowException,
     shapely.errors.ShapelyError,
 )
-"""What the libraries raise, depending on which byte of a file is damaged."""
+"""Errors of the libraries; which one depends on the byte that is damaged."""
 
 
 def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
-    """Read polygons and bring them to longitude and latitude on WGS 84, from -180 to 180.
+    """Return the polygons of a file on WGS 84, longitudes from -180 to 180.
 
-    The formats are GeoParquet and those of `read_vector`.
-    What crosses the antimeridian is cut there; see `within_one_turn`.
-    Those that are not valid (a ring that crosses itself) are made valid.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, has several layers, or holds other things than polygons with a CRS,
-        or a polygon without area.
+    The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
+    are cut there; see `within_one_turn`. Invalid polygons (a ring that crosses itself) are made
+    valid. DataError where the file is damaged, has several layers or no CRS, or holds anything but
+    polygons with an area.
     """
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a file. Write its parts into one.")
@@ -64,9 +59,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         if name.lower().endswith((".parquet", ".geoparquet")):
             table = _geo_table(read_table(path, MOST_POLYGONS))
         else:
-            # One more than there may be: to count them first would parse the file twice.
-            table = read_vector(path, MOST_POLYGONS + 1)
-            _check_count(path, len(table))
+            table = read_vector(path, MOST_POLYGONS)
     except DataError:
         raise
     except _DAMAGE as error:
@@ -91,10 +84,6 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except _DAMAGE as error:
-        if "Missing geo metadata" in str(error):
-            raise DataError(
-                f"{path} holds no geometry. Expected GeoParquet with polygons."
-            ) from error
         raise DataError(
             f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
         ) from error
@@ -110,9 +99,9 @@ def _geo_table(found: pa.Table) -> gpd.GeoDataFrame:
 
 @contextmanager
 def _without_network() -> Iterator[None]:
-    """Keep PROJ from servers for a while: a CRS of a file can name an address as its grid.
+    """Keep PROJ from servers, because the CRS of a file can name an address as its grid.
 
-    The switch is that of the process, and is put back; one thread has it at a time.
+    The switch belongs to the process and is put back; one thread has it at a time.
     """
     with _SWITCH:
         before = is_network_enabled()
@@ -124,7 +113,7 @@ def _without_network() -> Iterator[None]:
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
-    """Return the polygons of a table that holds nothing else."""
+    """Return the polygons of a table; DataError where it holds anything else."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} holds no geometry. Expected polygons.")
     if table.crs is None:
@@ -144,16 +133,8 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
     return table
 
 
-def _check_count(path: Path, found: int) -> None:
-    if found > MOST_POLYGONS:
-        raise DataError(
-            f"{path} holds {found:,} polygons or more; expected at most {MOST_POLYGONS:,}. Take "
-            "those of the region."
-        )
-
-
 def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
-    """Make polygons valid that are not."""
+    """Return the table with invalid polygons made valid."""
     wrong = np.flatnonzero(~table.geometry.is_valid)
     if not len(wrong):
         return table

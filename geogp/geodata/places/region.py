@@ -1,6 +1,7 @@
 """A region: its boundary with all parts, its strata, its tiles and its scale."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -40,18 +41,18 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Strata:
-    """Two classes of places: those within some polygons, and the others.
+    """Two classes of places: the places within some polygons, and the other places.
 
     Attributes
     ----------
     names
-        Of the two classes, the one within first.
+        Names of the two classes, the class within `area` first.
     area
-        What is of the first class.
+        Polygons of the first class.
     rest
-        What is of the second; places in neither are of unknown class. None: all others are.
+        Polygons of the second class, others are of unknown class. None: all other places.
     words
-        What the area is, for legends: ``urban areas (2020 Census)``.
+        Name of the area in legends: ``urban areas (2020 Census)``.
     vintage
         Census year of urban areas: 2000, 2010 or 2020.
     """
@@ -69,7 +70,7 @@ class Strata:
         return cls(MultiPolygon(polygonal_parts(area)), words=words, vintage=vintage)
 
     def moved(self, middle: float) -> "Strata":
-        """Return the same with longitudes by whole turns to within 180 degrees of a longitude."""
+        """Return the strata, moved by whole turns to within 180 degrees of a longitude."""
 
         def near(shape: MultiPolygon) -> MultiPolygon:
             parts = list(shape.geoms)
@@ -82,21 +83,13 @@ class Strata:
         return replace(self, area=near(self.area), rest=rest)
 
     def of(self, longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.str_]:
-        """Return the class of each point (n,), or ``unknown``; of both, the first."""
+        """Return the class of each point (n,), or ``unknown``; a point in both is of the first."""
         width = max(map(len, (*self.names, UNKNOWN)))
         found = np.full(longitude.shape, self.names[1], dtype=f"<U{width}")
-        if self._rest_test is not None:
-            found[~self._rest_test(longitude, latitude)] = UNKNOWN
-        found[self._area_test(longitude, latitude)] = self.names[0]
+        if self.rest is not None:
+            found[~_inside(self.rest, longitude, latitude)] = UNKNOWN
+        found[_inside(self.area, longitude, latitude)] = self.names[0]
         return found
-
-    @cached_property
-    def _area_test(self) -> "_PointTest":
-        return _point_test(self.area)
-
-    @cached_property
-    def _rest_test(self) -> "_PointTest | None":
-        return None if self.rest is None else _point_test(self.rest)
 
 
 @dataclass(frozen=True)
@@ -149,15 +142,13 @@ class Region:
                 f"expected the boundary of {name} in degrees between {-quadkeys.NORTHMOST:.2f} and "
                 f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
             )
-        cut = _antimeridian_cut(parts)
-        whole = _joined(parts, cut)
-        region = cls(code, name, whole)
+        region = cls(code, name, _joined(parts, _antimeridian_cut(parts)))
         if urban_areas is None:
             return region
         return region.with_strata(Strata.of_urban_areas(urban_areas, urban_vintage))
 
     def with_strata(self, strata: Strata | None) -> "Region":
-        """Return the same region with other strata, whose longitudes are moved to its own."""
+        """Return the region with other strata, whose longitudes are moved to its own."""
         west, _, east, _ = self.bounds
         moved = None if strata is None else strata.moved((west + east) / 2)
         return replace(self, strata=moved)
@@ -165,26 +156,23 @@ class Region:
     @cached_property
     def wrapped(self) -> MultiPolygon:
         """The boundary with longitudes from -180 to 180, cut there."""
-        world = shapely.box(-180, -90, 180, 90)
-        turns = [shapely.affinity.translate(self.boundary, xoff=turn) for turn in (-360, 0, 360)]
-        pieces = [polygonal_parts(shapely.intersection(turned, world)) for turned in turns]
-        return MultiPolygon([part for parts in pieces for part in parts])
+        parts = self.boundary.geoms
+        return MultiPolygon([piece for part in parts for piece in cut_at_antimeridian(part)])
 
     @property
     def urban_vintage(self) -> int | None:
-        """Census year of the urban areas; None where the strata are others."""
+        """Census year of the urban areas; None with other strata."""
         return None if self.strata is None else self.strata.vintage
 
     @property
     def strata_names(self) -> tuple[str, str]:
-        """Names of the strata; urban and rural where none are at hand."""
+        """Names of the strata; urban and rural where there are none."""
         return STRATA if self.strata is None else self.strata.names
 
     @cached_property
     def bounds(self) -> tuple[float, float, float, float]:
         """West, south, east, north of the boundary in degrees."""
-        west, south, east, north = (float(edge) for edge in self.boundary.bounds)
-        return west, south, east, north
+        return self.boundary.bounds
 
     @cached_property
     def code_ranges(self) -> NDArray[np.int64]:
@@ -197,8 +185,8 @@ class Region:
         return (np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle
 
     def contains(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which points (degrees, shape (n,)) lie in the region, islands and holes counted."""
-        return self._boundary_test(self.unwrap(longitude), np.asarray(latitude, np.float64))
+        """Return which points (degrees, shape (n,)) lie in the region; islands and holes count."""
+        return _inside(self.boundary, self.unwrap(longitude), np.asarray(latitude, np.float64))
 
     def stratum(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.str_]:
         """Return the stratum of each point, such as ``urban``; ``unknown`` without strata."""
@@ -207,31 +195,6 @@ class Region:
             return np.full(longitude.shape, UNKNOWN, dtype=f"<U{len(UNKNOWN)}")
         return self.strata.of(longitude, np.asarray(latitude, np.float64))
 
-    def scale(self, longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.float64]:
-        """Scale points to [-1, 1]² by the bounding box of the boundary.
-
-        Each axis is scaled on its own (Zhu, Yuchi and Xie, appendix B.3).
-
-        Returns
-        -------
-        ndarray of float64, shape (n, 2)
-        """
-        west, south, east, north = self.bounds
-        across = (2 * self.unwrap(longitude) - west - east) / (east - west)
-        up = (2 * np.asarray(latitude, np.float64) - south - north) / (north - south)
-        return np.column_stack([across, up])
-
-    @property
-    def half_size_km(self) -> tuple[float, float]:
-        """Kilometres that one unit of `scale` stands for, east and north.
-
-        On the sphere, at the middle latitude of the bounding box.
-        """
-        west, south, east, north = self.bounds
-        degree = np.pi / 180 * EARTH_RADIUS_KM
-        across = (east - west) / 2 * degree * np.cos(np.deg2rad((south + north) / 2))
-        return float(across), float((north - south) / 2 * degree)
-
     def tiles(self, zoom: int = quadkeys.ZOOM) -> Tiles:
         """Return the tiles whose centre lies in the region, row by row from the north-west."""
         kept = list(self._strips(zoom, 2_000_000))
@@ -239,12 +202,12 @@ class Region:
         return Tiles(column, row, zoom)
 
     def check_zoom(self, zoom: int) -> None:
-        """Refuse a zoom of which no tile has its centre in the region.
+        """Refuse a zoom at which no tile has its centre in the region.
 
         Raises
         ------
         RequestError
-            It is such a one.
+            No tile of this zoom has its centre in the region.
         """
         if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
             raise RequestError(
@@ -254,7 +217,7 @@ class Region:
     def zoom_within(self, zoom: int, most: int) -> int:
         """Return the finest zoom, at most `zoom`, at which the region has about `most` tiles.
 
-        Counted at a zoom whose box holds few enough tiles, and scaled by 4 per zoom.
+        The tiles are counted at a zoom whose box holds few enough, and scaled by 4 per zoom.
         """
         while zoom > 1 and self.about_tiles(zoom, most) > most:
             zoom -= 1
@@ -263,7 +226,7 @@ class Region:
     def about_tiles(self, zoom: int, most: int) -> int:
         """Return the number of tiles of a zoom: exact where their box holds up to 4 `most`.
 
-        Else counted at a coarser zoom, and scaled by 4 per zoom.
+        Otherwise the tiles are counted at a coarser zoom, and scaled by 4 per zoom.
         """
         coarse = zoom
         while coarse > 1 and self._box_tiles(coarse) > 4 * most:
@@ -273,7 +236,7 @@ class Region:
     def _strips(
         self, zoom: int, size: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield columns and rows of the tiles, strip by strip of about `size` in the box."""
+        """Yield columns and rows of the tiles, in strips of about `size` tiles of the box."""
         west, south, east, north = self.bounds
         columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
         across = np.arange(columns[0], columns[1] + 1)
@@ -289,23 +252,13 @@ class Region:
         columns, rows = quadkeys.tiles_at([west, east], [north, south], zoom)
         return int((columns[1] - columns[0] + 1) * (rows[1] - rows[0] + 1))
 
-    @cached_property
-    def _boundary_test(self) -> "_PointTest":
-        return _point_test(self.boundary)
 
-
-_PointTest = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
-
-
-def _point_test(geometry: MultiPolygon) -> _PointTest:
-    """Index a geometry's pieces so that many points are tested fast."""
-    prepared = geometry
-    shapely.prepare(prepared)
-
-    def test(longitude: NDArray[np.float64], latitude: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.asarray(shapely.contains_xy(prepared, longitude, latitude), np.bool_)
-
-    return test
+def _inside(
+    shape: MultiPolygon, longitude: NDArray[np.float64], latitude: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return which points lie in a shape, which is prepared so that many points are fast."""
+    shapely.prepare(shape)
+    return np.asarray(shapely.contains_xy(shape, longitude, latitude), np.bool_)
 
 
 def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
@@ -320,8 +273,24 @@ def polygonal_parts(geometry: BaseGeometry) -> list[Polygon]:
     return [part for part in polygons if part.area > 0]
 
 
+def cut_at_antimeridian(part: Polygon) -> list[Polygon]:
+    """Return the pieces of a polygon cut at the antimeridian and moved to between -180 and 180."""
+    west, south, east, north = part.bounds
+    turns = range(math.floor((west + 180) / 360), math.ceil((east + 180) / 360))
+    found: list[Polygon] = []
+    for turn in turns:
+        inside = [part]
+        if len(turns) > 1:
+            window = shapely.box(360 * turn - 180, south - 1, 360 * turn + 180, north + 1)
+            inside = polygonal_parts(part.intersection(window))
+        found += [
+            shapely.affinity.translate(one, xoff=-360 * turn) if turn else one for one in inside
+        ]
+    return found
+
+
 def _turned(part: Polygon, middle: float) -> Polygon:
-    """Move a polygon by whole turns to within 180 degrees of a longitude."""
+    """Return a polygon moved by whole turns to within 180 degrees of a longitude."""
     west, _, east, _ = part.bounds
     turns = np.ceil(((west + east) / 2 - middle - 180) / 360)
     return shapely.affinity.translate(part, xoff=-360 * turns) if turns else part
@@ -340,16 +309,14 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Unwrap polygons; those that files cut in two at 180 degrees become one again."""
-    unwrapped = [_unwrapped(part, cut) for part in parts]
+    """Return polygons, one turn further west if they lie east of the cut.
+
+    Polygons that files cut at 180 degrees are united again.
+    """
     if cut == -180.0:
-        return MultiPolygon(unwrapped)
-    return MultiPolygon(polygonal_parts(shapely.union_all(unwrapped)))
-
-
-def _unwrapped(part: Polygon, cut: float) -> Polygon:
-    """Move a polygon that lies east of the cut one turn to the west."""
-    middle = (part.bounds[0] + part.bounds[2]) / 2
-    if cut == -180.0 or middle < cut:
-        return part
-    return shapely.affinity.translate(part, xoff=-360)
+        return MultiPolygon(parts)
+    moved = [
+        part if sum(part.bounds[::2]) / 2 < cut else shapely.affinity.translate(part, xoff=-360)
+        for part in parts
+    ]
+    return MultiPolygon(polygonal_parts(shapely.union_all(moved)))

@@ -1,11 +1,14 @@
-"""Which region a user asks for, and by what its places are told apart."""
+"""The region that a user asks for, and its strata.
+
+A user names polygons as ``FILE``, ``FILE:COLUMN`` or ``FILE:COLUMN=VALUE``.
+"""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from geogp.choices import one_of
 from geogp.errors import RequestError
-from geogp.geodata.places.polygon_names import OwnFile, absolute_layer
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES, absolute_place
 
 if TYPE_CHECKING:
@@ -14,34 +17,19 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 VINTAGE_CHOICES = (AUTO, "2020", "2010", "2000")
-"""Values of ``--urban-vintage``; ``auto`` takes the newest that the source holds."""
+"""Values of ``--urban-vintage``; ``auto`` takes the newest in the source."""
 
 
 @dataclass(frozen=True)
 class RegionChoice:
-    """A region of the Census, or one of the user's own.
+    """A region of the Census, or a region of a user; paths are made absolute.
 
-    Attributes
-    ----------
-    region
-        Postal code, name or FIPS number of a state; None where `file` is given.
-    file
-        The user's own polygons, as ``FILE`` or ``FILE:COLUMN=VALUE``; made absolute.
-    name
-        What the region of `file` is called; None takes the name of the file.
-    boundaries
-        Where the Census boundaries are: a folder, made absolute, or an address. None takes the
-        Bureau's site for a state, and none at all for a region of the user's.
-    urban_vintage
-        One of `VINTAGE_CHOICES`.
-    strata
-        Two classes of places in the place of urban and rural, as ``FILE`` or ``FILE:COLUMN``; see
-        `read_own_strata`. Made absolute.
-
-    Raises
-    ------
-    RequestError
-        Not just one of `region` and `file` is given, or something is given that has no use.
+    `region` is a postal code, name or FIPS number of a state; `file` is ``FILE`` or
+    ``FILE:COLUMN=VALUE`` with polygons of the user, and `name` its name (None: of the file).
+    `boundaries` is the folder or address of the Census boundaries; None takes the Bureau's site for
+    a state, and no boundaries for a file. `strata` is ``FILE`` or ``FILE:COLUMN``; see
+    `read_own_strata`. RequestError unless one of `region` and `file` is given, and where a value
+    has no use.
     """
 
     region: str | None = None
@@ -65,9 +53,10 @@ class RegionChoice:
             )
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
         if self.file is not None:
-            object.__setattr__(self, "file", OwnFile.of(self.file).absolute)
+            file_and_rows(self.file)
+            object.__setattr__(self, "file", absolute_name(self.file))
         if self.strata is not None:
-            object.__setattr__(self, "strata", absolute_layer(self.strata))
+            object.__setattr__(self, "strata", absolute_name(self.strata))
         if self.boundaries is not None:
             object.__setattr__(self, "boundaries", absolute_place(self.boundaries))
         elif self.file is None:
@@ -79,7 +68,42 @@ class RegionChoice:
             )
 
     def read(self) -> "Boundaries":
-        """Read it, as `read_chosen` says."""
+        """Return the region as `read_chosen` reads it."""
         from geogp.geodata.places.chosen_region import read_chosen  # noqa: PLC0415 - slow
 
         return read_chosen(self)
+
+
+def file_and_rest(text: str) -> tuple[Path, str | None]:
+    """Split ``FILE:REST`` at the first colon after a file that exists, else at the first colon."""
+    places = [k for k, sign in enumerate(text) if sign == ":"]
+    if Path(text).exists() or not places:
+        return Path(text), None
+    place = next((k for k in places if Path(text[:k]).is_file()), places[0])
+    return Path(text[:place]), text[place + 1 :]
+
+
+def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
+    """Return the file of ``FILE:COLUMN=VALUE``, and column and value; None for all rows.
+
+    RequestError where no ``COLUMN=VALUE`` follows the file.
+    """
+    path, rest = file_and_rest(text)
+    if rest is None:
+        return path, None
+    column, equals, value = rest.partition("=")
+    if not (column and equals):
+        raise RequestError(
+            f"expected the rows of {path} that are the region as COLUMN=VALUE, found {rest!r}."
+        )
+    return path, (column, value)
+
+
+def absolute_name(text: str) -> str:
+    """Return the same text with an absolute path.
+
+    A link keeps its own name, because layers and regions are named after their files.
+    """
+    path, rest = file_and_rest(text)
+    place = path.parent.resolve() / path.name
+    return str(place) if rest is None else f"{place}:{rest}"

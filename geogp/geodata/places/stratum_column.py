@@ -1,4 +1,4 @@
-"""The column of strata in tables: it knows the names of both, also of one without rows."""
+"""The column of strata in tables: it knows both names, also the name of an empty stratum."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from geogp.errors import DataError
 from geogp.geodata.places.region import STRATA, UNKNOWN
 
 ALL = "all"
-"""Stands for all strata together; no stratum is called so."""
+"""Name of all strata together; no stratum may have it."""
 
 
 def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
@@ -20,7 +20,7 @@ def stratum_column(stratum: ArrayLike, names: tuple[str, str]) -> Any:
 
 
 def names_of(stratum: Any) -> tuple[str, str]:
-    """Return the names of the strata of a column; urban and rural of plain text."""
+    """Return the names of the strata of a column; urban and rural for plain text."""
     kind = getattr(stratum, "dtype", None)
     if not isinstance(kind, pd.CategoricalDtype):
         return STRATA
@@ -29,7 +29,7 @@ def names_of(stratum: Any) -> tuple[str, str]:
 
 
 def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
-    """Return test predictions whose column of strata knows both names: the run's own, if any."""
+    """Return test predictions whose stratum column knows both names: `own`, or urban and rural."""
     names = STRATA if own is None else (own[0], own[1])
     values = rows["stratum"].astype(str)
     odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # also none at all
@@ -41,7 +41,7 @@ def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
 
 
 def phrase(name: str) -> str:
-    """Say in which stratum something lies.
+    """Return a phrase of place for a stratum.
 
     Examples
     --------
@@ -52,15 +52,7 @@ def phrase(name: str) -> str:
 
 
 def marked(names: Any, first: Any, second: Any, whole: Any) -> dict[str, Any]:
-    """Return what each of some strata is drawn by: the first, the second, and all together.
-
-    Parameters
-    ----------
-    names
-        Of one stratum or two, in their order, and maybe ``all``.
-    first, second, whole
-        What stands for each.
-    """
+    """Return the mark of each stratum in `names`: `first`, `second`, or `whole` for ``all``."""
     own = [name for name in names if name not in {ALL, *STRATA}]
     order = {**dict(zip(STRATA, (first, second), strict=True)), ALL: whole}
     order |= {name: (first, second)[k % 2] for k, name in enumerate(own)}

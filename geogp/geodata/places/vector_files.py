@@ -1,15 +1,14 @@
-"""Files of polygons that GDAL reads: of four formats, told before GDAL sees them, and no network.
+"""Reading of vector files: four formats, checked before GDAL opens them, and no network.
 
-GDAL takes a file for what its content looks like, and some of its formats ask servers. pyogrio
-cannot name the drivers that may open a file, and no option of GDAL keeps all drivers from the
-network. So a file goes to GDAL only when its name and its first bytes leave one driver, and none of
-the four asks a server but the one of GeoJSON, for a CRS that is a link: that is refused here.
+GDAL chooses a driver by the content of a file, and some drivers ask servers. pyogrio cannot name
+the drivers that may open a file, and no option of GDAL keeps all drivers from the network. So a
+file goes to GDAL only when its name and first bytes leave one driver. Of these four drivers only
+the GeoJSON driver can ask a server, for a CRS that is a link; such a CRS is refused here.
 """
 
 import json
 import sqlite3
 import zipfile
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
@@ -21,7 +20,7 @@ import pyogrio
 from geogp.errors import DataError
 
 ENDINGS = (".geojson", ".json", ".gpkg", ".fgb", ".shp", ".zip", ".shz")
-"""Endings of what is read: GeoJSON, GeoPackage, FlatGeobuf, a shapefile, plain or zipped."""
+"""Endings of GeoJSON, GeoPackage, FlatGeobuf, and shapefiles, plain or zipped."""
 
 _FORMATS = "GeoParquet, GeoJSON, GeoPackage, FlatGeobuf and shapefiles, plain or zipped"
 
@@ -30,42 +29,39 @@ _TEXTS = (".geojson", ".json")
 _ARCHIVES = (".zip", ".shz")
 
 _NOT_IN_ARCHIVES = (*_TEXTS, ".gpkg", ".fgb", ".parquet", ".geoparquet")
-"""Endings of what is read, but of no archive."""
+"""Endings of formats that are read, but not inside an archive."""
 
 _HEAD = 72
 
 _TOP_TYPES = ("FeatureCollection", "Feature", "Polygon", "MultiPolygon", "GeometryCollection")
 
 _CRS_TYPES = ("name", "epsg", "ogc")
-"""Types of a CRS of GeoJSON that GDAL looks up in its tables; it fetches ``link`` and ``url``."""
+"""Types of a GeoJSON CRS that GDAL looks up in its tables; it fetches ``link`` and ``url``."""
 
 _SPECIAL = "!;?"
-"""Signs that pyogrio takes for parts of an address, not of a name."""
+"""Characters that pyogrio takes for parts of an address."""
 
 
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
-    """Return the shapes of the only layer of a file, at most a number of them.
+    """Return the shapes of the only layer of a file.
 
-    Parameters
-    ----------
-    path
-        A file with one of `ENDINGS`; see `check_file` for what an archive
-        must not be.
-    most
-        Shapes that are read.
-
-    Raises
-    ------
-    DataError
-        The file is of another format, its content is not what its name says, its CRS is an address,
-        or it has no layer with shapes, or several.
+    The file has one of `ENDINGS` and has passed `check_file`. DataError where it is of another
+    format, the content does not fit the name, the CRS is an address, there is not just one layer
+    with shapes, or it has more than `most`.
     """
     source = _source(path)
-    return pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most)
+    # One more than there may be: to count them first would parse the file twice.
+    found = pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most + 1)
+    if len(found) > most:
+        raise DataError(
+            f"{path} holds {len(found):,} polygons or more; expected at most {most:,}. Take "
+            "those of the region."
+        )
+    return found
 
 
 def _source(path: Path) -> str:
-    """Return what GDAL is given: a name that only one driver can open."""
+    """Return a name for GDAL that only one driver can open."""
     whole, ending = str(path.absolute()), path.suffix.lower()
     if ending in _TEXTS:
         _check_geojson(path)
@@ -97,7 +93,7 @@ def _balanced(name: str) -> bool:
 
 
 def _check_tables(path: Path) -> None:
-    """Refuse a database that is no GeoPackage; old writers did not mark theirs as one."""
+    """Refuse a database that is no GeoPackage; old writers did not mark their GeoPackages."""
     # Immutable: without locks and without a file beside it.
     address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
@@ -119,10 +115,10 @@ def _check_tables(path: Path) -> None:
 
 
 def _check_head(path: Path, ending: str, head: bytes) -> None:
-    """Refuse a file that is called what it is not: GDAL would take it for what it looks like.
+    """Refuse a file whose first bytes do not fit its ending: GDAL would open it by its content.
 
     Each beginning holds a byte 0, where GDAL's search for words of other formats ends. A GeoPackage
-    bears the mark GP, or none: GDAL's driver for other databases leaves it to that of GeoPackages.
+    has the mark GP or none: GDAL's driver for other databases leaves it to the GeoPackage driver.
     """
     fits = {
         ".shp": head[:4] == b"\x00\x00\x27\x0a",
@@ -166,49 +162,31 @@ def _shapefile_in(path: Path) -> str:
 
 
 class _Seen(NamedTuple):
-    """What is kept of an object of GeoJSON."""
+    """The types of a GeoJSON object, and of the first CRS in it that GDAL may fetch."""
 
     types: tuple[Any, ...]
-    wrong: tuple[tuple[Any, ...], ...]
-    """The types of a CRS in it that GDAL may fetch."""
+    wrong: tuple[Any, ...] | None
 
 
 def _check_geojson(path: Path) -> None:
     """Refuse text that is not GeoJSON, or that names an address as its CRS.
 
-    All of it is parsed: a CRS may stand anywhere, in a single geometry too, and its key may be
-    written with escapes. GDAL looks for none below ``properties``, where a column may be called so.
-    The coordinates are let go at once.
+    All of the text is parsed, because a CRS may stand anywhere, also in a single geometry, and its
+    key may contain escapes.
     """
-    suspected = False
-
-    def seen(pairs: list[tuple[str, Any]]) -> _Seen:
-        """Return what is kept of an object."""
-        nonlocal suspected
-        wrong = [
-            value.types
-            for key, value in pairs
-            if _read_as(key) == "crs" and isinstance(value, _Seen) and _may_be_fetched(value.types)
-        ]
-        suspected = suspected or bool(wrong)
-        if suspected:  # else there is no need to go through all coordinates
-            wrong += [one for key, value in pairs if key != "properties" for one in _below(value)]
-        types = tuple(value for key, value in pairs if _read_as(key) == "type")
-        return _Seen(types, tuple(wrong[:1]))
-
     try:
-        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=seen)
+        found = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_seen)
     except RecursionError as error:
         raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
     except ValueError as error:
         raise DataError(
             f"{path} cannot be read as GeoJSON ({error}). Fetch or make it again."
         ) from error
-    types, wrong = found if isinstance(found, _Seen) else _Seen((), ())
-    if wrong:
+    types, wrong = found if isinstance(found, _Seen) else _Seen((), None)
+    if wrong is not None:
         raise DataError(
             f"expected a CRS of type 'name' in {path}, found one of type "
-            f"{', '.join(map(repr, wrong[0]))[:40] or 'none'}; a CRS at an address is not fetched. "
+            f"{', '.join(map(repr, wrong))[:40] or 'none'}; a CRS at an address is not fetched. "
             'Write it as {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4269"}}, '
             "or write the file in longitude and latitude, without a CRS."
         )
@@ -219,27 +197,29 @@ def _check_geojson(path: Path) -> None:
         )
 
 
-def _may_be_fetched(types: tuple[Any, ...]) -> bool:
-    """Return whether GDAL may take a CRS with these types for one at an address."""
-    return not types or bool({str(one).lower() for one in types} - set(_CRS_TYPES))
+def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
+    """Return the parts of an object that matter; its coordinates are dropped at once.
 
-
-def _below(value: Any) -> Iterator[tuple[Any, ...]]:
-    """Return what is wrong in an object, or in those of a list."""
-    if isinstance(value, _Seen):
-        yield from value.wrong
-    elif isinstance(value, list):
-        for one in value:
-            yield from _below(one)
-
-
-def _read_as(key: str) -> str:
-    """Return a key as GDAL reads it: in any case, and up to a character 0."""
-    return key.partition("\0")[0].lower()
+    GDAL reads a key in any case and up to a character 0, looks for no CRS below ``properties``,
+    where a column may have this name, and takes a CRS of another type than `_CRS_TYPES`, or of
+    none, for an address.
+    """
+    wrong: list[tuple[Any, ...]] = []
+    named = [(key.partition("\0")[0].lower(), key, value) for key, value in pairs]
+    for name, key, value in named:
+        parts = value if isinstance(value, list) else [value]
+        for part in (one for one in parts if isinstance(one, _Seen)):
+            known = {str(one).lower() for one in part.types} <= set(_CRS_TYPES)
+            if name == "crs" and not isinstance(value, list) and not (part.types and known):
+                wrong.append(part.types)
+            elif key != "properties" and part.wrong is not None:
+                wrong.append(part.wrong)
+    types = tuple(value for name, _, value in named if name == "type")
+    return _Seen(types, wrong[0] if wrong else None)
 
 
 def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the layer of a file with shapes; there must be one."""
+    """Return the name of the only layer with shapes of a file; DataError where it is not one."""
     # A table without shapes has no type of geometry.
     names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
     if not names:

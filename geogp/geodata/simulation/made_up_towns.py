@@ -1,4 +1,4 @@
-"""Made-up urban areas for regions that have none at hand."""
+"""Made-up urban areas for regions without any."""
 
 import numpy as np
 import scipy.optimize
@@ -13,7 +13,7 @@ from geogp.geodata.places.region import EARTH_RADIUS_KM, Region, polygonal_parts
 Floats = NDArray[np.float64]
 
 URBAN_SHARE = 0.03
-"""Share of the land that the towns take together."""
+"""Share of the land that all towns together take."""
 
 _LAND_OF_A_TOWN = 2500.0  # km²: one urban area has so much land to itself, country included
 _FEWEST = 5  # as the demo's region has
@@ -22,31 +22,14 @@ _DEGREE_KM = np.pi / 180 * EARTH_RADIUS_KM
 
 
 def made_up_towns(region: Region, seed: int) -> MultiPolygon:
-    """Draw urban areas inside a region.
+    """Return urban areas inside a region, in degrees, longitudes unwrapped as in its boundary.
 
     The area of the k-th town is proportional to 1 / k (Zipf's law), and together they take
     `URBAN_SHARE` of the land: in 2010, 3.0 % of the land of the United States was urban, in 3,573
-    urban areas on 9.1 million km² (U.S. Census Bureau, 2010 Census Urban and Rural
-    Classification), so one town is drawn for each 2,500 km², five at the least. Centres are
-    uniform in the region, outlines wave. What lies beyond the boundary is cut off, and all towns
-    are enlarged alike until the share holds for what is left.
-
-    Parameters
-    ----------
-    region
-        Where; its strata are not looked at.
-    seed
-        The same seed and region give the same towns.
-
-    Returns
-    -------
-    MultiPolygon
-        In degrees, longitudes unwrapped as those of `region.boundary`.
-
-    Raises
-    ------
-    RequestError
-        `seed` is negative.
+    urban areas on 9.1 million km² (U.S. Census Bureau, 2010 Census Urban and Rural Classification),
+    so there is one town for each 2,500 km², and at least five. Centres are uniform in the region,
+    outlines wave. Parts beyond the boundary are cut off, and all towns grow by one factor until the
+    share holds. RequestError for a negative seed.
     """
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")
@@ -101,7 +84,7 @@ def wavy_ellipse(
     *,
     waves: tuple[float, int, float, int],
 ) -> Polygon:
-    """Draw an ellipse in degrees whose radius waves: two amplitudes, each with its waves."""
+    """Return an ellipse in degrees with a wavy radius: two amplitudes, each with its waves."""
     angle = np.linspace(0, 2 * np.pi, 240, endpoint=False)
     radius = 1 + waves[0] * np.sin(waves[1] * angle) + waves[2] * np.cos(waves[3] * angle)
     points = np.column_stack(
@@ -114,7 +97,7 @@ def wavy_ellipse(
 
 
 def ground_km2(shape: BaseGeometry) -> float:
-    """Return the area of a shape in degrees on the sphere, by the cylinder of equal areas."""
+    """Return the area on the sphere of a shape in degrees, by the equal-area cylinder."""
 
     def flat(points: Floats) -> Floats:
         turned = np.deg2rad(points)
@@ -124,7 +107,7 @@ def ground_km2(shape: BaseGeometry) -> float:
 
 
 def _centres(boundary: MultiPolygon, count: int, rng: np.random.Generator) -> Floats:
-    """Draw points uniform on the ground, degrees, shape (count, 2): an island first, then in it."""
+    """Return points uniform on the ground, degrees (count, 2): first the island, then the point."""
     parts = list(boundary.geoms)
     areas = np.array([ground_km2(part) for part in parts])
     found = np.empty((count, 2))

@@ -1,4 +1,4 @@
-"""Predictors that know a simulation's truth: the best that any model can do."""
+"""Predictors that know a simulation's truth: no model can do better."""
 
 from dataclasses import dataclass
 
@@ -22,10 +22,8 @@ _CHUNK_BYTES = 8 * 2**20
 class Oracle:
     """Gaussian predictive distributions of measurements, on the scale of the target.
 
-    Attributes
-    ----------
-    mean, sd
-        float64 (n,), in the order of the truth's rows; NaN where nothing was predicted.
+    `mean` and `sd` are float64 (n,), in the order of the truth's rows; NaN where nothing is
+    predicted.
     """
 
     mean: Floats
@@ -38,12 +36,9 @@ class Oracle:
 
 
 def column_of(name: str, target: str) -> str:
-    """Return the truth's column for a quantity: ``y`` is download's, ``y_upload`` upload's.
+    """Return the truth's column for a quantity: ``y`` for download, ``y_upload`` for upload.
 
-    Raises
-    ------
-    RequestError
-        `target` is not one of the simulated targets.
+    RequestError for a target that is not simulated.
     """
     if target not in TARGETS:
         raise RequestError(f"expected a target among {', '.join(TARGETS)}, found {target!r}.")
@@ -51,13 +46,7 @@ def column_of(name: str, target: str) -> str:
 
 
 def known_oracle(truth: pd.DataFrame, target: str = "download") -> Oracle:
-    """Return the oracle that knows field and tile effect: only the measurement is uncertain.
-
-    Raises
-    ------
-    RequestError
-        `target` is unknown.
-    """
+    """Return the oracle that knows field and tile effect: only the measurement is uncertain."""
     mean = _values(truth, "field_true", target) + _values(truth, "tile_true", target)
     return Oracle(mean, _values(truth, "sd_measurement_true", target))
 
@@ -77,34 +66,13 @@ def predictive_oracle(
 
     mean = field + k' (K + D)⁻¹ r,  variance = k(0) - k' (K + D)⁻¹ k + sd_measurement²
 
-    (Rasmussen and Williams 2006, equations 2.25 and 2.26). Near are the `neighbours` rows of
-    largest prior correlation among the nearest 4 `neighbours` in space-time; with `neighbours`
-    at least the number of training rows this is the full conditional distribution. In the demo
-    region, doubling 128 lowers the mean log score by 0.0002 to 0.0003.
+    (Rasmussen and Williams 2006, equations 2.25 and 2.26). The rows near a point are the
+    `neighbours` rows of largest prior correlation among the nearest 4 `neighbours` in space-time;
+    with `neighbours` at least the number of training rows this is the full conditional
+    distribution. In the demo region, doubling 128 lowers the mean log score by 0.0002 to 0.0003.
 
-    Parameters
-    ----------
-    truth
-        Rows of a simulation, with one `quadkey` and `quarter` each.
-    train
-        The training rows, shape (n,).
-    law
-        The law of `target`.
-    target
-        ``download``, ``upload`` or ``latency``.
-    neighbours
-        Training rows used for each point.
-
-    Returns
-    -------
-    Oracle
-        NaN at the training rows: the oracle is not asked about what it was shown.
-
-    Raises
-    ------
-    RequestError
-        The mask has another length or no training row, the law is another target's, or
-        `neighbours` is below 1.
+    `train` marks the training rows (n,), where the prediction is NaN. RequestError where the mask
+    has another length or no training row, the law is of another target, or `neighbours` is below 1.
     """
     train = np.asarray(train)
     _check(truth, train, law, target, neighbours)
@@ -164,7 +132,7 @@ def _plane(truth: pd.DataFrame, law: TruthLaw) -> Floats:
 
 
 def _scaled(place: Floats, law: TruthLaw) -> Floats:
-    """Scale axes so that distance is about minus the logarithm of the prior correlation."""
+    """Return places scaled so that distance is about -log(prior correlation)."""
     total = law.sill_constant + law.sill_changing
     kept = (law.sill_constant + law.sill_changing * law.memory) / total if total > 0 else 1.0
     apart = -np.log(max(kept, 1e-9))

@@ -1,8 +1,7 @@
-"""Simulated Ookla tiles with a known truth: who measures where, and what they measure.
+"""Simulated Ookla tiles with a known truth: their places, tests and measurements.
 
-The law of the values is in `truth.py`; predictors that know it are in
-`oracles.py`; `simulation_files.py` writes a simulation as a source of
-files for the pipeline.
+`truth.py` holds the law of the values, `oracles.py` predictors that know it; `simulation_files.py`
+writes a simulation as a source of files for the pipeline.
 """
 
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 SINGLE_SHARE = 0.285
-"""Expected share of rows that are one single test; Puerto Rico has 0.25 to 0.32."""
+"""Expected share of rows with one single test; Puerto Rico has 0.25 to 0.32."""
 
 _RECORDED = {"download": "avg_d_kbps", "upload": "avg_u_kbps", "latency": "avg_lat_ms"}
 _UNIT = {"download": 1000.0, "upload": 1000.0, "latency": 1.0}  # recorded per modelled unit
@@ -56,12 +55,12 @@ _DEVICES = 0.42  # chance that a further test is from a further device
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated tiles and the truth behind them.
+    """Simulated tiles and their truth.
 
     Attributes
     ----------
     tiles
-        What Ookla would publish, sorted by quarter and quadkey: quarter (index), quadkey
+        Rows as Ookla publishes them, sorted by quarter and quadkey: quarter (index), quadkey
         (uint64 code), tests, devices, avg_d_kbps, avg_u_kbps, avg_lat_ms (int64).
     truth
         The same rows: quadkey, quarter (label), longitude, latitude (degrees), tests, and for
@@ -69,8 +68,6 @@ class Simulation:
         sd_measurement_true; for the other targets the same with ``_upload`` and ``_latency``.
     laws
         The law of each target.
-    seed, service, quarters
-        What was asked for.
     """
 
     tiles: pd.DataFrame
@@ -84,38 +81,19 @@ class Simulation:
 def simulate(
     region: Region, *, rows: int, quarters: Sequence[int], seed: int, service: str = "mobile"
 ) -> Simulation:
-    """Make tiles with a known truth inside a region.
+    """Return tiles with a known truth inside a region.
 
-    Tests of a tile in a quarter are gamma-Poisson around the tile's own rate; a row exists
-    where there is a test. Rates are log-normal, far higher in urban areas, and most of the
-    country is dormant; the level of the rates and the number of dormant tiles are such that
-    `rows` rows, and `SINGLE_SHARE` of them single tests, are expected. Rows too many are
-    dropped at random; rows too few are made single tests at random places.
-    Recorded values are rounded to kbps and ms, and are at least 1 and at most the limits of
-    `plausibility.py` for mobile networks, which are the lower ones.
+    Tests of a tile in a quarter are gamma-Poisson around the tile's own rate; a row exists where
+    there is a test. Rates are log-normal, far higher in urban areas, and most rural tiles are
+    dormant. The level of the rates and the number of dormant tiles make `rows` rows, and
+    `SINGLE_SHARE` of them single tests, expected. Surplus rows are dropped at random; missing rows
+    become single tests at random places. Recorded values are rounded to kbps and ms, at least 1,
+    and at most the limits of `plausibility.py` for mobile networks, which are the lower ones.
 
-    Parameters
-    ----------
-    region
-        Where. Its urban areas, if any, shape both rates and values.
-    rows
-        Exact number of rows over all quarters.
-    quarters
-        Increasing indices of quarters.
-    seed
-        The same seed and request give the same data.
-    service
-        ``mobile`` or ``fixed``: names the files; the law is the same.
-
-    Returns
-    -------
-    Simulation
-
-    Raises
-    ------
-    RequestError
-        `rows` is below 1 or more than tiles times quarters, `quarters` are not increasing,
-        `seed` is negative, `service` is unknown, or the region is too small or too large.
+    `rows` is the exact number over all `quarters` (increasing indices). The same seed and arguments
+    give the same data. `service` only names the files; the law is the same. RequestError where
+    `rows` is below 1 or more than tiles times quarters, `quarters` do not increase, `seed` is
+    negative, `service` is unknown, or the region is too small or too large.
     """
     quarters = tuple(int(quarter) for quarter in quarters)
     _check(rows, quarters, seed, service)
@@ -214,10 +192,10 @@ def _count_tests(
 def _add_single_tests(
     tests: NDArray[np.int32], rate: Floats, missing: int, rng: np.random.Generator
 ) -> None:
-    """Set some that are 0 to 1: a draw without replacement, in proportion to the rates.
+    """Set `missing` zeros to 1, drawn without replacement in proportion to the rates.
 
-    By the largest Gumbel keys, quarter by quarter: all keys at once would take far more memory
-    than the tests.
+    The largest Gumbel keys are taken quarter by quarter: all keys at once would need far more
+    memory than the tests.
     """
     best, where = np.empty(0), np.empty(0, np.int64)
     for quarter, counts in enumerate(tests):
@@ -232,8 +210,8 @@ def _add_single_tests(
 def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats:
     """Return the tests that each tile expects in a quarter, shape (tiles,).
 
-    A tile is lively or dormant, lively ones being chosen by place and chance; all have a
-    log-normal rate. The number of lively tiles is what sets the share of single tests.
+    A tile is lively or dormant, by place and chance; all have a log-normal rate. The number of
+    lively tiles sets the share of single tests.
     """
     smooth = _UNEVEN * random_field(places, lengthscale_km=8.0, seed=int(rng.integers(2**31)))
     base = _URBAN_TILE * places.urban + _URBAN_CORE * places.urbanity + smooth
@@ -261,7 +239,7 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
 
 
 def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
-    """Scale rates so that a share `wanted` of tiles expects a row, and cap them."""
+    """Return rates, capped, scaled so that a share `wanted` of tiles expects a row."""
     low, high = -40.0, 40.0
     most = np.log(_MOST_EXPECTED)
     for _ in range(50):

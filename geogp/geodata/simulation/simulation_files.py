@@ -19,6 +19,7 @@ from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.simulation.simulated_tiles import Simulation
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
+from geogp.geodata.tiles.tile_files import tile_file
 
 ROW_GROUP = 2048
 """Rows of a row group in Ookla's files."""
@@ -42,35 +43,18 @@ _URBAN_COLUMNS = {2000: ("UA", "NAME"), 2010: ("UACE10", "NAME10"), 2020: ("UACE
 def write_simulation(
     simulation: Simulation, region: Region, folder: Path, *, made_up_towns: bool = False
 ) -> list[Path]:
-    """Write a simulation so that its folder serves as source and as boundaries.
+    """Write a simulation so that its folder serves as source and as boundaries; return the files.
 
     ``parquet/performance/type=.../year=.../quarter=.../...tiles.parquet``
         Ookla's layout and seven columns, sorted by quadkey, row groups of 2,048, zstd.
     ``truth.parquet``
         `Simulation.truth`, all quarters; true values rounded to multiples of 2^-14, about 6e-5.
     ``simulation.json``
-        Request, region and laws.
+        Request, region and laws, and whether the urban areas are made up.
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
-        GeoParquet in EPSG:4269; no urban areas where the region has none at hand.
+        GeoParquet in EPSG:4269; no urban areas where the region has none.
 
-    Parameters
-    ----------
-    simulation, region
-        The simulation and the region that it was made in.
-    folder
-        Where; made when absent. Other files in it stay.
-    made_up_towns
-        Whether the region's urban areas were made up, for ``simulation.json``.
-
-    Returns
-    -------
-    list of Path
-        The files written.
-
-    Raises
-    ------
-    OutputError
-        A file cannot be written.
+    Other files of the folder stay. OutputError where a file cannot be written.
     """
     contents = dict(_tile_files(simulation))
     contents["truth.parquet"] = compact_table(simulation.truth)
@@ -101,7 +85,7 @@ def tile_polygons(codes: quadkeys.Codes) -> NDArray[np.object_]:
 
 
 def _texts(degrees: NDArray[np.float64]) -> NDArray[np.object_]:
-    """Format numbers with 15 significant digits; few of a grid's edges are distinct."""
+    """Return numbers as text of 15 significant digits; few edges of a grid are distinct."""
     distinct, where = np.unique(degrees, return_inverse=True)
     return np.array([f"{value:.15g}" for value in distinct], dtype=object)[where]
 
@@ -115,19 +99,15 @@ def _tile_files(simulation: Simulation) -> Iterator[tuple[str, bytes]]:
             "tile": tile_polygons(codes),
         }
         columns |= {name: rows[name].to_numpy(np.int64) for name in _TILES.names[2:]}
-        year, part = divmod(quarter, 4)
-        name = (
-            f"parquet/performance/type={simulation.service}/year={year}/quarter={part + 1}/"
-            f"{year}-{3 * part + 1:02d}-01_performance_{simulation.service}_tiles.parquet"
-        )
-        yield name, _parquet(pa.table(columns, schema=_TILES))
+        table = pa.table(columns, schema=_TILES)
+        yield tile_file(simulation.service, quarter), _parquet(table)
 
 
 def compact_table(table: pd.DataFrame) -> bytes:
-    """Serialise a table of results as Parquet, real numbers as float32.
+    """Return a table of results as Parquet, real numbers as float32.
 
-    True values are rounded to multiples of 2^-14, far below any standard deviation, which
-    lets the file compress to half.
+    True values are rounded to multiples of 2^-14, far below any standard deviation, so that the
+    file compresses to half.
     """
     real = table.select_dtypes("float64").columns
     true = [name for name in real if "_true" in name]
@@ -137,7 +117,7 @@ def compact_table(table: pd.DataFrame) -> bytes:
 
 
 def _parquet(table: pa.Table, row_group: int = ROW_GROUP) -> bytes:
-    """Serialise a table; column metadata only, so that the bytes do not name the writer."""
+    """Return a table as Parquet; column metadata only, so that the bytes do not name the writer."""
     stream = io.BytesIO()
     real = [column.name for column in table.schema if pa.types.is_floating(column.type)]
     pa.parquet.write_table(

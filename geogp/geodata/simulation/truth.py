@@ -2,10 +2,10 @@
 
     y(s, q) = field(s, q) + tile(s, q) + e,    e ~ N(0, a(s) + b(s) / tests)
 
-on log10 of Mbps (download, upload) or of ms (latency). Places s lie on the plane of the
-zoom-16 grid: kilometres east and south of the region's north-west tile, one tile being
-`tile_km` wide. That is the width on the ground at the region's middle latitude, used
-everywhere in the region, so that the grid is regular and the sampling exact.
+on log10 of Mbps (download, upload) or of ms (latency). Places s lie on the plane of the zoom-16
+grid: kilometres east and south of the region's north-west tile. A tile is `tile_km` wide, the width
+on the ground at the region's middle latitude. One width in the whole region makes the grid regular
+and the sampling exact.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,9 +41,9 @@ class TruthLaw:
     target
         ``download``, ``upload`` (log10 Mbps) or ``latency`` (log10 ms).
     intercept, trend
-        Level in the country at `origin_quarter`, and its change per quarter.
+        Rural level at `origin_quarter`, and its change per quarter.
     urban_effect, urban_trend
-        What an urban core adds at `origin_quarter`, and the change of that per quarter.
+        Effect of an urban core at `origin_quarter`, and its change per quarter.
     urban_smoothing_km
         Standard deviation of the Gaussian that turns urban areas into `PlanePlaces.urbanity`.
     field_sd, lengthscale_km
@@ -53,9 +53,9 @@ class TruthLaw:
     interaction_sd
         Standard deviation of the smooth field that grows in proportion to time, per 20 quarters.
     sill_constant, sill_changing
-        Variances of the tile process that lasts and of that which fades.
+        Variances of the lasting and of the fading part of the tile process.
     range_km
-        Distance over which the tile process's correlation falls to 1/e, on the ground.
+        Distance on the ground at which the tile process's correlation is 1/e.
     memory
         Correlation of the fading part from one quarter to the next.
     noise_floor_urban, noise_floor_rural
@@ -120,16 +120,10 @@ _BASE = (
 
 @dataclass(frozen=True)
 class Grid:
-    """The smallest rectangle of tiles around a region's tiles.
+    """The smallest rectangle of tiles around a region's zoom-16 tiles.
 
-    Attributes
-    ----------
-    tiles
-        The region's zoom-16 tiles.
-    across, down
-        Place of each tile in the rectangle, from its north-west, int64 (n,).
-    tile_km
-        Width of a tile on the ground at the region's middle latitude.
+    `across` and `down` are the place of each tile in it, from the north-west, int64 (n,); `tile_km`
+    is the width of a tile on the ground at the region's middle latitude.
     """
 
     tiles: Tiles
@@ -139,13 +133,7 @@ class Grid:
 
     @classmethod
     def of(cls, region: Region) -> "Grid":
-        """Return the grid of a region.
-
-        Raises
-        ------
-        RequestError
-            No tile's centre lies in the region.
-        """
+        """Return the grid of a region; RequestError where no tile's centre lies in it."""
         tiles = region.tiles()
         if not len(tiles):
             raise RequestError(f"{region.name} holds no centre of a zoom-16 tile; draw it larger.")
@@ -161,16 +149,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class PlanePlaces:
-    """Places on the plane of the grid.
+    """Places on the plane of the grid, coordinates in km, each of shape (n,).
 
-    Attributes
-    ----------
-    east_km, south_km
-        Coordinates, float64 (n,).
-    urban
-        Whether the place itself lies in an urban area, bool (n,).
-    urbanity
-        Share of urban ground around the place, 0 to 1, float64 (n,).
+    `urban` places lie in an urban area; `urbanity` is the share of urban ground around, 0 to 1.
     """
 
     east_km: Floats
@@ -203,9 +184,9 @@ def laws_of(grid: Grid, seed: int) -> dict[str, TruthLaw]:
 def places_of(region: Region, grid: Grid, smoothing_km: float) -> PlanePlaces:
     """Return the centres of a region's tiles, in the order of `region.tiles()`.
 
-    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around:
-    near 1 in the core of a large town, less in a small one, smooth at the edge. Urban areas
-    outside the region do not count, and a region without urban areas has urbanity 0.
+    Urbanity is the Gaussian-weighted share of urban tiles among the region's tiles around: near 1
+    in the core of a large town, less in a small one, smooth at the edge. Urban areas outside the
+    region do not count, and a region without urban areas has urbanity 0.
     """
     urban = region.stratum(*grid.tiles.centres) == URBAN
     inside = np.zeros(grid.shape)
@@ -293,34 +274,14 @@ def _field_of(law: TruthLaw, places: PlanePlaces, which: int) -> Floats:
 def tile_process(
     law: TruthLaw, shape: tuple[int, int], quarters: Sequence[int], rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """Sample the tile process exactly on a grid, quarter after quarter.
+    """Yield exact samples of the tile process on a grid, one array of `shape` per quarter.
 
-    Space by circulant embedding (Dietrich and Newsam 1997): the grid is padded to a torus
-    until the covariance is below rounding across the padding. Time by the stationary
-    autoregression x_q = r x_p + sqrt(1 - r²) z, r = memory^(q - p), which gives memory^|lag|.
-
-    Parameters
-    ----------
-    law
-        Covariance; see `TruthLaw.covariance`.
-    shape
-        Rows and columns of the grid, whose spacing is `law.tile_km`.
-    quarters
-        Increasing indices of quarters; gaps count.
-    rng
-        Source of the numbers.
-
-    Yields
-    ------
-    ndarray of float64, of `shape`
-        One array for each quarter.
-
-    Raises
-    ------
-    RequestError
-        The embedding needs more than `MOST_CELLS` cells.
-    NumericalError
-        The embedding has negative eigenvalues beyond rounding.
+    Space by circulant embedding (Dietrich and Newsam 1997): the grid is padded to a torus until the
+    covariance is below rounding across the padding. Time by the stationary autoregression x_q = r
+    x_p + sqrt(1 - r²) z, r = memory^(q - p), which gives memory^|lag|. The spacing is
+    `law.tile_km`; gaps between the increasing `quarters` count. RequestError where the embedding
+    needs more than `MOST_CELLS` cells; NumericalError where it has negative eigenvalues beyond
+    rounding.
     """
     spectrum, torus = _embedding(law, shape)
 

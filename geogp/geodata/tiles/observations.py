@@ -1,4 +1,7 @@
-"""Observations: what the models learn from, one row a tile and quarter."""
+"""Observations: one row per tile and quarter, from which the models learn.
+
+Of numbers of tests: every tile of a region, also tiles without a test.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -6,34 +9,32 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.geodata.places.region import STRATA
+from geogp.errors import RequestError
+from geogp.geodata.places.region import STRATA, Region
+from geogp.geodata.tiles import quadkeys
+
+MOST_ROWS = 5_000_000
+"""More tiles times quarters than this are refused: their table alone would take 0.4 GB."""
 
 
 @dataclass(frozen=True)
 class Observations:
     """Measured tiles of one region, service and target, ordered by quarter and quadkey.
 
-    For the target ``tests`` all tiles of the region in each quarter, measured or not.
+    For the target ``tests``: all tiles of the region in each quarter, measured or not.
 
     Attributes
     ----------
-    quadkey
-        Codes at zoom 16, uint64 (n,); see `quadkeys.py`.
-    quarter
-        Quarter indices, int64 (n,); see `quarters.py`.
+    quadkey, quarter
+        Codes at zoom 16, uint64 (n,); indices of quarters, int64 (n,).
     longitude, latitude
         Centroids in degrees, longitudes unwrapped around the region, float64 (n,).
     y
-        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64
-        (n,).
+        log10 of the tile's average in Mbps (ms for latency), or its number of tests, float64 (n,).
     tests, devices
-        Counts behind the average, int64 (n,); 0 where nothing was measured.
+        Counts behind the average, int64 (n,); 0 in a tile without measurements.
     stratum
         One of `strata`, or ``unknown``, str (n,).
-    target, service
-        What was measured.
-    strata
-        Names of the region's strata.
     """
 
     quadkey: NDArray[np.uint64]
@@ -56,23 +57,14 @@ class Observations:
         """Quarter indices that occur, in order."""
         return tuple(np.unique(self.quarter).tolist())
 
-    def taken(self, rows: NDArray[np.bool_]) -> "Observations":
-        """Return some of the rows, (n,)."""
-        return replace(
-            self,
-            quadkey=self.quadkey[rows],
-            quarter=self.quarter[rows],
-            longitude=self.longitude[rows],
-            latitude=self.latitude[rows],
-            y=self.y[rows],
-            tests=self.tests[rows],
-            devices=self.devices[rows],
-            stratum=self.stratum[rows],
-        )
+    def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Observations":
+        """Return some of the rows, by a mask (n,) or by their numbers."""
+        columns = {k: v[rows] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **columns)
 
 
 _OF_1970 = 4 * 1970
-"""The quarter that pandas counts from."""
+"""Index of the quarter from which pandas counts."""
 
 
 def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
@@ -88,16 +80,10 @@ def quarter_periods(indices: NDArray[np.int64]) -> pd.PeriodIndex:
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Where and when the rows of the source are, those left out for a target among them.
+    """Place and quarter of all source rows (n,), also of rows left out for a target.
 
-    Splits are made of these, so that they do not depend on the values of a target.
-
-    Attributes
-    ----------
-    quadkey, quarter, longitude, latitude
-        As `Observations` has them, each (n,).
-    kept
-        Which of them are observations, (n,).
+    Splits use them, so that a split does not depend on the values of a target. `kept` marks the
+    observations.
     """
 
     quadkey: NDArray[np.uint64]
@@ -105,3 +91,45 @@ class SourceRows:
     longitude: NDArray[np.float64]
     latitude: NDArray[np.float64]
     kept: NDArray[np.bool_]
+
+
+def complete_counts(measured: Observations, region: Region) -> Observations:
+    """Return all tiles of a region in each quarter with data, with 0 tests where none was made.
+
+    Ookla publishes only tiles with tests. The other tiles of zoom 16 with their centre in the
+    region are counts of 0, which the likelihood of a rate needs as much. RequestError above 5
+    million tiles times quarters.
+    """
+    quarters = measured.quarters
+    most = MOST_ROWS // len(quarters)
+    about = region.about_tiles(quadkeys.ZOOM, most)
+    if about > most:
+        fewer = MOST_ROWS // about
+        cure = f"Ask for {fewer} or fewer with --quarters." if fewer else "Map a part of it."
+        raise RequestError(
+            f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters these are "
+            f"{about * len(quarters):,} counts, more than {MOST_ROWS:,}. {cure}"
+        )
+    tiles = region.tiles(quadkeys.ZOOM)
+    codes = np.union1d(quadkeys.tiles_to_codes(tiles.column, tiles.row), measured.quadkey)
+    longitude, latitude = quadkeys.tile_centres(*quadkeys.codes_to_tiles(codes))
+    stratum = region.stratum(longitude, latitude)
+    count = len(quarters)
+    at = np.searchsorted(quarters, measured.quarter) * len(codes)
+    at += np.searchsorted(codes, measured.quadkey)
+    tests = np.zeros(count * len(codes), np.int64)
+    devices = np.zeros_like(tests)
+    tests[at], devices[at] = measured.tests, measured.devices
+    return Observations(
+        quadkey=np.tile(codes, count),
+        quarter=np.repeat(np.array(quarters, np.int64), len(codes)),
+        longitude=np.tile(region.unwrap(longitude), count),
+        latitude=np.tile(latitude, count),
+        y=tests.astype(np.float64),
+        tests=tests,
+        devices=devices,
+        stratum=np.tile(stratum, count),
+        target=measured.target,
+        service=measured.service,
+        strata=region.strata_names,
+    )

@@ -1,8 +1,8 @@
 """The reader of Ookla's open-data tiles.
 
-A source has the layout of Ookla's public bucket: one Parquet file for each service and quarter
-with the tiles of the whole world. Only the row groups that can hold tiles of the region are
-read, and the geometry text never is: a tile's place follows from its quadkey.
+A source has the layout of Ookla's public bucket: one Parquet file per service and quarter with the
+tiles of the whole world. Only row groups that can hold tiles of the region are read, and never the
+geometry text: the quadkey gives the place of a tile.
 """
 
 import datetime as dt
@@ -18,8 +18,7 @@ from geogp.geodata.places.region import Region
 from geogp.geodata.store.fetch_quarters import Progress, hold_quarters
 from geogp.geodata.store.sources import Held, Source
 from geogp.geodata.tiles import quadkeys
-from geogp.geodata.tiles.observations import Observations, SourceRows
-from geogp.geodata.tiles.observed_counts import complete_counts
+from geogp.geodata.tiles.observations import Observations, SourceRows, complete_counts
 from geogp.geodata.tiles.parquet_files import reading_process
 from geogp.geodata.tiles.plausibility import LeftOut, exchanged_columns
 from geogp.geodata.tiles.quarters import QuarterRequest, quarter_index, quarter_label
@@ -33,35 +32,27 @@ FIRST_QUARTER = quarter_index("2019Q1")
 """The first quarter that Ookla published."""
 
 ATTRIBUTION = "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
-"""What the licence of Ookla's data asks to be shown."""
+"""The attribution that the licence of Ookla's data asks for."""
 
 SIMULATED = "Simulated tiles, made by geogp; no measurements"
-"""What stands in place of the attribution on maps of simulated tiles."""
+"""Shown instead of the attribution on maps of simulated tiles."""
 
 SPARSE_SHARE = 0.8
-"""A quarter with a smaller share of the other quarters' median rows is reported."""
+"""A quarter with a smaller share of the other quarters' median rows gives a warning."""
 
 
 HOLDS = 3
-"""How often a file is held again that another process replaces before it is read."""
+"""Attempts to read a file that another process replaces before it is read."""
 
 
 @dataclass(frozen=True)
 class InputFile:
     """A file that was read.
 
-    Attributes
-    ----------
-    name, sha256
-        Its name, and the hash of what was read: the file itself, or its entry in the cache.
-    rows, rows_used
-        Rows of the file, and how many of them the region uses.
-    rows_sha256
-        Of tiles: hash of the region's rows, whatever else the file or entry holds.
-    source, etag
-        Of an entry of the cache: address and ETag of the file it was made from.
-    bytes_read, bytes_stored
-        Of an entry of the cache: bytes that came over the network for it, and size of the file.
+    `sha256` is the hash of the file or of its entry in the cache; `rows_sha256` the hash of the
+    region's rows of a file of tiles. `rows_used` rows are of the region. `source`, `etag`,
+    `bytes_read` (over the network) and `bytes_stored` (size of the file at the source) belong to
+    entries of the cache.
     """
 
     name: str
@@ -77,26 +68,20 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Ingested:
-    """Observations with where they come from.
+    """Observations and their origin.
 
     Attributes
     ----------
-    observations
-        All rows of the region, but for those left out.
-    source_rows
-        Where and when all rows are: what splits are made of.
+    observations, source_rows
+        Rows of the region that are kept, and place and quarter of all rows.
     left_out
-        Rows with values that cannot be, by file.
-    files
-        The files read.
+        Rows with impossible values, by file.
     missing
         Quarters inside a range for which the source has no rows of the region.
     unreached
-        Quarters inside a range that are not in the cache, while nothing answered at the source.
-    warnings
-        What the user should know.
+        Quarters inside a range that are not in the cache, while the source did not answer.
     attribution
-        Whom the data are by.
+        Name of the source of the data, for maps.
     """
 
     observations: Observations
@@ -125,30 +110,14 @@ def read_observations(
     quarters: QuarterRequest | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
-    """Read a region's observations from a source.
+    """Return the observations of a region: tiles whose centroid lies in its boundary.
 
-    Parameters
-    ----------
-    source
-        Where the files are.
-    region
-        Tiles whose centroid lies in its boundary are kept.
-    service, target
-        ``mobile`` or ``fixed``; ``download``, ``upload``, ``latency`` or ``tests``.
-    quarters
-        Quarters asked for; None takes all that the source holds.
-    progress
-        Hears how downloads go.
-
-    Raises
-    ------
-    DataError
-        A quarter named singly is missing, a range holds none, or a file is damaged: all faults
-        among the region's rows are listed together; or many values of it cannot be.
-    NetworkError
-        The source could not be read.
-    RequestError
-        Unknown target, or more tiles and quarters than can be counted over.
+    `service` is ``mobile`` or ``fixed``; `target` ``download``, ``upload``, ``latency`` or
+    ``tests``; `quarters` None takes all of the source; `progress` is called during downloads.
+    DataError where a single quarter is missing, a range is empty, or a file is damaged or has too
+    many impossible values (all faults of the region's rows are in one message); NetworkError where
+    the source could not be read; RequestError for an unknown target or too many tiles and quarters
+    to count over.
     """
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
@@ -160,8 +129,9 @@ def read_observations(
     taken = dict(held.files)
     missing = set(held.missing)
     for quarter, first in held.files.items():
-        place = _Place(source, region, service, quarter)
-        taken[quarter], rows = _read_quarter(place, column, first)
+        taken[quarter], rows = _read_quarter(
+            first, column, source=source, region=region, service=service, quarter=quarter
+        )
         if len(rows.quadkey):
             parts[quarter] = rows
             files.append(_input_file(tile_file(service, quarter), taken[quarter], rows))
@@ -183,7 +153,11 @@ def read_observations(
     # Without a request, quarters before the first and after the last are not missed.
     gaps = [q for q in sorted(missing) if quarters or found[0] < q < found[-1]]
     counts = [len(rows.quadkey) for rows in parts.values()]
-    left_out = _left_out(parts, service)
+    left_out = tuple(
+        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
+        for quarter, rows in parts.items()
+        if rows.left_out.any()
+    )
     warnings = [
         *replace(held, files=taken).warnings(source.where),
         *_quarter_warnings(found, counts, gaps, region.name),
@@ -212,35 +186,24 @@ def read_observations(
     )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where the rows of one quarter are from."""
+def _read_quarter(
+    held: Held, column: TargetColumn, *, source: Source, region: Region, service: str, quarter: int
+) -> tuple[Held, TileRows]:
+    """Return the rows that are held; hold them again where another process changed the file.
 
-    source: Source
-    region: Region
-    service: str
-    quarter: int
-
-
-def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held, TileRows]:
-    """Read the rows that are held; hold them again where another process has changed the file.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, gone, or keeps changing.
+    DataError where the file is damaged, gone, or keeps changing.
     """
-    source, label = place.source, quarter_label(place.quarter)
     for _ in range(HOLDS):
         try:
-            return held, read_rows(held, place.region, column, place.service)
+            return held, read_rows(held, region, column, service)
         except OtherFileError:
-            again = hold_quarters(source, place.region, place.service, [place.quarter])
-            if place.quarter not in again.files:
+            again = hold_quarters(source, region, service, [quarter])
+            if quarter not in again.files:
                 raise DataError(
-                    f"the file of {label} went from {source.where} while it was read. Try again."
+                    f"the file of {quarter_label(quarter)} went from {source.where} while it was "
+                    "read. Try again."
                 ) from None
-            held = again.files[place.quarter]
+            held = again.files[quarter]
     raise DataError(
         f"{held.path} changed {HOLDS} times between the check of its bytes and their reading. "
         "Try again when nothing else writes it."
@@ -249,25 +212,23 @@ def _read_quarter(place: _Place, column: TargetColumn, held: Held) -> tuple[Held
 
 def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
     note, used = held.note, int((~rows.left_out).sum())
+    found = InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
     if note is None:
-        return InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
-    return InputFile(
-        name,
-        rows.file_sha256,
-        note.rows_in_source,
-        used,
-        rows.sha256,
-        note.source,
-        note.etag,
-        note.bytes_read,
-        note.bytes_stored,
+        return found
+    return replace(
+        found,
+        rows=note.rows_in_source,
+        source=note.source,
+        etag=note.etag,
+        bytes_read=note.bytes_read,
+        bytes_stored=note.bytes_stored,
     )
 
 
 def _quarter_warnings(
     found: Sequence[int], rows: Sequence[int], gaps: Sequence[int], region: str
 ) -> list[str]:
-    """Say which quarters are absent, and which have far fewer rows than the others."""
+    """Return warnings of absent quarters, and of quarters with far fewer rows than the others."""
     warnings = []
     if gaps:
         labels = ", ".join(map(quarter_label, gaps))
@@ -281,15 +242,6 @@ def _quarter_warnings(
                 "median of the other quarters; the file may be incomplete."
             )
     return warnings
-
-
-def _left_out(parts: Mapping[int, TileRows], service: str) -> tuple[LeftOut, ...]:
-    """Return the rows that are left out of each file that has such."""
-    return tuple(
-        LeftOut(tile_file(service, quarter), quarter, int(rows.left_out.sum()), rows.implausible)
-        for quarter, rows in parts.items()
-        if rows.left_out.any()
-    )
 
 
 def _medians(
@@ -306,7 +258,7 @@ def _medians(
 
 
 def _kept(observations: Observations, parts: Mapping[int, TileRows]) -> NDArray[np.bool_]:
-    """Tell which rows are not left out, (n,); a tile without a test is not."""
+    """Return which rows are not left out, (n,); a tile without a test is kept."""
     kept = np.ones(len(observations), np.bool_)
     for quarter, rows in parts.items():
         if rows.left_out.any():

@@ -1,7 +1,7 @@
-"""What the numbers of a tile can be at most, and which columns of a file look exchanged.
+"""Upper limits of the numbers of a tile, and a check for exchanged columns.
 
-A single wrong cell can widen every interval of a map. The limits lie far above what was ever
-measured and below what only a damaged or altered file holds.
+A single wrong cell can widen every interval of a map. The limits lie far above all measurements and
+below the numbers of a damaged or altered file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from geogp.geodata.tiles.quarters import quarter_label
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that a column of Ookla's files can hold, its unit, and why."""
+    """The largest value of a column of Ookla's files, its unit, and the reason."""
 
     most: int
     unit: str
@@ -46,20 +46,21 @@ LIMITS = {
         "devices": _DEVICES,
     },
 }
-"""Limits by service and column. That values are above 0 is asked of every row; see `read_rows`."""
+"""Limits by service and column. `read_rows` checks that values are above 0."""
 
 MOST_ROWS, MOST_SHARE = 5, 0.001
-"""More rows than both beyond a limit, of a region in a quarter, make the file one to refuse."""
+"""A region's quarter with more rows than both beyond a limit is refused."""
 
 NAMED = 3
-"""Values that are named; the others are counted."""
+"""Number of values that a message names; the others are counted."""
 
 MANY_TESTS, SLOW_KBPS = 1000, 1000
-"""Medians of tests above and of speeds below these together are those of exchanged columns."""
+"""A median of tests above and a median speed below these together mean exchanged columns."""
 
 JUMP = 5
-"""How many times a quarter's median of tests is above, and that of the target below, those of the
-other quarters where the columns are taken for exchanged."""
+"""Columns look exchanged where a quarter's median of tests is this many times above the other
+quarters', and its median of the target this many times below.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,17 +74,7 @@ class Implausible:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows of one file that are left out of a run.
-
-    Attributes
-    ----------
-    file, quarter
-        The file, and the index of its quarter.
-    rows
-        How many rows.
-    first
-        The first values beyond a limit.
-    """
+    """Rows of a file that are left out of a run, with the first values beyond a limit."""
 
     file: str
     quarter: int
@@ -91,11 +82,11 @@ class LeftOut:
     first: tuple[Implausible, ...]
 
     def described(self) -> dict[str, Any]:
-        """Return what run.json says of it."""
+        """Return the entry of run.json."""
         return asdict(self) | {"quarter": quarter_label(self.quarter)}
 
     def warning(self, service: str, target: str) -> str:
-        """Return what the user should know."""
+        """Return the warning for the user."""
         return (
             f"{self.rows} rows of {self.file} are left out of {target}, after the split: "
             f"{told(self.first, service)}."
@@ -105,25 +96,11 @@ class LeftOut:
 def beyond_limits(
     service: str, columns: Mapping[str, NDArray[Any]], codes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], tuple[Implausible, ...]]:
-    """Tell which rows hold a value beyond its limit, and name the first such values.
+    """Return which rows hold a value beyond its limit, (n,), and the first such values.
 
-    Parameters
-    ----------
-    service
-        ``mobile`` or ``fixed``.
-    columns
-        Values by column as the file stores them, each (n,): a cast could make them look right.
-    codes
-        Quadkeys of the rows, (n,).
-
-    Returns
-    -------
-    (ndarray of bool, shape (n,), first values)
-
-    Raises
-    ------
-    DataError
-        More than 5 rows and more than 0.1 % of them are beyond, or all are.
+    `columns` are the values (n,) as the file stores them, because a cast could make them look
+    right. DataError where more than 5 rows and more than 0.1 % of them are beyond a limit, or all
+    rows.
     """
     wrong = {name: values > LIMITS[service][name].most for name, values in columns.items()}
     rows = np.logical_or.reduce(list(wrong.values()))
@@ -145,7 +122,7 @@ def beyond_limits(
 
 
 def told(first: Sequence[Implausible], service: str) -> str:
-    """Return values with their limits in words."""
+    """Return values and their limits in words."""
     limits = LIMITS[service]
     return "; ".join(
         f"{one.column} {one.value} in tile {one.quadkey}, above {limits[one.column].most:,} "
@@ -155,14 +132,9 @@ def told(first: Sequence[Implausible], service: str) -> str:
 
 
 def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return a warning for each file whose column of a target looks exchanged with its tests.
+    """Return a warning for each file whose column `name` looks exchanged with its tests.
 
-    Parameters
-    ----------
-    name
-        The target's column.
-    medians
-        Of that column, as the file stores it, and of tests, by file.
+    `medians` holds the medians of that column, as the file stores it, and of tests, by file.
     """
     warnings = []
     for file, (value, tests) in medians.items():

@@ -1,12 +1,10 @@
 """Quadkeys, tile columns and rows, and their places, on whole arrays.
 
-Bing's tile system: at zoom z the world in spherical Mercator (EPSG:3857) is a grid of
-2^z by 2^z square tiles; `column` counts from the west (-180 degrees), `row` from the north.
-A quadkey's digits interleave the bits of row and column. Here a quadkey is held as an
-unsigned integer, two bits per digit (`code`), so that the order of codes is the order of the
-strings, and the tiles under a prefix are one range of codes.
-
-Columns may be negative or beyond 2^z: longitudes unwrapped across the antimeridian.
+Bing's tile system: at zoom z the world in spherical Mercator (EPSG:3857) is a grid of 2^z by 2^z
+square tiles; `column` counts from the west (-180 degrees), `row` from the north. A quadkey's digits
+interleave the bits of row and column. A `code` is a quadkey as an unsigned integer, two bits per
+digit: codes sort as the strings do, and the tiles under a prefix are one range of codes. Columns
+may be negative or beyond 2^z: longitudes unwrapped across the antimeridian.
 """
 
 from dataclasses import dataclass
@@ -44,24 +42,10 @@ class TileBounds:
 
 
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
-    """Turn quadkey strings into codes.
+    """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
 
-    Parameters
-    ----------
-    quadkeys
-        Strings of shape (n,), each of `zoom` digits 0 to 3.
-    zoom
-        The one zoom that all quadkeys must have.
-
-    Returns
-    -------
-    ndarray of uint64, shape (n,)
-
-    Raises
-    ------
-    DataError
-        A quadkey has another length (another zoom) or a character other than 0, 1, 2, 3;
-        the message names the first and counts them.
+    DataError where a quadkey has another length (another zoom) or another character; the message
+    names the first such quadkey and counts them.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)
     if texts.size == 0:
@@ -88,7 +72,7 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
 
 
 def format_quadkeys(codes: Codes, zoom: int = ZOOM) -> NDArray[np.str_]:
-    """Turn codes into quadkey strings of `zoom` digits, shape (n,)."""
+    """Return codes as quadkey strings of `zoom` digits, shape (n,)."""
     shifts = np.arange(2 * (zoom - 1), -1, -2, dtype=np.uint64)
     digits = (np.asarray(codes, np.uint64)[:, None] >> shifts) & np.uint64(3)
     letters = (digits + np.uint64(ord("0"))).astype(np.uint32)
@@ -122,7 +106,7 @@ def tile_bounds(column: Indices, row: Indices, zoom: int = ZOOM) -> TileBounds:
 def tile_centres(column: Indices, row: Indices, zoom: int = ZOOM) -> tuple[Floats, Floats]:
     """Return longitude and latitude, in degrees, of the centroids of tiles.
 
-    The centroid is that of the tile's rectangle in degrees, as in Ookla's geometry column.
+    A centroid is the middle of the tile's rectangle in degrees, as in Ookla's geometry column.
     """
     bounds = tile_bounds(column, row, zoom)
     return (bounds.west + bounds.east) / 2, (bounds.south + bounds.north) / 2
@@ -145,10 +129,10 @@ def tile_size_m(zoom: int = ZOOM) -> float:
 
 
 def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
-    """Return the areas on the ground, in km², of tiles with given centres in degrees.
+    """Return the areas on the ground, in km², of tiles with given centre latitudes in degrees.
 
-    Web Mercator stretches lengths by 1 / cos(latitude), so that an area is that of the square in
-    EPSG:3857 times cos² (on the sphere of that projection; within a tile cos is taken as one).
+    Web Mercator stretches lengths by 1 / cos(latitude), so the area is the square's area in
+    EPSG:3857 times cos² (on the sphere of that projection, with one cosine per tile).
     """
     side_km = tile_size_m(zoom) / 1000
     cosine = np.cos(np.deg2rad(np.asarray(latitude, np.float64)))
@@ -158,21 +142,11 @@ def tile_areas_km2(latitude: ArrayLike, zoom: int = ZOOM) -> Floats:
 def code_ranges(
     west: float, south: float, east: float, north: float, *, zoom: int = ZOOM, most: int = 64
 ) -> list[tuple[int, int]]:
-    """Cover a box in degrees by ranges of codes.
+    """Return ranges of codes (first, last) that cover a box in degrees.
 
-    Parameters
-    ----------
-    west, south, east, north
-        The box; longitudes may lie beyond 180 degrees.
-    zoom
-        Zoom of the codes.
-    most
-        The quarters of the world are divided while that makes no more than so many pieces.
-
-    Returns
-    -------
-    list of (first, last)
-        Disjoint, sorted, both ends included. Every tile that touches the box is in one.
+    Every tile that touches the box is in one. The ranges are disjoint and sorted, and include both
+    ends. Longitudes may lie beyond 180 degrees. The world is divided into quarters again and again,
+    into at most `most` pieces.
     """
     columns, rows = tiles_at([west, east], [north, south], zoom)
     box = (int(columns[0]), int(rows[0]), int(columns[1]), int(rows[1]))
@@ -229,14 +203,14 @@ _SPREAD = (
 
 
 def _spread_bits(values: Codes) -> Codes:
-    """Put a zero bit before each of the lower 32 bits."""
+    """Return the lower 32 bits with a zero bit before each."""
     for shift, mask in _SPREAD:
         values = (values | (values << np.uint64(shift))) & np.uint64(mask)
     return values
 
 
 def _every_other_bit(values: Codes) -> Indices:
-    """Undo `_spread_bits`: collect the even bits."""
+    """Return the even bits together: the inverse of `_spread_bits`."""
     values = values & np.uint64(0x5555555555555555)
     for (shift, _), mask in zip(
         reversed(_SPREAD),

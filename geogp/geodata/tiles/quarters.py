@@ -9,12 +9,7 @@ _QUARTER = re.compile(r"(\d{4})[Qq]([1-4])")
 
 
 def quarter_index(label: str) -> int:
-    """Return the index of a quarter written like ``2019Q1``.
-
-    Raises
-    ------
-    RequestError
-        `label` is not a year followed by Q1, Q2, Q3 or Q4.
+    """Return the index of a quarter written like ``2019Q1``; RequestError for any other text.
 
     Examples
     --------
@@ -40,14 +35,9 @@ def quarter_label(index: int) -> str:
 
 @dataclass(frozen=True)
 class QuarterRequest:
-    """Quarters a user asked for.
+    """Quarters that a user asked for.
 
-    Attributes
-    ----------
-    named
-        Quarters written singly: each must exist.
-    ranged
-        Quarters inside ranges: one that the source lacks is only a warning.
+    `named` quarters must exist; missing `ranged` quarters give a warning.
     """
 
     named: tuple[int, ...]
@@ -60,12 +50,9 @@ class QuarterRequest:
 
 
 def parse_quarters(text: str) -> QuarterRequest:
-    """Read ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas between.
+    """Return the quarters of ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas.
 
-    Raises
-    ------
-    RequestError
-        A part is not a quarter or a range, or a range ends before it starts.
+    RequestError where a part is no quarter or range, or a range ends before it starts.
 
     Examples
     --------

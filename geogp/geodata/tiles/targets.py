@@ -1,4 +1,4 @@
-"""What is measured, by name: targets and services, known without the tiles."""
+"""Targets and services by name, known without the tiles."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,12 @@ from geogp.errors import RequestError
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """Where a target comes from and how it is spoken of.
+    """The source column of a target, and its words.
 
-    Attributes
-    ----------
-    column
-        Column of Ookla's files: an average over the tests of a tile.
-    divisor
-        The column's unit in units of `unit` (kbps to Mbps: 1000).
-    unit
-        ``Mbps`` or ``ms``; the modelled target is its log10. ``tests`` for counts, which are
-        modelled as they are.
-    suffix
-        Ending of variable names in that unit.
-    counted
-        Whether it is a number of tests, which is 0 in the tiles that Ookla's files leave out.
+    `column` is an average over the tests of a tile in Ookla's files; `divisor` turns it into `unit`
+    (kbps to Mbps: 1000). The modelled target is log10 of ``Mbps`` or ``ms``; ``tests`` are modelled
+    as they are. `suffix` ends variable names. A `counted` target is 0 in tiles that Ookla's files
+    omit.
     """
 
     column: str
@@ -44,13 +35,7 @@ SERVICES = ("mobile", "fixed")
 
 
 def find_target(name: str) -> TargetColumn:
-    """Return a target by name.
-
-    Raises
-    ------
-    RequestError
-        No such target.
-    """
+    """Return a target by name; RequestError for an unknown one."""
     if name not in TARGETS:
         raise RequestError(f"unknown target {name!r}; choose one of {', '.join(TARGETS)}.")
     return TARGETS[name]

@@ -1,4 +1,4 @@
-"""Thresholds that speeds and latency are held against, and what they are called."""
+"""Thresholds of speeds and latency, and their names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 }
 """Thresholds by target, in its unit.
 
-Speeds: the tiers of the FCC's Broadband Data Collection, 5/1 Mbps for 4G LTE, 7/1 and 35/3 Mbps
-for 5G. Latency: 100 ms, which the 5G Fund asks of mobile service (47 CFR 54.1015(c)), and half of
+Speeds: the tiers of the FCC's Broadband Data Collection, 5/1 Mbps for 4G LTE, 7/1 and 35/3 Mbps for
+5G. Latency: 100 ms, the limit of the 5G Fund for mobile service (47 CFR 54.1015(c)), and half of
 it.
 """
 
 LEAST, MOST = 1e-3, 1e6
-"""The range of a threshold, the largest left out."""
+"""The range of a threshold; the upper end is excluded."""
 
 
 class Distributions(Protocol):
-    """What a threshold asks of predictions of log10."""
+    """The methods of predictions of log10 that a threshold needs."""
 
     def cdf(self, value: float, /) -> NDArray[np.float64]:
         """Return P(y <= value), (n,)."""
@@ -38,15 +38,7 @@ class Distributions(Protocol):
 
 @dataclass(frozen=True)
 class Threshold:
-    """A value that a speed is to reach, or latency not to pass.
-
-    Attributes
-    ----------
-    value
-        In the unit of the target.
-    target
-        ``download``, ``upload`` or ``latency``.
-    """
+    """A value that a speed should reach or latency not exceed, in the target's unit."""
 
     value: float
     target: str
@@ -58,22 +50,22 @@ class Threshold:
 
     @property
     def at_most(self) -> bool:
-        """Whether small values are the good ones: latency."""
+        """Whether small values are good: latency."""
         return self.target == "latency"
 
     @property
     def sign(self) -> float:
-        """1 where large values are the good ones, -1 for latency."""
+        """1 where large values are good, -1 for latency."""
         return -1.0 if self.at_most else 1.0
 
     @property
     def number(self) -> str:
-        """The value for people: ``7`` or ``1.5``."""
+        """The value as text: ``7`` or ``1.5``."""
         return f"{self.value:g}"
 
     @property
     def tag(self) -> str:
-        """The value and its unit in names of files: ``7_mbps`` or ``1_5_mbps``."""
+        """The value and its unit in file names: ``7_mbps`` or ``1_5_mbps``."""
         return f"{self.number.replace('.', '_')}_{find_target(self.target).suffix}"
 
     @property
@@ -83,12 +75,12 @@ class Threshold:
 
     @property
     def met(self) -> str:
-        """What it is to meet the threshold: ``at least 7 Mbps`` or ``at most 50 ms``."""
+        """Words for meeting the threshold: ``at least 7 Mbps`` or ``at most 50 ms``."""
         return f"at {'most' if self.at_most else 'least'} {self._amount}"
 
     @property
     def missed(self) -> str:
-        """What it is to fall short: ``below 7 Mbps`` or ``above 50 ms``."""
+        """Words for missing the threshold: ``below 7 Mbps`` or ``above 50 ms``."""
         return f"{'above' if self.at_most else 'below'} {self._amount}"
 
     @property
@@ -96,24 +88,20 @@ class Threshold:
         return f"{self.number} {find_target(self.target).unit}"
 
     def holds(self, y: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Tell which values of log10 meet the threshold, equality included."""
+        """Return which values of log10 meet the threshold; equality counts."""
         return self.sign * (y - self.log10) >= -1e-12  # log10 of a quotient may round
 
     def probability(self, prediction: Distributions) -> NDArray[np.float64]:
-        """Return the probability that what each distribution predicts meets it, (n,)."""
+        """Return the probability that each predicted value meets the threshold, (n,)."""
         verb = prediction.cdf if self.at_most else prediction.exceedance
         return np.clip(verb(self.log10), 0, 1)
 
 
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
-    """Return the thresholds of a target, smallest first: those given, or `DEFAULTS`.
+    """Return the thresholds of a target, smallest first: `given`, or `DEFAULTS`.
 
-    Numbers of tests have none.
-
-    Raises
-    ------
-    RequestError
-        A threshold is out of range or given twice, or the target counts.
+    Numbers of tests have none. RequestError where a threshold is out of range or given twice, or
+    the target is a count.
     """
     find_target(target)
     if given is None:

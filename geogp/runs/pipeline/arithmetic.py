@@ -1,4 +1,4 @@
-"""How the processor computes while geogp does; everything is put back at the end."""
+"""The processor's arithmetic while geogp computes; everything is put back at the end."""
 
 import sys
 from collections.abc import Iterator
@@ -9,14 +9,12 @@ import torch
 
 @contextmanager
 def arithmetic(threads: int | None = None) -> Iterator[None]:
-    """Flush denormal numbers to zero, which is quick, and compute with so many threads.
+    """Flush denormal numbers to zero, which is fast, and set the threads of PyTorch.
 
-    Parameters
-    ----------
-    threads
-        Of PyTorch, which sums in parts of them; None leaves their number.
+    Sums depend on the number of threads; None keeps it.
     """
-    flushed, before = _flushes(), torch.get_num_threads()
+    flushed = sys.float_info.min / 2 == 0  # PyTorch does not say
+    before = torch.get_num_threads()
     torch.set_flush_denormal(True)
     try:
         if threads is not None and threads != before:
@@ -26,8 +24,3 @@ def arithmetic(threads: int | None = None) -> Iterator[None]:
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
         torch.set_flush_denormal(flushed)
-
-
-def _flushes() -> bool:
-    """Tell whether this thread flushes denormal numbers to zero: PyTorch does not say."""
-    return sys.float_info.min / 2 == 0

@@ -34,23 +34,9 @@ Weighed = TypeVar("Weighed", WeightsRecord, TunedWeights, TrialRecord)
 
 
 def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weights) -> SpatialGP:
-    """Return the fitted model that was asked for, continuing from its checkpoint if there is one.
+    """Return the fitted model of the job, continued from the checkpoint of this `name`.
 
-    Parameters
-    ----------
-    job
-        The run.
-    name
-        Of the fit, for its checkpoint.
-    train, validation
-        Rows to learn from, and rows that choose the epoch, among the job's observations.
-    weights
-        alpha and beta of the objective.
-
-    Raises
-    ------
-    DataError, NumericalError
-        As `SpatialGP.fit` says.
+    `train` and `validation` mark rows of the job's observations. Errors as in `SpatialGP.fit`.
     """
     job.listener.stage(f"fitting {job.request.model} ({name})")
 
@@ -64,7 +50,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
 
     rows = train | validation
     model = job.estimator(weights, validation=validation[rows])
-    model.fit(
+    model.fit_watched(
         job.table[rows],
         job.observations.y[rows],
         scale=job.scale,
@@ -79,9 +65,9 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return how many threads to compute with: so many as the run began with, if there are cores.
+    """Return the number of threads: as many as the run began with, if there are enough cores.
 
-    Sums depend on it in their last digits.
+    The last digits of sums depend on it.
     """
     now = torch.get_num_threads()
     if began is None or began == now:
@@ -98,17 +84,10 @@ def threads_for(job: Job, began: int | None) -> int:
 
 
 def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
-    """Give the job's preset the rank that its budget allows, and return how it came about.
+    """Set the rank of the job's preset by the budget, and return the record of this choice.
 
-    The budget is shared by the fits of the run. A rank that was chosen before an interruption
-    stays.
-
-    Raises
-    ------
-    RequestError
-        The budget is too short for any rank.
-    DataError
-        What an interrupted run left is damaged.
+    All fits of the run share the budget. A rank chosen before an interruption stays. RequestError
+    where the budget is too short for any rank; DataError where the stored choice is damaged.
     """
     budget = job.request.budget
     if budget is None:
@@ -134,16 +113,10 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
 
 
 def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, WeightsRecord]:
-    """Return alpha and beta, and how they came about: the preset's, or chosen by validation.
+    """Return alpha and beta, and the record of their choice: by preset or by validation.
 
-    A search that was finished before an interruption is not repeated.
-
-    Raises
-    ------
-    NumericalError
-        Every fit of the search diverged.
-    DataError
-        What an interrupted run left is damaged.
+    A search that was finished before an interruption is not repeated. NumericalError where every
+    fit of the search diverged; DataError where the stored choice is damaged.
     """
     preset, uses = job.preset.weights, job.about.uses
     if not uses:
@@ -165,7 +138,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
 
 
 def _taken_up(path: Path, kind: type[Noted]) -> Noted:
-    """Return what an interrupted run left in a file."""
+    """Return the content of a file of an interrupted run."""
     try:
         return checked(read_json(path), kind, "it")
     except DataError as error:

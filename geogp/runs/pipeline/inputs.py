@@ -1,4 +1,4 @@
-"""Places and quarters as the table that a run's estimators take."""
+"""Places and quarters as the table of a run's estimators."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from geogp.runs.settings import MapRequest
 Floats = NDArray[np.float64]
 
 COLUMNS = {"time": "quarter", "tests": "tests", "devices": "devices", "exposure": "area_km2"}
-"""What the columns of `place_table` are to an estimator."""
+"""The columns of `place_table` by the estimator's parameters."""
 
 
 def place_table(
@@ -34,26 +34,16 @@ def place_table(
 
 
 def tile_table(tiles: Tiles, quarter: int, tests: int | None = None) -> pd.DataFrame:
-    """Return the middle of tiles in one quarter; see `place_table`."""
+    """Return the centres of tiles in one quarter; see `place_table`."""
     return place_table(*tiles.centres, np.full(len(tiles), quarter), tests)
 
 
-def measured_table(seen: Observations) -> pd.DataFrame:
-    """Return the rows of observations; see `place_table`."""
-    table = place_table(seen.longitude, seen.latitude, seen.quarter)
-    return table.assign(tests=seen.tests, devices=seen.devices)
-
-
 def run_scale(request: MapRequest, region: Region, observations: Observations) -> PointScale:
-    """Return how the rows of all fits of a run become inputs.
+    """Return the scale of the inputs of all fits of a run.
 
-    The box is the region's, times are those of all rows, and a count's exposure is its tile's
-    area over the mean one, so that all splits and the map share one scale.
-
-    Raises
-    ------
-    RequestError
-        The request asks for quarters, and the rows are of one.
+    The box is the region's box, the times are of all rows, and a count's exposure is its tile's
+    area over the mean area, so that all splits and the map share one scale. RequestError where the
+    request asks for quarters and the rows are of one quarter.
     """
     quarters = observations.quarters
     if request.inputs == "place-quarter" and len(quarters) == 1:

@@ -1,4 +1,4 @@
-"""One run in preparation: everything read, checked and named before any work is done."""
+"""One run in preparation: everything is read, checked and named before the work begins."""
 
 import json
 import time
@@ -37,7 +37,7 @@ from geogp.models.core.options import NOISES, Weights
 from geogp.models.training.training_loop import Data
 from geogp.records.record_names import COUNT, LEVEL
 from geogp.records.run_record import RUN_SCHEMA, RunDrawing, RunIdentity, RunSettings
-from geogp.runs.pipeline.inputs import COLUMNS, measured_table, run_scale
+from geogp.runs.pipeline.inputs import COLUMNS, place_table, run_scale
 from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
@@ -51,24 +51,8 @@ Rows = NDArray[np.bool_]
 class Job:
     """One run in progress.
 
-    Attributes
-    ----------
-    request, preset, listener
-        What was asked for, and who hears of it.
-    folder
-        Where the run is made.
-    boundaries, ingested
-        What was read.
-    scale
-        How rows become inputs.
-    device
-        Where to compute.
-    seconds
-        Time spent in each stage.
-    warnings
-        What the user should know; `warn` adds to them.
-    layers, layer_files
-        The polygon layers of the user, and the files they come from.
+    `scale` maps rows to inputs; `seconds` is the time of each stage; `warn` adds to `warnings`;
+    `layers` are the user's polygon layers, from `layer_files`.
     """
 
     request: MapRequest
@@ -91,23 +75,25 @@ class Job:
 
     @property
     def region(self) -> Region:
-        """What is mapped."""
+        """The region to map."""
         return self.boundaries.region
 
     @property
     def spec(self) -> ModelSpec:
-        """The row of the catalogue that is fitted, with the noise asked for."""
+        """The row of the catalogue that is fitted, with the requested noise."""
         return with_noise(find_spec(self.request.model), self.request.noise)
 
     @property
     def about(self) -> ModelName:
-        """What is known of the model by its name."""
+        """Facts of the model by its name."""
         return find_model(self.request.model)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """All rows, with the columns that the run's estimator looks at."""
-        table = measured_table(self.observations)
+        """All rows, with the columns of the run's estimator."""
+        seen = self.observations
+        table = place_table(seen.longitude, seen.latitude, seen.quarter)
+        table = table.assign(tests=seen.tests, devices=seen.devices)
         return table if self.about.counts else table.drop(columns="area_km2")
 
     def estimator(
@@ -115,14 +101,7 @@ class Job:
     ) -> SpatialGP:
         """Return the estimator of the run's model, unfitted.
 
-        Parameters
-        ----------
-        weights
-            alpha and beta of its objective.
-        validation
-            Which of the rows that it will be fitted to choose the epoch; None leaves it open.
-        epochs
-            Passes over the training rows; None takes the run's.
+        `validation` marks the rows of the fit that choose the epoch; `epochs` None takes the run's.
         """
         request = self.request
         timeless = {"time": None} if self.scale.times is None else {}
@@ -159,7 +138,7 @@ class Job:
 
     @property
     def question(self) -> Question:
-        """What the map predicts."""
+        """The question of the map."""
         request, about = self.request, self.about
         latest = self.observations.quarters[-1]
         quarter = latest if request.at is None else quarter_index(request.at)
@@ -172,7 +151,7 @@ class Job:
 
     @property
     def refits(self) -> bool:
-        """Whether the map's model is fitted apart from those of the splits."""
+        """Whether the map needs a fit besides the fits of the splits."""
         return self.preset.refit or "random" not in self.request.splits
 
     def warn(self, text: str) -> None:
@@ -182,12 +161,9 @@ class Job:
 
 
 def prepare(request: MapRequest, listener: ProgressListener) -> Job:
-    """Read everything, and refuse before any work what cannot be done.
+    """Return the job of a request with everything read; refuse requests that cannot be met.
 
-    Raises
-    ------
-    RequestError, DataError, NetworkError
-        As `make_map` says.
+    Errors as in `make_map`.
     """
     device = pick_device(request.device)
     if request.out is not None:
@@ -234,21 +210,18 @@ def prepare(request: MapRequest, listener: ProgressListener) -> Job:
     region.check_zoom(request.zoom)
     _check_strata(job)
     _check_question(job)
-    for text in (*boundaries.warnings, *ingested.warnings, *_overlaps(job)):
+    for text in (*boundaries.warnings, *ingested.warnings):
         job.warn(text)
+    seen, counties = job.observations, boundaries.counties
+    for layer in layers if counties is None else (counties, *layers):
+        overlap = layer.overlap(seen.longitude, seen.latitude, "rows")
+        if overlap is not None:
+            job.warn(overlap)
     return job
 
 
-def _overlaps(job: Job) -> list[str]:
-    """Return a warning for each layer with rows in more than one polygon."""
-    seen, counties = job.observations, job.boundaries.counties
-    layers = job.layers if counties is None else (counties, *job.layers)
-    found = [layer.overlap(seen.longitude, seen.latitude, "rows") for layer in layers]
-    return [text for text in found if text is not None]
-
-
 def _check_strata(job: Job) -> None:
-    """Refuse cells of strata where tiles of the map lie in neither of them."""
+    """Refuse a repair by strata where tiles of the map lie in no stratum."""
     strata = job.region.strata
     if job.request.conformal != BY_STRATA or strata is None or strata.rest is None:
         return
@@ -311,7 +284,7 @@ def _check_question(job: Job) -> None:
 
 
 def identity_of(job: Job) -> RunIdentity:
-    """Return the part of run.json that decides the outcome; `drawing` that of the map alone."""
+    """Return the part of run.json that decides the outcome; `drawing` decides only the map."""
     request, question = job.request, job.question
     files = (*job.boundaries.files, *job.layer_files, *job.ingested.files)
     return RunIdentity(
@@ -332,10 +305,7 @@ def identity_of(job: Job) -> RunIdentity:
             far_km=request.far_km,
             thresholds=[threshold.value for threshold in request.thresholds],
             self_contained=request.self_contained,
-            question=question.name,
-            tests=question.tests,
-            at=question.at,
-            quarters_beyond_data=question.beyond,
+            **question.record,
         ),
         inputs=[input_record(file) for file in files],
     )
@@ -391,7 +361,7 @@ def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add the time spent inside to one of several counts."""
+    """Add the seconds spent inside to an entry."""
     start = time.monotonic()
     try:
         yield

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,6 @@ from geogp.evaluation.splits.row_parts import CALIBRATION, TEST, TRAIN, VALIDATI
 from geogp.evaluation.splits.split_names import RANDOM
 from geogp.files import sha256_of, write_bytes, write_text
 from geogp.geodata.tiles.quarters import quarter_label
-from geogp.models.core.options import Weights
 from geogp.models.joint.joint_law import two_variances
 from geogp.records.record_names import FIELD, NOISE_IN_SPREAD, POINT, STEPS
 from geogp.records.record_reading import complete_record
@@ -54,7 +55,6 @@ from geogp.runs.pipeline.job import Job, flat_settings, identity_of, prepare, ti
 from geogp.runs.pipeline.repair import repair_of, repaired_splits, with_repair
 from geogp.runs.pipeline.validation import (
     Plan,
-    SplitOutcome,
     make_plan,
     map_calibration_rows,
     run_split,
@@ -74,7 +74,7 @@ from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
 CHECKED_ROWS = 2000
-"""Test rows at which two accounts of the function variance are compared, at most."""
+"""Most test rows at which two calculations of the function variance are compared."""
 
 PAGE_FILE = "map.html"
 """The interactive page in a run folder."""
@@ -85,10 +85,7 @@ REPORT_FILES = ("report.json", "report.md", "report.html")
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run: its folder, and what its run.json holds.
-
-    `already_there` tells that nothing had to be done.
-    """
+    """A finished run: its folder, its record, and whether there was nothing to do."""
 
     path: Path
     record: RunRecord
@@ -98,35 +95,12 @@ class RunResult:
 def make_map(request: MapRequest, listener: ProgressListener | None = None) -> RunResult:
     """Make one map with its report: the whole main job.
 
-    A run folder that holds the same fits is used: with the same question only what is missing or
-    was changed is made again, with another the map alone is drawn anew. The folder is held against
-    other processes.
-
-    Parameters
-    ----------
-    request
-        What to map and how.
-    listener
-        Hears of stages, progress and warnings.
-
-    Returns
-    -------
-    RunResult
-        The run folder, with all files in it.
-
-    Raises
-    ------
-    RequestError
-        The request cannot be met: an unknown name, an output path that is a file, a run folder
-        that holds another run, or that another process holds.
-    DataError
-        The data are wrong or missing.
-    NetworkError
-        A remote source failed.
-    OutputError
-        The results could not be written; the fit is kept and the same call continues.
-    KeyboardInterrupt
-        Stopped; the same call continues, with `fresh` unset.
+    A run folder with the same fits is used: with the same question, only missing or changed files
+    are made again; with another question, only the map is drawn again. The folder is locked
+    meanwhile. RequestError where the request cannot be met, the output path is a file, or the run
+    folder holds another run or another process holds it; DataError where data are wrong or missing;
+    NetworkError where a remote source failed; OutputError where results could not be written. After
+    an OutputError or KeyboardInterrupt the same call, without `fresh`, continues.
     """
     listener = listener or ProgressListener()
     with ExitStack() as stack:
@@ -140,13 +114,7 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
 
 
 def carry_out(job: Job) -> RunResult:
-    """Do a job whose folder the caller holds; see `make_map`.
-
-    Raises
-    ------
-    GeogpError
-        As `make_map` says.
-    """
+    """Return the result of a job whose folder the caller holds; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have been at it since the job was prepared
     folder.settle(fresh=request.fresh)
@@ -157,9 +125,9 @@ def carry_out(job: Job) -> RunResult:
 
 
 def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
-    """Return a finished run as it is, or with what it lacks made again; None where that is a fit.
+    """Return a finished run, with missing parts made again; None where that needs a fit.
 
-    It lacks files that are missing or were changed, and a map that answers another question.
+    Missing are files that are absent or changed, and a map that answers another question.
     """
     same = held.drawing == identity.drawing
     lost = spoilt(job.folder.path, held)
@@ -178,50 +146,53 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 
 
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
-    """Fit, or go on with the fits that were begun, and draw the map."""
-    before = len(job.warnings)
-    plan = make_plan(job)
+    """Fit, or continue the fits, and draw the map."""
+    before, plan = len(job.warnings), make_plan(job)
     note = job.folder.begin(RunNote(**asdict(identity), threads=torch.get_num_threads()))
     with arithmetic(threads_for(job, note.threads)):
-        return _fit_and_draw(job, plan, before, note.threads)
+        final, predictions, told = _fitted(job, plan)
+        fitted = FittedRecord(
+            **asdict(identity_of(job)),
+            **told,
+            variance_check=_variance_check(job, final, plan),
+            seconds=job.seconds,
+            fit_warnings=job.warnings[before:],
+            threads=note.threads,
+        )
+        request = job.request
+        notes = {"region": job.region.code, "target": request.target, "service": request.service}
+        keep = partial(final.save, notes=notes)
+        return _complete(job, fitted, final, keep, predictions)
 
 
-def _fit_and_draw(job: Job, plan: Plan, before: int, threads: int | None) -> RunResult:
-    """Fit what the plan says and draw the map; warnings from number `before` are of the fits."""
+def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, Any]]:
+    """Return the model of the map, the test predictions, and the entries of run.json for fits."""
     request = job.request
     weights, chosen = weights_of(job, *tuning_rows(job, plan))
     first = request.splits[0]
     rank = take_rank(job, plan.rows(first, 0, TRAIN), plan.rows(first, 0, VALIDATION))
     outcomes = {name: run_split(job, name, plan, weights) for name in request.splits}
-    final = _map_model(job, outcomes, plan, weights)
+    if job.refits:
+        validation = plan.rows(RANDOM.name, 0, VALIDATION)
+        final = fit_model(job, "map", _map_rows(job, plan), validation, weights)
+    else:
+        final = outcomes[RANDOM.name].model
     repairs = {name: outcome.repairs for name, outcome in outcomes.items()}
-    fitted = FittedRecord(
-        **asdict(identity_of(job)),
-        weights=chosen,
-        rank=rank,
-        n={name: outcome.folds[0].n for name, outcome in outcomes.items()},
-        metrics={name: outcome.metrics for name, outcome in outcomes.items()},
-        baseline={name: outcome.baseline for name, outcome in outcomes.items()},
-        folds={name: outcome.folds for name, outcome in outcomes.items()},
-        calibration=CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
-        variance_check=_variance_check(job, final, plan),
-        seconds=job.seconds,
-        fit_warnings=job.warnings[before:],
-        threads=threads,
-    )
-    predictions = pd.concat([outcome.table for outcome in outcomes.values()], ignore_index=True)
-
-    return _complete(
-        job,
-        fitted,
-        final,
-        lambda path: final.save(path, notes=_notes(job)),
-        predictions,
-    )
+    told = {
+        "weights": chosen,
+        "rank": rank,
+        "n": {name: outcome.folds[0].n for name, outcome in outcomes.items()},
+        "metrics": {name: outcome.metrics for name, outcome in outcomes.items()},
+        "baseline": {name: outcome.baseline for name, outcome in outcomes.items()},
+        "folds": {name: outcome.folds for name, outcome in outcomes.items()},
+        "calibration": CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
+    }
+    tables = [outcome.table for outcome in outcomes.values()]
+    return final, pd.concat(tables, ignore_index=True), told
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:
-    """Draw the map of a finished run anew from its model; see `RunFolder.complete`."""
+    """Draw the map of a finished run again from its model; see `RunFolder.complete`."""
     fitted = complete_record(job.folder.path, held, FittedRecord)
     predictions = read_predictions(job.folder.path, held)
     file = job.folder.path / MODEL_FILE
@@ -235,7 +206,7 @@ def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: boo
         job,
         replace(fitted, **asdict(identity)),
         model,
-        lambda path: write_bytes(path, content),
+        partial(write_bytes, content=content),
         predictions,
         keep_later=keep_later,
     )
@@ -302,23 +273,16 @@ def _complete(
 def remake_report(path: Path, *, latex: bool = False) -> RunResult:
     """Write the report of a finished run again, from run.json and the test predictions.
 
-    With `latex`, report.tex as well: a table for a paper.
-
-    Raises
-    ------
-    RequestError
-        The folder is not a finished run, or another process holds it.
-    DataError
-        A file is damaged, or the predictions contradict the figures in run.json.
-    OutputError
-        The report cannot be written.
+    With `latex`, report.tex as well: a table for a paper. RequestError where the folder is not a
+    finished run, or another process holds it; DataError where a file is damaged, or the predictions
+    contradict run.json; OutputError where the report cannot be written.
     """
     with held_run(path):
         return _remade_report(path, latex=latex)
 
 
 def _remade_report(path: Path, *, latex: bool = False) -> RunResult:
-    """Write the report of a finished run again, and what its files hold now into run.json."""
+    """Write the report of a finished run again, and the new file records into run.json."""
     _, run = read_run_record(path)
     report = write_report(path, run, read_predictions(path, run))
     if latex:
@@ -335,22 +299,11 @@ def write_report(folder: Path, run: RunRecord, predictions: pd.DataFrame) -> Rep
     return report
 
 
-def _map_model(
-    job: Job, outcomes: dict[str, SplitOutcome], plan: Plan, weights: Weights
-) -> SpatialGP:
-    """Return the model that draws the map: that of the random split's first fold, or one more fit.
-
-    The one more fit learns from all rows but those that choose its epoch or are kept for
-    calibration.
-    """
-    if not job.refits:
-        return outcomes[RANDOM.name].model
-    validation = plan.rows(RANDOM.name, 0, VALIDATION)
-    return fit_model(job, "map", _map_rows(job, plan), validation, weights)
-
-
 def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
-    """Return the rows that the map's model is fitted to, (n,)."""
+    """Return the rows that the map's model is fitted to, (n,).
+
+    Without a random split, all rows except validation and calibration rows.
+    """
     if not job.refits:
         return plan.rows(RANDOM.name, 0, TRAIN)
     validation, kept = (plan.rows(RANDOM.name, 0, part) for part in (VALIDATION, CALIBRATION))
@@ -358,9 +311,9 @@ def _map_rows(job: Job, plan: Plan) -> NDArray[np.bool_]:
 
 
 def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | None:
-    """Compare two accounts of the function's sd at test rows; None where they are one.
+    """Compare two calculations of the function's sd at test rows; None where they are equal.
 
-    They are where the posterior is in closed form, and where none is: for counts.
+    They are equal where the posterior has a closed form, and where there is none: for counts.
     """
     model = fitted.network_
     if model.posterior.in_closed_form or not model.has_level:
@@ -374,15 +327,9 @@ def _variance_check(job: Job, fitted: SpatialGP, plan: Plan) -> VarianceCheck | 
 
 
 def _difference(job: Job) -> str:
-    """Return why a model's function variance is not that of the closed form."""
+    """Return why a model's function variance differs from the closed form."""
     if job.about.spread_is_noise:
         return NOISE_IN_SPREAD
     if not job.about.has_spread:
         return POINT
     return FIELD if job.about.has_tiles else STEPS
-
-
-def _notes(job: Job) -> dict[str, str]:
-    """Return what a saved model says of what it was fitted to."""
-    request = job.request
-    return {"region": job.region.code, "target": request.target, "service": request.service}

@@ -1,4 +1,4 @@
-"""Predictions of a map: one question, asked of tiles in its quarter and in others."""
+"""Predictions of a map: one question for tiles in its quarter and in others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,28 +21,18 @@ from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.question import Question
 
 OTHER_SHARE = 1 / 8
-"""Predictions of all other quarters together, over those of the map."""
+"""Largest share of the predictions of all other quarters in the map's predictions."""
 
 OTHER_LEAST = 10_000
-"""As many are made where the map has few tiles: seconds."""
+"""Allowed for other quarters also where the map has few tiles: it takes seconds."""
 
 
 @dataclass(frozen=True)
 class Asker:
-    """All that answers the question of a map at any tile and quarter.
+    """The data and model that answer the question of a map at any tile and quarter.
 
-    Attributes
-    ----------
-    region, observations
-        What is mapped, and all measured rows.
-    model
-        The fitted model.
-    question
-        What to predict.
-    repair
-        Puts predictions of measurements right; the level, which none are of, stays.
-    zoom
-        Of the map: numbers of tests are those of a tile of it, wherever they are predicted.
+    `repair` corrects predictions of measurements, not of the level. Numbers of tests are per tile
+    of the map's `zoom`, at whatever zoom they are predicted.
     """
 
     region: Region
@@ -53,7 +43,7 @@ class Asker:
     zoom: int
 
     def predict(self, tiles: Tiles, quarters: Sequence[int]) -> Prediction:
-        """Predict the middle of tiles in q quarters, all tiles of one after those of another."""
+        """Return predictions at the centres of tiles in q quarters, (q n,), quarter by quarter."""
         question = self.question
         places = pd.concat([tile_table(tiles, quarter, question.tests) for quarter in quarters])
         found = self.model.predict_distribution(places, level=question.name == LEVEL)
@@ -62,7 +52,7 @@ class Asker:
         return found.pooled(4 ** (ZOOM - self.zoom))
 
     def other_quarters(self, tiles: Tiles, quarters: Sequence[int]) -> list[QuarterMap]:
-        """Predict quarters beside the map's on coarser tiles, so that they cost little."""
+        """Return predictions of other quarters on coarser tiles, which cost little."""
         if not quarters:
             return []
         coarse = coarser(tiles, other_zoom(tiles, len(quarters)))
@@ -73,7 +63,7 @@ class Asker:
         ]
 
     def _places(self, tiles: Tiles, times: int) -> RepairPlaces:
-        """Return what a repair may know of tiles; of unknown tests it takes the median."""
+        """Return the places of tiles for a repair; unknown tests are set to the median."""
         tests = float(self.question.tests or np.median(self.observations.tests))
         longitude, latitude = (np.tile(part, times) for part in tiles.centres)
         stratum = np.tile(self.region.stratum(*tiles.centres), times)

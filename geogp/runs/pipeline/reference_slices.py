@@ -1,6 +1,6 @@
-"""Slices of a fitted kernel at a place of each stratum and at a wildland one."""
+"""Slices of a fitted kernel at a place of each stratum and at a remote place."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from geogp.maps.kernel_slices import KernelSlice
 from geogp.runs.pipeline.inputs import place_table, tile_table
 
 Floats = NDArray[np.float64]
+_Place = tuple[str, str, float, float]
+"""Name, description, longitude and latitude."""
 
 
 def reference_slices(
@@ -24,106 +26,60 @@ def reference_slices(
 ) -> list[KernelSlice]:
     """Return k(x, x_ref) on tiles for three places x_ref, all in one quarter.
 
-    Parameters
-    ----------
-    model
-        The fitted model.
-    tiles
-        Where the kernel is evaluated.
-    observations
-        All measured rows, which the places are chosen by.
-    quarter
-        Of the places and of the tiles.
+    The measured rows of `observations` choose the places.
     """
     places = _reference_places(_measured_tiles(observations), tiles)
-    references = place_table(
-        np.array([place.longitude for place in places]),
-        np.array([place.latitude for place in places]),
-        np.full(len(places), quarter),
-    )
+    _, _, longitude, latitude = map(np.array, zip(*places, strict=True))
+    references = place_table(longitude, latitude, np.full(len(places), quarter))
     values = model.kernel(tile_table(tiles, quarter), references)
     return [
-        KernelSlice(
-            place.name,
-            place.longitude,
-            place.latitude,
-            values[:, column],
-            quarter_label(quarter),
-            place.description,
-        )
-        for column, place in enumerate(places)
+        KernelSlice(name, x, y, values[:, column], quarter_label(quarter), text)
+        for column, (name, text, x, y) in enumerate(places)
     ]
 
 
 def distance_to_measured(tiles: Tiles, observations: Observations) -> Floats:
-    """Return the distance from each tile to the nearest measured one in km, (n,)."""
+    """Return the distance in km from each tile to the nearest measured tile, (n,)."""
     measured = _measured_tiles(observations)
     return nearest_km(*tiles.centres, measured.longitude, measured.latitude)
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """The distinct measured tiles of all quarters, with their tests summed."""
-
-    longitude: Floats
-    latitude: Floats
-    tests: NDArray[np.int64]
-    stratum: NDArray[np.str_]
-    strata: tuple[str, str]
-
-
-def _measured_tiles(observations: Observations) -> _Measured:
+def _measured_tiles(observations: Observations) -> Observations:
+    """Return a row for each measured tile, with the tests of all quarters summed."""
     seen = np.flatnonzero(observations.tests)
-    _, first, inverse = np.unique(
-        observations.quadkey[seen], return_index=True, return_inverse=True
-    )
-    return _Measured(
-        observations.longitude[seen[first]],
-        observations.latitude[seen[first]],
-        np.bincount(inverse, observations.tests[seen]).astype(np.int64),
-        observations.stratum[seen[first]],
-        observations.strata,
-    )
+    _, first, tile = np.unique(observations.quadkey[seen], return_index=True, return_inverse=True)
+    tests = np.bincount(tile, observations.tests[seen]).astype(np.int64)
+    return replace(observations.taken(seen[first]), tests=tests)
 
 
-@dataclass(frozen=True)
-class _Place:
-    name: str
-    description: str
-    longitude: float
-    latitude: float
-
-
-def _reference_places(measured: _Measured, tiles: Tiles) -> list[_Place]:
-    """Choose a place in each stratum, such as urban and rural, and a wildland one.
+def _reference_places(measured: Observations, tiles: Tiles) -> list[_Place]:
+    """Return a place in each stratum, such as urban and rural, and a wildland place.
 
     The measured tile with most tests of each stratum, and the tile of the map farthest from any
-    measured one. Without strata the tiles with most tests and with the median number of tests.
+    measured tile. Without strata: the tiles with most tests and with the median number of tests.
     """
     by_tests = np.argsort(-measured.tests, kind="stable")
-    known = np.any(measured.stratum != UNKNOWN)
-    places = []
-    if known:
+    chosen = []
+    if np.any(measured.stratum != UNKNOWN):
         for name in measured.strata:
             of_kind = by_tests[measured.stratum[by_tests] == name]
             if len(of_kind):
-                text = f"{name} tile with most tests"
-                places.append((name, text, int(of_kind[0])))
+                chosen.append((name, f"{name} tile with most tests", of_kind[0]))
     else:
-        places.append(("most tests", "tile with most tests", int(by_tests[0])))
-        middle = int(by_tests[len(by_tests) // 2])
-        places.append(("median tests", "tile with the median number of tests", middle))
-    chosen = [
-        _Place(
+        chosen.append(("most tests", "tile with most tests", by_tests[0]))
+        middle = by_tests[len(by_tests) // 2]
+        chosen.append(("median tests", "tile with the median number of tests", middle))
+    places = [
+        (
             name,
             f"{text} ({measured.tests[at]:,})",
             float(measured.longitude[at]),
             float(measured.latitude[at]),
         )
-        for name, text, at in places
+        for name, text, at in chosen
     ]
     distance = nearest_km(*tiles.centres, measured.longitude, measured.latitude)
     far = int(np.argmax(distance))
     longitude, latitude = (float(values[far]) for values in tiles.centres)
     text = f"farthest from any measured tile ({distance[far]:.1f} km)"
-    return [*chosen, _Place("wildland", text, longitude, latitude)]
+    return [*places, ("wildland", text, longitude, latitude)]

@@ -1,4 +1,4 @@
-"""Where predictions are repaired by rows that were kept for it and used for nothing else."""
+"""The repair of predictions by calibration rows, which are used for nothing else."""
 
 import math
 
@@ -27,7 +27,7 @@ Rows = NDArray[np.bool_]
 
 
 def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
-    """Return what a repair may know of some of the observations."""
+    """Return some of the observations as the places of a repair."""
     tests = seen.tests[rows].astype(np.float64)
     return RepairPlaces(
         seen.stratum[rows], tests, seen.longitude[rows], seen.latitude[rows], seen.strata
@@ -35,23 +35,10 @@ def places_of(seen: Observations, rows: Rows) -> RepairPlaces:
 
 
 def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
-    """Return the repair that the calibration rows of a fitted model call for.
+    """Return the repair of a fitted model from its calibration rows, (n,) of the observations.
 
-    Every prediction of a run passes through it: test rows of each fold, and the map.
-
-    Parameters
-    ----------
-    job
-        The run; its request says which repair.
-    model
-        The fitted model.
-    rows
-        Its calibration rows among the job's observations, (n,); none without ``--conformal``.
-
-    Raises
-    ------
-    DataError
-        There are too few calibration rows.
+    Every prediction of a run passes through it: test rows of each fold, and the map. Without
+    ``--conformal`` it does nothing. DataError where there are too few calibration rows.
     """
     if not job.request.calibrated:
         return NO_REPAIR
@@ -64,7 +51,7 @@ def repair_of(job: Job, model: SpatialGP, rows: Rows) -> Repair:
 def check_repair(
     repair: Repair, before: Prediction, y: NDArray[np.float64], places: RepairPlaces
 ) -> RepairedFold | None:
-    """Compare coverage by cell before and after a repair; None where there was none."""
+    """Return coverage by cell before and after a repair; None without a repair."""
     if not repair.n:
         return None
     if not repair.cells:
@@ -81,15 +68,7 @@ def check_repair(
 def repaired_splits(
     method: str, checks: dict[str, list[RepairedFold | None]]
 ) -> dict[str, RepairedSplit]:
-    """Return what the repairs of the folds did, by split; no split where there were none.
-
-    Parameters
-    ----------
-    method
-        Of the repair.
-    checks
-        Of each fold, by split.
-    """
+    """Return the effect of the repairs of the folds by split, without splits that have none."""
     return {
         name: RepairedSplit(
             statement=APPROXIMATE if method == LOCAL else EXCHANGEABLE[name],
@@ -101,7 +80,7 @@ def repaired_splits(
 
 
 def with_repair(record: CalibrationRecord, repair: Repair) -> CalibrationRecord:
-    """Return a record of repairs with the one of the map."""
+    """Return a record of repairs with the repair of the map."""
     cells = [
         CellRecord(
             name=cell.name,

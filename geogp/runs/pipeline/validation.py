@@ -1,4 +1,4 @@
-"""How well a run's model predicts rows that it was not fitted to: splits, folds and scores."""
+"""Validation of a run's model on rows outside its fit: splits, folds and scores."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.baseline import Baseline, quarter_baseline
+from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
 from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
 from geogp.evaluation.splits.row_parts import (
@@ -44,20 +44,14 @@ Rows = NDArray[np.bool_]
 GroupScores = dict[str, Scores]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
-"""More than the columns of a table of predictions without layers, and the text of a row."""
+"""Upper bounds of the columns of a table of predictions without layers, and of a row's text."""
 
 _ALL_PARTS = (*PARTS, CALIBRATION, LEFT_OUT)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which rows each fold of each split uses for what.
-
-    Attributes
-    ----------
-    codes
-        Place in the list of all parts of each row, (n,), by split and fold.
-    """
+    """The rows of each part: by split and fold, places in the list of all parts, (n,)."""
 
     codes: dict[tuple[str, int], NDArray[np.uint8]]
 
@@ -67,7 +61,7 @@ class Plan:
         return found
 
     def sizes(self, split: str, fold: int) -> PartCounts:
-        """Return the rows of each part."""
+        """Return the number of rows of each part."""
         counts = np.bincount(self.codes[split, fold], minlength=len(_ALL_PARTS)).tolist()
         train, validation, test, calibration, left_out = counts
         return PartCounts(
@@ -80,13 +74,10 @@ class Plan:
 
 
 def make_plan(job: Job) -> Plan:
-    """Split the job's rows in every way and fold asked for, and for the map's own fit.
+    """Return the splits and folds of the request, and the split of the map's own fit.
 
-    Raises
-    ------
-    RequestError, DataError
-        As `split_parts` says, or too few rows are kept for calibration, or
-        more are tested than a report reads.
+    RequestError, DataError as in `split_parts`; or where there are too few calibration rows, or
+    more test rows than a report reads.
     """
     request = job.request
     asked = [(name, fold) for name in request.splits for fold in range(request.folds)]
@@ -113,13 +104,13 @@ def _check_tested(job: Job, rows: int) -> None:
 
 
 def map_calibration_rows(job: Job) -> Rows:
-    """Return the rows kept for calibrating the map, (n,): those of the first random fold."""
+    """Return the calibration rows of the map, (n,), from the first random fold."""
     plan = Plan({(RANDOM.name, 0): _codes(job, _known(job), RANDOM.name, 0)})
     return plan.rows(RANDOM.name, 0, CALIBRATION)
 
 
 def _known(job: Job) -> SplitRows:
-    """Return what the splits asked for may know of the source's rows."""
+    """Return the source's rows as the splits may see them."""
     seen, counties = job.ingested.source_rows, job.boundaries.counties
     county = None
     if counties is not None and COUNTY.name in job.request.splits:
@@ -148,7 +139,7 @@ def _codes(job: Job, known: SplitRows, name: str, fold: int) -> NDArray[np.uint8
 
 
 def _warn_of(job: Job) -> None:
-    """Say what a reader of the scores should know of how they come about."""
+    """Warn of limits of the scores."""
     request = job.request
     if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
@@ -170,16 +161,11 @@ def _warn_of(job: Job) -> None:
 
 
 def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
-    """Return the rows that train and validate where alpha and beta are chosen, each (n,).
+    """Return the rows that train and validate in the choice of alpha and beta, each (n,).
 
-    Those of the first split's first fold, without what the first fold of any split tests, and
-    without what any fold, or the map, keeps for calibration. With several folds, the later ones
-    test some of these rows.
-
-    Raises
-    ------
-    RequestError
-        The folds keep so many rows for calibration that none are left to choose by.
+    They are of the first split's first fold, without test rows of the first fold of any split, and
+    without calibration rows of any fold or the map. Later folds test some of these rows.
+    RequestError where calibration leaves no rows for the choice.
     """
     open_rows = np.ones(len(job.observations), np.bool_)
     for name in job.request.splits:
@@ -198,20 +184,10 @@ def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
 
 @dataclass(frozen=True)
 class SplitOutcome:
-    """What a split gave.
+    """The result of a split.
 
-    Attributes
-    ----------
-    model
-        The first fold's model, fitted.
-    metrics, baseline
-        Scores of model and yardstick on the test rows of all folds, by stratum.
-    folds
-        Rows by part, scores and baseline of each fold.
-    table
-        The test rows of all folds with their predictions.
-    repairs
-        What the repair of each fold did; None without one.
+    `model` is the first fold's; `metrics` and `baseline` are scores by stratum, and `table` the
+    predictions, on the test rows of all folds; `folds` and `repairs` have an entry per fold.
     """
 
     model: SpatialGP
@@ -234,7 +210,7 @@ class _Fold:
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
     """Fit on a split's training rows, and score its test rows beside the baseline.
 
-    Each fold has a fit of its own; what they predict for their test rows is scored together.
+    Each fold has its own fit; the predictions for all their test rows are scored together.
     """
     found: list[_Fold] = []
     for fold in range(job.request.folds):
@@ -262,7 +238,7 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
 
 
 def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _Fold:
-    observations = job.observations
+    seen = job.observations
     train, validation, test = (plan.rows(name, fold, part) for part in PARTS)
     # The name is also that of the checkpoint.
     model = fit_model(job, f"{name}-{fold}" if fold else name, train, validation, weights)
@@ -271,18 +247,19 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         repair = repair_of(job, model, plan.rows(name, fold, CALIBRATION))
         check = None
         if repair.n:
-            places = places_of(observations, test)
-            check = check_repair(repair, prediction, observations.y[test], places)
+            places = places_of(seen, test)
+            check = check_repair(repair, prediction, seen.y[test], places)
             prediction = repair.apply(prediction, places)
-    reference = _baseline(job, train, test, type(prediction))
+    law = type(prediction)
+    reference = quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
             f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few "
             "training rows; their baseline is that of all quarters."
         )
-    y = observations.y[test]
-    stratum = stratum_column(observations.stratum[test], observations.strata)
+    y = seen.y[test]
+    stratum = stratum_column(seen.stratum[test], seen.strata)
     return _Fold(
         model,
         score_by_stratum(prediction, y, stratum),
@@ -290,11 +267,6 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
         _prediction_table(job, name, fold, (train, test), prediction),
         check,
     )
-
-
-def _baseline(job: Job, train: Rows, test: Rows, law: type[Prediction]) -> Baseline:
-    seen = job.observations
-    return quarter_baseline(seen.quarter[train], seen.y[train], seen.quarter[test], law)
 
 
 def _pooled(parts: list[GroupScores]) -> GroupScores:
@@ -318,18 +290,9 @@ def losing_groups(metrics: Strata, baseline: Strata) -> list[str]:
 def _prediction_table(
     job: Job, split: str, fold: int, rows: tuple[Rows, Rows], prediction: Prediction
 ) -> pd.DataFrame:
-    """Return the test rows with their predictions, in the columns other programs expect.
+    """Return the test rows with their predictions, in the columns that other programs expect.
 
-    Parameters
-    ----------
-    job
-        The run.
-    split, fold
-        What the rows are tested by.
-    rows
-        Training rows and test rows among the job's observations.
-    prediction
-        Of the test rows.
+    `rows` are the training rows and the test rows among the job's observations.
     """
     seen, (train, test) = job.observations, rows
     lower, upper = prediction.interval(0.95)

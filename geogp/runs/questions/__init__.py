@@ -1,1 +1,1 @@
-"""Questions that a finished run answers: levels of areas, thresholds, where to measure next."""
+"""Questions to a finished run: levels of areas, thresholds, where to measure next."""

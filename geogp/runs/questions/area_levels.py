@@ -1,4 +1,4 @@
-"""Levels of areas: counties, urban areas, or any polygons a user brings."""
+"""Levels of areas: counties, urban areas, or any polygons of a user."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from geogp.distributions.quantity import Quantity
-from geogp.errors import RequestError
 from geogp.maps.grid import quantity_of
 from geogp.models.joint.joint_level import JointLevel
 from geogp.runs.pipeline.drawing import tests_on
@@ -29,16 +28,8 @@ _ENDS = (0.025, 0.975)
 class AreaLevels:
     """Levels of the areas that hold a tile.
 
-    Attributes
-    ----------
-    table
-        A row for each area; see `describe_areas`.
-    shapes
-        Their polygons.
-    tag
-        What names of files call the layer.
-    described
-        What holds for all areas, as JSON can hold it.
+    `table` has a row per area (see `describe_areas`), `shapes` its polygon; `tag` names the layer
+    in file names, and `described` holds the common entries for JSON.
     """
 
     table: pd.DataFrame
@@ -55,27 +46,18 @@ class AreaLevels:
 
 
 def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
-    """Work out levels of areas from a run's model.
+    """Return levels of areas from a run's model.
 
-    Raises
-    ------
-    RequestError
-        The boundaries have no such layer, no tile lies in an area, the model counts tests, or
-        there is not enough memory.
-    DataError
-        The layer's file is damaged.
+    RequestError where the boundaries have no such layer, no tile lies in an area, the model counts
+    tests, or memory is short; DataError where the layer's file is damaged.
     """
     job, tiles = opened.job, opened.tiles
-    layer = opened.layer(asked.by)
-    number = layer.index(*tiles.centres)
-    if not (number >= 0).any():
-        raise RequestError(f"no tile of {job.region.name} lies in an area of {asked.by}.")
+    layer, number = opened.areas(asked.by)
     if job.request.calibrated:
         job.warn(
             "the conformal repair of this run is of single measurements: means over areas are "
             "those of the model, with and without noise."
         )
-    job.listener.stage(f"the level of {len(tiles):,} tiles together")
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
     measured = level.measured(float(job.question.tests or 1))
     job.listener.stage(f"{asked.draws} draws for medians and arithmetic means")
@@ -113,22 +95,14 @@ def describe_areas(
 
     Columns, with the unit at the end of the name: ``level_mean``, the mean over the tiles of log10
     raised to the power of ten, that is the geometric mean; ``level_median``, the median over the
-    tiles; ``level_arithmetic``, their arithmetic mean; ``tile_mean``, as ``level_mean`` but of one
-    average of so many tests a tile, noise included; each with the ends of its 95 % interval. The
-    means' intervals are exact under the model (variance of a sum, `JointLevel`), the others
-    quantiles of draws. ``independent_sd_log10`` is what the standard deviation of ``level_mean``
-    would be, were the tiles independent: too little.
+    tiles; ``level_arithmetic``, their arithmetic mean; ``tile_mean``, like ``level_mean`` but of
+    averages of tests, one average a tile, noise included; each with the ends of its 95 % interval.
+    The intervals of means are exact under the model (variance of a sum, `JointLevel`), the others
+    are quantiles of draws. ``independent_sd_log10`` is the standard deviation of ``level_mean`` for
+    independent tiles: too small.
 
-    Parameters
-    ----------
-    level, measured
-        The law of the level, and of tile means.
-    number
-        The number of the area that holds each tile; negative for none.
-    quantity
-        Names and unit of the target.
-    asked
-        Number of draws and their seed.
+    `level` and `measured` are the laws of the level and of tile means; `number` is the area of each
+    tile, negative for none.
     """
     areas, where = np.unique(number[number >= 0], return_inverse=True)
     inside = np.flatnonzero(number >= 0)
@@ -185,11 +159,11 @@ def _sums(
 
 
 def median_sds(level: JointLevel) -> dict[str, float]:
-    """Return the median standard deviation of the function at the tiles by two accounts.
+    """Return the median standard deviation of the function at the tiles by two calculations.
 
-    ``closed_form`` is that of the closed-form posterior, ``stated`` that of the model's own
-    prediction. They differ most for PPGP and dPPGP, whose function variance also carries noise,
-    and less where a posterior was learned by steps.
+    ``closed_form`` uses the closed-form posterior, ``stated`` the model's own prediction. They
+    differ most for PPGP and dPPGP, whose function variance also carries noise, and less for a
+    posterior learned by steps.
     """
     # Of averages of endless tests: the level, whose own variance may be 0.
     stated = level.model.predict(level.x, np.inf)

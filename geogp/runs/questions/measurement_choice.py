@@ -1,4 +1,4 @@
-"""Where to measure next: the tiles whose measurement takes most of the level's variance."""
+"""Where to measure next: the tiles whose measurement reduces the level's variance most."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,16 +28,8 @@ _SHOWN_LABELS = 12
 class NextTiles:
     """The chosen tiles, in order.
 
-    Attributes
-    ----------
-    table
-        A row for each; see `describe_tiles`.
-    squares
-        Their outlines in degrees.
-    variance
-        Of the level at every tile of the map.
-    described
-        What holds for all, as JSON can hold it.
+    `table` has a row per tile (see `describe_tiles`), `squares` its outline in degrees; `variance`
+    is of the level at every tile of the map; `described` holds the common entries for JSON.
     """
 
     table: pd.DataFrame
@@ -52,21 +44,13 @@ class NextTiles:
 
 
 def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
-    """Choose where to measure next.
+    """Return the tiles to measure next.
 
-    Each tile that counts, counts the same, whatever its area on the ground; the tiles to measure
-    may be any of the region.
-
-    Raises
-    ------
-    RequestError
-        No tile counts; more tiles than there are; the model counts tests; or it does not fit into
-        memory.
-    DataError
-        The layer's file is damaged.
+    All tiles that count have the same weight, whatever their area on the ground; any tile of the
+    region may be chosen. RequestError where no tile counts, more tiles are asked for than exist,
+    the model counts tests, or memory is short; DataError where the layer's file is damaged.
     """
     counted = _counted(opened, asked)
-    opened.job.listener.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=asked.seed)
     noise = level.noise_of(float(opened.job.question.tests or 1))
     opened.job.listener.stage(f"choosing {asked.tiles} tiles")
@@ -104,10 +88,10 @@ def describe_tiles(
 ) -> pd.DataFrame:
     """Return a row for each chosen tile, in order.
 
-    ``gain_log10`` is the variance, in log10 squared and summed over the tiles that count, that
-    measuring it takes given those before; ``removed`` the share of all variance that is gone then.
-    The standard deviations are those of the tile's own level now, and once all chosen tiles are
-    measured. ``tests`` are those of all quarters.
+    ``gain_log10`` is the reduction of variance by measuring the tile after the tiles before it, in
+    log10 squared, summed over the tiles that count; ``removed`` the share of all variance removed
+    so far. The standard deviations are of the tile's own level now, and after all chosen tiles are
+    measured. ``tests`` are of all quarters.
     """
     tiles, at = opened.tiles, chosen.tiles
     longitude, latitude = (part[at] for part in tiles.centres)
@@ -135,7 +119,7 @@ def describe_tiles(
 
 
 def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
-    """Tell which tiles count."""
+    """Return which tiles count."""
     region, (longitude, latitude) = opened.job.region, opened.tiles.centres
     counted = np.ones(len(opened.tiles), bool)
     if asked.among is not None:

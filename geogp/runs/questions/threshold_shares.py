@@ -1,4 +1,4 @@
-"""Where the level meets thresholds: shares of area with intervals, joint regions."""
+"""The level and thresholds: shares of area with intervals, joint regions."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,6 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import tile_areas_km2
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
 from geogp.models.joint.excursions import FirstMisses, JointRegion
@@ -26,18 +25,12 @@ _ENDS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 @dataclass(frozen=True)
 class Excursion:
-    """What was found for one threshold.
+    """The result for one threshold.
 
-    Attributes
-    ----------
-    threshold
-        The threshold.
-    shares
-        A row for each area: ``layer``, ``area``, ``tiles``, ``area_km2``, and of the share of its
-        area that falls short ``mean``, ``lower``, ``upper``, ``error`` (standard error of the
-        mean over draws) and ``closed_form`` (mean without draws).
-    met, short
-        Where the level meets the threshold, and where it falls short, everywhere at once.
+    `shares` has a row per area: ``layer``, ``area``, ``tiles``, ``area_km2``, and for the share of
+    its area below the threshold ``mean``, ``lower``, ``upper``, ``error`` (standard error of the
+    mean over draws) and ``closed_form`` (mean without draws). `met` and `short` are the joint
+    regions where the level meets and misses the threshold.
     """
 
     threshold: Threshold
@@ -47,21 +40,15 @@ class Excursion:
 
 
 def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excursion, ...]:
-    """Compare the level of a run with thresholds, smallest first.
+    """Return the comparison of a run's level with thresholds, smallest first.
 
-    Raises
-    ------
-    RequestError
-        The model counts tests, a threshold is out of range, there is no such layer, or not enough
-        memory.
-    DataError
-        The layer's file is damaged.
+    RequestError where the model counts tests, a threshold is out of range, there is no such layer,
+    or memory is short; DataError where the layer's file is damaged.
     """
     job, drawing = opened.job, opened.record.drawing
     stored = () if drawing is UNSET or drawing.thresholds is UNSET else tuple(drawing.thresholds)
     thresholds = thresholds_of(job.request.target, asked.threshold or stored or None)
     areas, weights = area_weights(opened, asked.by)
-    job.listener.stage(f"the level of {len(opened.tiles):,} tiles together")
     level = opened.level(seed=asked.seed, columns=asked.draws)
     if not job.about.has_tiles:
         own = ", with a variance of its own in each tile" if level.own.any() else ""
@@ -74,23 +61,11 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
 
 
 def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse.csc_array]:
-    """Return the areas, and for each the share of its area that lies in each tile.
+    """Return k areas, and the share of each area's size in each tile, (n, k); columns sum to 1.
 
-    Tiles differ in area by latitude. The region comes first, then its strata (its urban and
-    its rural part) where those are known, then the polygons of a layer that hold
-    the centre of a tile.
-
-    Returns
-    -------
-    DataFrame
-        `layer`, `area`, `tiles` and `area_km2`, k rows.
-    csc_array
-        (n, k); columns sum to 1.
-
-    Raises
-    ------
-    RequestError
-        There is no such layer, or no tile lies in it.
+    Tiles differ in area by latitude. The table has `layer`, `area`, `tiles` and `area_km2`: first
+    the region, then its known strata (urban and rural), then the polygons of a layer that hold the
+    centre of a tile. RequestError where there is no such layer, or no tile lies in it.
     """
     tiles = opened.tiles
     longitude, latitude = tiles.centres
@@ -101,11 +76,8 @@ def area_weights(opened: Reopened, by: str | None) -> tuple[pd.DataFrame, sparse
         (WHOLE, name, np.flatnonzero(stratum == name)) for name in opened.job.region.strata_names
     ]
     if by is not None:
-        layer = opened.layer(by)
+        layer, number = opened.areas(by)
         kind = tag_of(by, layer)
-        number = layer.index(longitude, latitude)
-        if not (number >= 0).any():
-            raise RequestError(f"no tile of {opened.job.region.name} lies in an area of {by}.")
         members += [
             (kind, label, np.flatnonzero(number == k)) for k, label in enumerate(layer.labels)
         ]
@@ -137,22 +109,10 @@ def excursions(
     draws: int,
     seed: int = 0,
 ) -> tuple[Excursion, ...]:
-    """Hold draws of the level at all tiles against thresholds, all in one pass.
+    """Return the comparison of draws of the level at n tiles with thresholds, in one pass.
 
-    Draws come in batches; of each only the shares and the first misses are kept.
-
-    Parameters
-    ----------
-    level
-        The joint law of the level at n tiles, log10 of the unit.
-    thresholds
-        Those of the target.
-    areas
-        k areas; columns are added to it.
-    weights
-        Share of each area's size that lies in each tile, (n, k).
-    draws, seed
-        Number of draws, and what they are drawn from.
+    Draws come in batches; only the shares and the first misses of each are kept. The level is log10
+    of the unit; columns are added to the k `areas`; `weights` is as in `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
     scores = [one.sign * (level.mean - one.log10) / sd for one in thresholds]

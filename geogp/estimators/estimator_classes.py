@@ -1,0 +1,125 @@
+"""The estimators: one class per family of models."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from geogp.estimators.spatial_gp import SpatialGP
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class FieldGP(SpatialGP):
+    """A smooth field, a process of single places, and noise that knows the number of tests.
+
+    y = f(place, time) + g(place, time) + noise. f is a Gaussian process with a learned deep basis;
+    g is a process of short range with memory; the variance of the noise falls with the tests behind
+    a measurement and varies over space. Skewness and tails of the predictive law come from the
+    validation rows.
+
+    Parameters
+    ----------
+    x, y
+        Columns of coordinates.
+    crs
+        Their coordinate reference system; None for plain units, without a projection.
+    time
+        Column of times: quarters (``Period[Q]``), dates (UTC unless they have a time zone), or
+        numbers. None: no time.
+    time_unit
+        Unit of times that are numbers: ``year``, ``quarter``, ``month``, ``week``, ``day``,
+        ``hour``, ``minute`` or ``second``.
+    tests, devices
+        Columns of the tests and devices behind each measurement, which averages them; None, or a
+        table without the column: 1. Devices are kept, and not used yet.
+    validation
+        Rows that choose the epoch and the shape of the predictive law: ``blocks`` (a tenth of
+        cells), ``random`` (a tenth of rows), or a mask of the rows, (n,).
+    preset
+        ``quick``, ``standard`` or ``paper``: sizes and schedule.
+    epochs, rank, batch
+        Replace the preset's values; None keeps them.
+    device
+        ``auto``, ``cpu`` or ``cuda``.
+    random_state
+        Fixes the validation rows and the fit.
+
+    Examples
+    --------
+    >>> import numpy as np, geogp
+    >>> rng = np.random.default_rng(0)
+    >>> places = rng.uniform(0, 1, (1200, 2))
+    >>> values = np.sin(6 * places[:, 0]) + 0.1 * rng.standard_normal(1200)
+    >>> model = geogp.FieldGP(crs=None, epochs=2).fit(places, values)
+    >>> law = model.predict_distribution(places[:3])
+    >>> law.mean.shape, law.interval(0.95)[0].shape
+    ((3,), (3,))
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("field",)
+    model: str = field(default="field", init=False)
+    tests: str | None = None
+    devices: str | None = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeepBasisGP(SpatialGP):
+    """A Gaussian process whose basis a network learns: the papers' models without anchor kernels.
+
+    dPPGP, PPGP, variational bounds and Bayesian last layers; the noise is the same everywhere.
+
+    Parameters
+    ----------
+    model
+        One of ``geogp.list_models("deep")``.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
+    alpha, beta
+        Weights of the objective of dPPGP and PPGP; None takes the preset's.
+    noise
+        ``gaussian``, or ``student-t`` for models that take it: outliers have less effect.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("deep",)
+    model: str = field(default="dbk-rbf", kw_only=False)
+    alpha: float | None = None
+    beta: float | None = None
+    noise: str = "gaussian"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelGP(SpatialGP):
+    """A Gaussian process whose kernel has a few parameters, by Nyström features at anchors.
+
+    L-BFGS maximises the evidence of all rows, or the posterior of the parameters.
+
+    Parameters
+    ----------
+    model
+        One of ``geogp.list_models("kernel")``.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("kernel",)
+    model: str = field(default="nystrom-mixed", kw_only=False)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CountGP(SpatialGP):
+    """Counts whose logarithm of the rate is a Gaussian process: a Cox process.
+
+    y ~ Poisson(exposure * rate), or negative binomial; y holds whole numbers of 0 or more.
+
+    Parameters
+    ----------
+    model
+        One of ``geogp.list_models("count")``.
+    x, y, crs, time, time_unit, validation, device, random_state, preset, epochs, rank, batch
+        As in `FieldGP`.
+    exposure
+        Column of the size counted over, such as an area or a time; None: the same everywhere.
+    """
+
+    families: ClassVar[tuple[str, ...]] = ("count",)
+    counts: ClassVar[bool] = True
+    model: str = field(default="cox-nb", kw_only=False)
+    exposure: str | None = None
