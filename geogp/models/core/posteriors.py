@@ -25,7 +25,7 @@ class Moments(NamedTuple):
 
 
 class WeightedRows(NamedTuple):
-    """Training rows as a posterior in closed form sees them.
+    """Training rows for a closed-form posterior.
 
     Features `phi` (c, r), targets less the mean constant `residual` (c,), and the variance of
     each row around the function `variance` (c,).
@@ -37,10 +37,10 @@ class WeightedRows(NamedTuple):
 
 
 class Posterior(nn.Module, ABC):
-    """What the model asks of a posterior; `settle` learns from the rows outside the gradient.
+    """The contract of a posterior; `settle` learns from the rows outside the gradient.
 
     `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise,
-    `is_learned` whether mean and covariance are learned, by the gradient.
+    `is_learned` whether the gradient learns mean and covariance.
     """
 
     in_closed_form: ClassVar[bool] = False
@@ -59,26 +59,17 @@ class Posterior(nn.Module, ABC):
         """Return KL(q(w) || N(0, I)), a scalar."""
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
-        """Return both for features (b, r); one may share work with the other."""
+        """Return both for features (b, r), so that they can share work."""
         return self.moments(phi), self.kl()
 
     def settle(self, rows: Iterable[WeightedRows]) -> None:
-        """Take what is known of the training rows in chunks; most posteriors need none of it."""
+        """Learn from the training rows in chunks; most posteriors need none."""
 
 
 class VariationalPosterior(Posterior):
     """q(w) = N(m, L L') with L lower triangular, its diagonal positive (DBK appendix B).
 
     m starts at 0, log diag L at -½ log r, the rest of L at standard normals divided by r.
-
-    Parameters
-    ----------
-    r
-        Number of weights.
-    generator
-        Source of the initial off-diagonal values.
-    dtype
-        Of the parameters.
     """
 
     is_learned = True
@@ -107,7 +98,7 @@ class VariationalPosterior(Posterior):
             self.log_diagonal.copy_(lower.diagonal().log())
 
     def moments(self, phi: Tensor) -> Moments:
-        """Return mean and variance of <w, phi> for features (b, r)."""
+        """Return mean and variance of <w, phi>."""
         return self._moments(phi, self.cholesky())
 
     def kl(self) -> Tensor:
@@ -149,7 +140,7 @@ class _Packed(torch.autograd.Function):
 class _LowerMoments(torch.autograd.Function):
     """phi m and the squared norms of the rows of phi L, for lower triangular L.
 
-    The gradient by L is its lower triangle: what stands above does not count.
+    The gradient by L is its lower triangle alone.
     """
 
     @staticmethod
@@ -169,15 +160,7 @@ class _LowerMoments(torch.autograd.Function):
 
 
 class PointPosterior(Posterior):
-    """One value m for the weights: function variance 0, no KL term. It starts at 0.
-
-    Parameters
-    ----------
-    r
-        Number of weights.
-    dtype
-        Of the parameters.
-    """
+    """One value m for the weights: function variance 0, no KL term. It starts at 0."""
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -201,11 +184,6 @@ class ClosedFormPosterior(Posterior):
     """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
 
     It is the prior until `settle` has seen the training rows; see `condition`. Float64.
-
-    Parameters
-    ----------
-    r
-        Number of weights.
     """
 
     in_closed_form = True
@@ -222,7 +200,7 @@ class ClosedFormPosterior(Posterior):
         return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
-        """Return mean and variance of <w, phi> for features (b, r), float64."""
+        """Return mean and variance of <w, phi>, float64."""
         exact = phi.double()
         return Moments(exact @ self.m, squared_norms(exact @ self.L))
 
@@ -246,17 +224,8 @@ def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tenso
     m = P^(-1) Phi' V^(-1) (y - m0), L L' = P^(-1). With V = noise_var D this is
     noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I, DBK-1 equation 12.
 
-    Parameters
-    ----------
-    rows
-        Features, residuals and variances of the training rows in chunks.
-    like
-        A tensor of shape (r,) on the device to work on.
-
-    Returns
-    -------
-    m, L
-        Shapes (r,) and (r, r), float64; L is upper triangular.
+    `like` is a tensor (r,) on the device to work on. Returns m (r,) and upper triangular L (r, r),
+    float64.
     """
     r = len(like)
     P = torch.eye(r, dtype=torch.float64, device=like.device)

@@ -1,9 +1,9 @@
-"""The products that models spend their time in: with triangular matrices, in blocks of columns.
+"""Products with triangular matrices, in blocks of columns: most of the time of a step.
 
-A product with a triangular matrix is half zeros. In blocks of 192, six at r = 1024, 3/5 of it is
-left, as products of about the library's full speed. All matrices are row-major and stay so:
-elementwise operations that mix the two layouts take ten times as long. On a GPU, where one large
-product is faster than several small ones, there is one block.
+A triangular matrix is half zeros. In blocks of 192, six at r = 1024, 3/5 of the product is left,
+at about the library's full speed. All matrices are row-major and stay so: elementwise operations
+that mix the two layouts take ten times as long. On a GPU one large product is faster than several
+small ones, so there is one block.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 192
-"""Columns of a block on a CPU: with fewer, products lose speed; with more, zeros are added up."""
+"""Columns of a block on a CPU: with fewer, products slow down; with more, zeros are added up."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
@@ -41,7 +41,7 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
     """Return the lower triangle of A'B, (b, r), (b, r) -> (r, r)."""
     r = A.shape[1]
     out = A.new_zeros(r, r)
-    # Tall blocks, which transposed rows are multiplied into a quarter faster than into wide ones.
+    # Tall blocks: a quarter faster than wide ones for transposed rows.
     for part in slices(r, A.device):
         torch.mm(A[:, part.start :].T, B[:, part], out=out[part.start :, part])
         out[part, part].tril_()
@@ -49,9 +49,9 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
 
 
 def mirrored(A: Tensor) -> Tensor:
-    """Put the lower triangle of A (r, r) onto its upper one, in place.
+    """Copy the lower triangle of A (r, r) onto its upper one, in place.
 
-    In blocks that fit into the cache: a whole matrix and its transpose are read against the grain.
+    In blocks that fit into the cache: a whole matrix and its transpose do not.
     """
     parts = slices(len(A), A.device)
     for i, rows in enumerate(parts):
@@ -73,7 +73,7 @@ def congruence(S: Tensor, L: Tensor) -> Tensor:
 
 
 class _SquaredNorms(torch.autograd.Function):
-    """Squared norms of rows, whose gradient takes one pass over the matrix."""
+    """Squared norms of rows, with a gradient in one pass over the matrix."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
