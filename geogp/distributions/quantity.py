@@ -1,4 +1,4 @@
-"""What a prediction is of, as files and maps name it."""
+"""The names of a predicted quantity in files and on maps."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ Variable = tuple[NDArray[np.float64], str, str]
 
 @dataclass(frozen=True)
 class Quantity:
-    """How a target is named in files and on maps.
+    """The names of a target in files and on maps.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Quantity:
     bound
         The cautious end of the interval: ``upper`` for latency, else ``lower``.
     counted
-        Whether it is a number of tests, which is 0 where nothing else is measured.
+        Whether it is a number of tests, which is 0 where nothing was measured.
     """
 
     suffix: str
@@ -38,5 +38,5 @@ class Quantity:
 
     @property
     def kernel_unit(self) -> str:
-        """The squared unit of the modelled function: a rate of counts is modelled by its ln."""
+        """The squared unit of the modelled function; counts have the ln of their rate."""
         return f"({'ln' if self.counted else 'log10'})²"

@@ -1,4 +1,4 @@
-"""The models by name, and how one is built."""
+"""The models by name, and their construction."""
 
 import warnings
 from dataclasses import replace
@@ -37,7 +37,7 @@ Scaling = Literal["none", "minmax"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 LARGEST_INPUT = 10.0
-"""Inputs that are taken as they are must not exceed this: the models start on [-1, 1]."""
+"""Unscaled inputs must not exceed this: the models start on [-1, 1]."""
 
 
 def build(
@@ -52,7 +52,7 @@ def build(
 ) -> LowRankGP:
     """Make an untrained model.
 
-    A column of `x` with one value in all rows is dropped with a warning; the model names it in
+    A column of `x` with one value in all rows is dropped with a warning, and named in
     `architecture.dropped`.
 
     Parameters
@@ -69,16 +69,16 @@ def build(
     scaling
         ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
     noise_start
-        Where the noise variance starts, for a standardised target. The papers' 1e-2 suits
-        precise targets; noisy ones want a share of 1, which also spares steps.
+        Start value of the noise variance, for a standardised target. The papers' 1e-2 suits
+        precise targets; for noisy ones a share of 1 is better and saves steps.
     seed
         Fixes all initial values.
 
     Raises
     ------
     RequestError
-        No such name (the nearest ones are given), placement or scaling, the model does not take
-        the architecture's noise or does not fit into memory, or PyTorch's default device is
+        No such name (the message has the nearest ones), placement or scaling; the model does not
+        take the architecture's noise or does not fit into memory; or PyTorch's default device is
         ``meta``.
     DataError
         `x` is not finite, has another number of columns than the architecture, all its columns
@@ -123,13 +123,7 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return a row of the catalogue by its name.
-
-    Raises
-    ------
-    RequestError
-        No such name; the nearest ones are given.
-    """
+    """Return a row of the catalogue by its name; errors are those of `find_model`."""
     return CATALOGUE[find_model(name).name]
 
 
@@ -137,11 +131,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
     """Return a row of the catalogue with noise of a family of `NOISES`.
 
     ``gaussian`` is the row itself; ``student-t`` has another noise law, step and prediction.
-
-    Raises
-    ------
-    RequestError
-        No such noise, or the model cannot be trained under it.
+    Raises RequestError: no such noise, or the model cannot be trained under it.
     """
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
@@ -152,7 +142,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
 
 
 def spec_of(model: LowRankGP) -> ModelSpec:
-    """Return the row of the catalogue that a model was made from, with its noise."""
+    """Return the row of the catalogue of a model, with its noise."""
     return with_noise(find_spec(model.name), model.architecture.noise)
 
 

@@ -70,7 +70,7 @@ _MSE = PerBatch(squared_error)
 
 
 def _of(kind: type[LowRankGP]) -> Assemble:
-    """Return what puts a model of a class together."""
+    """Return a maker of models of a class."""
     return partial(plain_gp, kind=kind)
 
 

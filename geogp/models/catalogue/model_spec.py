@@ -1,4 +1,4 @@
-"""What a row of the catalogue is: the parts of a model, and how they are made."""
+"""A row of the catalogue: the parts of a model and their makers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ MakeNoise = Callable[[torch.dtype, float], Noise]
 
 @dataclass(frozen=True)
 class ModelParts:
-    """What a model is put together from; see `LowRankGP`."""
+    """The parts of a model; see `LowRankGP`."""
 
     name: str
     architecture: Architecture
@@ -44,7 +44,7 @@ def plain_gp(
     span: Tensor,  # noqa: ARG001
     kind: type[LowRankGP] = LowRankGP,
 ) -> LowRankGP:
-    """Return the low-rank process of the papers, or one of a class that takes the same parts."""
+    """Return the low-rank process of the papers, or one of a class with the same parts."""
     return kind(
         parts.name,
         parts.architecture,
@@ -56,7 +56,7 @@ def plain_gp(
 
 
 Assemble = Callable[[ModelParts, Tensor], LowRankGP]
-"""From the parts, and half the range that each scaled input stands for, to a model."""
+"""Makes a model from the parts and half the range of each scaled input."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class ModelSpec:
     posterior
         Makes the posterior over the weights.
     step
-        What training minimises, and how its gradient is taken.
+        The objective of the training, and how its gradient is taken.
     diagonal
-        What is added to the predictive variance at single points.
+        Makes the law of variance at single points.
     noise
         Makes the noise law.
     assemble
@@ -95,5 +95,5 @@ class ModelSpec:
 
     @property
     def about(self) -> ModelName:
-        """What a user knows of it."""
+        """The user's description of it."""
         return MODELS[self.name]

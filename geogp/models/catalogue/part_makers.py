@@ -1,4 +1,4 @@
-"""Makers of the parts that rows of the catalogue are put together from."""
+"""Makers of the parts of catalogue rows."""
 
 from collections.abc import Callable
 
@@ -93,7 +93,7 @@ def mixed_kernel(sizes: Architecture) -> Kernel:
 def network_kernel(activation: str, *, own_scale: bool = True) -> Callable[[Architecture], Kernel]:
     """Return the maker of a network's kernel; its depth is the architecture's `blocks`.
 
-    Without a scale of its own its readout variance stays at 1.
+    Without `own_scale` its readout variance stays at 1.
     """
 
     def make(sizes: Architecture) -> Kernel:
@@ -115,7 +115,10 @@ def point(r: int, _generator: torch.Generator, dtype: torch.dtype) -> PointPoste
 
 
 def field_gp(parts: ModelParts, span: Tensor) -> FieldNetwork:
-    """Return the field model; its units are those of the architecture."""
+    """Return the field model, with the architecture's units.
+
+    Raises RequestError: the architecture has no units.
+    """
     sizes, r = parts.architecture, parts.basis.rank
     if not sizes.units:
         raise RequestError(
@@ -149,7 +152,7 @@ def last_layer(r: int, _generator: torch.Generator, dtype: torch.dtype) -> LastL
 
 
 def cox_gp(law: type[CountLaw]) -> Assemble:
-    """Return what puts a model of counts together under a law of their scatter."""
+    """Return the maker of a model of counts under a law of their scatter."""
 
     def assemble(parts: ModelParts, span: Tensor) -> CoxGP:  # noqa: ARG001
         return CoxGP(

@@ -242,7 +242,7 @@ class LowRankGP(nn.Module):
             yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean (r,) and factor (r, r), float64, of the weights given rows; see `condition`."""
+        """Return mean (r,) and factor (r, r), float64, of the weights given rows (`condition`)."""
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
 
     def check_has_level(self) -> None:

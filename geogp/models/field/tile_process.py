@@ -10,31 +10,31 @@ from geogp.models.core.elementwise import exponential_
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)
 MEMORIES = (4.0, 2.0)
-"""Where the parameters start: a tile of zoom 16 is about 0.6 km wide."""
+"""Start values of the parameters: a tile of zoom 16 is about 0.6 km wide."""
 
 SAME_TILE_KM = 1e-3
 
 LARGEST_EXPONENT = 60.0
-"""Of an amplitude, either way: its fourth power, in gradients, stays a number."""
+"""Largest exponent of an amplitude, either way: its fourth power, in gradients, stays finite."""
 
 
 class TileProcess(nn.Module):
-    """Covariance of what single tiles have beyond the smooth field, in units of the target's sd.
+    """Covariance of single tiles beyond the smooth field, in units of the target's sd.
 
-    With h the distance of two places in km and t that of two times in quarters,
+    With h the distance of two places in km and t the time between them in quarters,
 
     k = s_1 exp(-h/l_1) + s_2 exp(-h/l_2) exp(-t/τ_2) + [same tile] (s_3 + s_4 exp(-t/τ_4)):
 
-    what lasts and what fades, each shared with near tiles or the tile's own. The whole is
-    multiplied by amplitude(x) amplitude(x'), amplitude(x) = exp(<c, phi(x)>) with an exponent
-    from -60 to 60, so that the process may be stronger in one part of a region than in another.
+    a lasting and a fading part shared with near tiles, and both for the tile alone. k is multiplied
+    by amplitude(x) amplitude(x'), amplitude(x) = exp(<c, phi(x)>) with an exponent from -60 to 60,
+    so that the process can be stronger in one part of a region than in another.
 
     Parameters
     ----------
     r
-        Number of basis functions phi on which the amplitude depends.
+        Number of basis functions phi in the amplitude.
     dtype
-        Of the parameters; what is worked out from them is float64.
+        Of the parameters; results are float64.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -56,9 +56,8 @@ class TileProcess(nn.Module):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         """Return k for amplitude 1 between points (..., m, 3) and (..., n, 3): (..., m, n).
 
-        Points hold two coordinates in km and a time in quarters, float64, and are no
-        parameters: at distance 0 there is no gradient. Points closer than a metre are on the
-        same tile.
+        Points have two coordinates in km and a time in quarters, float64, and get no gradient.
+        Points closer than a metre are on the same tile.
         """
         found: Tensor = _TileKernel.apply(  # type: ignore[no-untyped-call]
             a, b, self.log_sills.double(), self.log_ranges.double(), self.log_memories.double()
@@ -67,7 +66,7 @@ class TileProcess(nn.Module):
 
 
 class _TileKernel(torch.autograd.Function):
-    """The kernel of `TileProcess`, whose gradient is eight sums over the matrix.
+    """The kernel of `TileProcess`, with a gradient of eight sums over the matrix.
 
     With G the gradient by k, the gradient by a logarithm is the sum of G times the part that it
     scales, and times distance or time over its range for one within an exponential.
