@@ -13,20 +13,12 @@ Variable = tuple[NDArray[np.float64], str, str]
 class Quantity:
     """The names of a target in files and on maps.
 
-    Attributes
-    ----------
-    suffix
-        End of the names of variables: ``mbps`` or ``ms``.
-    unit
-        Unit for people: ``Mbps`` or ``ms``.
-    cf_unit
-        Unit in the spelling of the CF conventions (UDUNITS).
-    subject
-        ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
-    bound
-        The cautious end of the interval: ``upper`` for latency, else ``lower``.
-    counted
-        Whether it is a number of tests, which is 0 where nothing was measured.
+    `suffix`: end of the names of variables: ``mbps`` or ``ms``.
+    `unit`: unit for people: ``Mbps`` or ``ms``.
+    `cf_unit`: unit in the spelling of the CF conventions (UDUNITS).
+    `subject`: ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
+    `bound`: the cautious end of the interval: ``upper`` for latency, else ``lower``.
+    `counted`: whether it is a number of tests, which is 0 where nothing was measured.
     """
 
     suffix: str

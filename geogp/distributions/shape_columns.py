@@ -29,22 +29,15 @@ def shape_from(
 ) -> Shape:
     """Return the shapes of rows of a table, equal to the ones written.
 
-    Parameters
-    ----------
-    columns
-        Columns of `SHAPE_COLUMNS` in the table, each (n,); absent ones have the normal's values.
-        `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
+    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,); absent ones have the normal's
+        values. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
         `noise_df` of Student-t noise around a normal function, `BURR_COLUMNS` of a Burr scale.
         `REPAIR_COLUMNS` are the knots of a repair of that shape: all or none; rows of NaN are not
         repaired.
-    function_variance, noise_variance
-        Variances of the rows, (n,), for `noise_df`.
+    `function_variance`, `noise_variance`: variances of the rows, (n,), for `noise_df`.
 
-    Raises
-    ------
-    RequestError
-        A value is out of range, a row has parameters of two kinds of shape, rows differ in
-        `noise_df`, or some columns of a repair are missing.
+    Raises RequestError: a value is out of range, a row has parameters of two kinds of shape, rows
+    differ in `noise_df`, or some columns of a repair are missing.
     """
     base = _base_from(columns, function_variance, noise_variance)
     missing = [name for name in REPAIR_COLUMNS if name not in columns]

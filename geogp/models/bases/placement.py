@@ -27,22 +27,15 @@ def place_anchors(
 ) -> Tensor:
     """Choose r points among or between inputs x (n, d); returns (r, d) of the dtype of x.
 
-    Parameters
-    ----------
-    placement
-        ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: its seeds, each next input drawn
-        with the squared distance from the chosen ones (Arthur and Vassilvitskii 2007);
+    `placement`: ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: its seeds, each next input
+        drawn with the squared distance from the chosen ones (Arthur and Vassilvitskii 2007);
         ``farthest``: each next point is the input farthest from the chosen ones; ``pivoted``:
         randomly pivoted Cholesky, each next input drawn with the prior variance that the chosen
         ones leave (Chen, Epperly, Tropp and Webber 2022); ``uniform``: the papers' draw from
         [-1, 1]^d; ``first``: the first distinct rows, as in a paper, for comparison only.
-    kernel
-        k(a, b) and k(a, a), for ``pivoted``.
+    `kernel`: k(a, b) and k(a, a), for ``pivoted``.
 
-    Raises
-    ------
-    RequestError
-        No such placement, or ``pivoted`` without a kernel.
+    Raises RequestError: no such placement, or ``pivoted`` without a kernel.
     """
     if placement not in PLACEMENTS:
         raise RequestError(

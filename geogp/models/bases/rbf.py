@@ -62,16 +62,11 @@ def right_side(B: Tensor, centre: Tensor) -> Tensor:
 class Whitening:
     """A kernel and the inverse factor of its matrix at the inducing points, all float64.
 
-    Attributes
-    ----------
-    Z, lengthscale, variance
-        Inducing points over the lengthscales (r, h); lengthscales (h,); s², a scalar.
-    Kzz
-        The kernel among inducing points without jitter, (r, r).
-    inverse
-        L^(-1), (r, r).
-    jitter
-        The jitter used, relative to s².
+    `Z`, `lengthscale`, `variance`: inducing points over the lengthscales (r, h); lengthscales (h,);
+        s², a scalar.
+    `Kzz`: the kernel among inducing points without jitter, (r, r).
+    `inverse`: L^(-1), (r, r).
+    `jitter`: the jitter used, relative to s².
     """
 
     Z: Tensor

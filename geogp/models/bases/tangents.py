@@ -31,17 +31,10 @@ class Mlp(nn.Module):
     have the variances 2 / (d + 1) and 2 / h of a ReLU network with the constant as an input. The
     layer after the network starts at 0.
 
-    Parameters
-    ----------
-    d, h
-        Inputs and width.
-    layers
-        Hidden layers; the paper has 2.
+    `d`, `h`: inputs and width.
+    `layers`: hidden layers; the paper has 2.
 
-    Raises
-    ------
-    RequestError
-        No hidden layer.
+    Raises RequestError: no hidden layer.
     """
 
     def __init__(self, d: int, h: int, layers: int = 2) -> None:
@@ -101,13 +94,9 @@ class Mlp(nn.Module):
 class Tangents(NamedTuple):
     """Gradients of the output at c rows, float64.
 
-    Attributes
-    ----------
-    last
-        phi^r: by the weights and the bias of the last layer, (c, r).
-    layers
-        For each hidden layer the gradient by its pre-activations, (c, h), and its inputs with a
-        constant, multipliers included, (c, p). phi^m, the gradient by its parameters, is their
+    `last`: phi^r: by the weights and the bias of the last layer, (c, r).
+    `layers`: for each hidden layer the gradient by its pre-activations, (c, h), and its inputs with
+        a constant, multipliers included, (c, p). phi^m, the gradient by its parameters, is their
         outer product: unit by unit, (weights, bias).
     """
 

@@ -55,39 +55,22 @@ def build(
     A column of `x` with one value in all rows is dropped with a warning, and named in
     `architecture.dropped`.
 
-    Parameters
-    ----------
-    name
-        A name of the catalogue.
-    architecture
-        Sizes.
-    x
-        Training inputs (n, d), over which inducing points are placed; None leaves them at
-        random, for a model whose tensors are loaded next.
-    placement
-        How inducing points are chosen; see `place_anchors`.
-    scaling
-        ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
-    noise_start
-        Start value of the noise variance, for a standardised target. The papers' 1e-2 suits
-        precise targets; for noisy ones a share of 1 is better and saves steps.
-    seed
-        Fixes all initial values.
+    `name`: a name of the catalogue.
+    `architecture`: sizes.
+    `x`: training inputs (n, d), over which inducing points are placed; None leaves them at random,
+        for a model whose tensors are loaded next.
+    `placement`: how inducing points are chosen; see `place_anchors`.
+    `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
+    `noise_start`: start value of the noise variance, for a standardised target. The papers' 1e-2
+        suits precise targets; for noisy ones a share of 1 is better and saves steps.
+    `seed`: fixes all initial values.
 
-    Raises
-    ------
-    RequestError
-        No such name (the message has the nearest ones), placement or scaling; the model does not
-        take the architecture's noise or does not fit into memory; or PyTorch's default device is
-        ``meta``.
-    DataError
-        `x` is not finite, has another number of columns than the architecture, all its columns
-        are constant, or it is far outside [-1, 1] and not to be scaled.
+    Warns UserWarning: a column was dropped, or there are fewer rows than weights.
 
-    Warns
-    -----
-    UserWarning
-        A column was dropped, or there are fewer rows than weights.
+    Raises RequestError: no such name (the message has the nearest ones), placement or scaling; the
+    model does not take the architecture's noise or does not fit into memory; or PyTorch's default
+    device is ``meta``. Raises DataError: `x` is not finite, has another number of columns than the
+    architecture, all its columns are constant, or it is far outside [-1, 1] and not to be scaled.
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)

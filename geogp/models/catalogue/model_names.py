@@ -15,25 +15,15 @@ Family = Literal["deep", "field", "kernel", "count"]
 class ModelName:
     """A model of the catalogue, as a user chooses it.
 
-    Attributes
-    ----------
-    name
-        As on the command line.
-    summary
-        One line.
-    family
-        The family, which has its own presets.
-    has_tiles
-        Whether it has a process of single tiles and a law of tests.
-    has_spread
-        Whether its function has a variance; without one it predicts measurements alone.
-    takes_student
-        Whether it can be trained under Student-t noise.
-    uses
-        Names of the weights in `Weights` that its objective uses.
-    spread_is_noise
-        Whether its objective scores s² + noise_var, so that the function variance s² also
-        carries input-dependent noise (methods of the PPGP family).
+    `name`: as on the command line.
+    `summary`: one line.
+    `family`: the family, which has its own presets.
+    `has_tiles`: whether it has a process of single tiles and a law of tests.
+    `has_spread`: whether its function has a variance; without one it predicts measurements alone.
+    `takes_student`: whether it can be trained under Student-t noise.
+    `uses`: names of the weights in `Weights` that its objective uses.
+    `spread_is_noise`: whether its objective scores s² + noise_var, so that the function variance s²
+        also carries input-dependent noise (methods of the PPGP family).
     """
 
     name: str

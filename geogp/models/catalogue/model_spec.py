@@ -63,25 +63,15 @@ Assemble = Callable[[ModelParts, Tensor], LowRankGP]
 class ModelSpec:
     """A row of the catalogue.
 
-    Attributes
-    ----------
-    name
-        As on the command line.
-    basis
-        Makes the basis from sizes, scaled training inputs (None when a saved model is restored)
-        and the placement of inducing points.
-    posterior
-        Makes the posterior over the weights.
-    step
-        The objective of the training, and how its gradient is taken.
-    diagonal
-        Makes the law of variance at single points.
-    noise
-        Makes the noise law.
-    assemble
-        Puts the parts together.
-    student
-        The step that trains it under Student-t noise; None where there is none.
+    `name`: as on the command line.
+    `basis`: makes the basis from sizes, scaled training inputs (None when a saved model is
+        restored) and the placement of inducing points.
+    `posterior`: makes the posterior over the weights.
+    `step`: the objective of the training, and how its gradient is taken.
+    `diagonal`: makes the law of variance at single points.
+    `noise`: makes the noise law.
+    `assemble`: puts the parts together.
+    `student`: the step that trains it under Student-t noise; None where there is none.
     """
 
     name: str

@@ -12,23 +12,17 @@ from geogp.models.core.options import Optimiser, Placement, Weights
 class Preset:
     """The effort of a fit: sizes and schedule.
 
-    Attributes
-    ----------
-    h, r
-        Width of the network and rank.
-    epochs, batch, learning_rate, decay, head_rate, noise_rate, clip, average, optimiser
-        The schedule; see `FitSettings`.
-    least_steps
-        Least number of steps in an epoch: few rows take a smaller batch. 0 keeps the batch.
-    placement, noise_start
-        How inducing points are chosen, and the start value of the noise variance.
-    weights
-        alpha and beta of dPPGP.
-    split
-        The default of ``--split``.
-    refit
-        Whether the map comes from one more fit on all rows except the validation tenth, instead
-        of the random split's model.
+    `h`, `r`: width of the network and rank.
+    `epochs`, `batch`, `learning_rate`, `decay`, `head_rate`, `noise_rate`, `clip`, `average`,
+        `optimiser`: the schedule; see `FitSettings`.
+    `least_steps`: least number of steps in an epoch: few rows take a smaller batch. 0 keeps the
+        batch.
+    `placement`, `noise_start`: how inducing points are chosen, and the start value of the noise
+        variance.
+    `weights`: alpha and beta of dPPGP.
+    `split`: the default of ``--split``.
+    `refit`: whether the map comes from one more fit on all rows except the validation tenth,
+        instead of the random split's model.
     """
 
     h: int

@@ -20,31 +20,18 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 class Architecture:
     """Sizes that fix a model's tensors.
 
-    Attributes
-    ----------
-    d, h, r
-        Columns of the inputs, width of the network, rank.
-    blocks
-        Residual blocks of the network.
-    jitter
-        Relative jitter of k~_ZZ; None takes the basis's default.
-    dtype
-        ``float32`` or ``float64``.
-    columns
-        Names of the input columns; by default x0, x1, ...
-    dropped
-        Columns with one value in all training rows, which the basis does not use.
-    units
-        Kilometres and quarters in one unit of each column, for models that measure distances;
+    `d`, `h`, `r`: columns of the inputs, width of the network, rank.
+    `blocks`: residual blocks of the network.
+    `jitter`: relative jitter of k~_ZZ; None takes the basis's default.
+    `dtype`: ``float32`` or ``float64``.
+    `columns`: names of the input columns; by default x0, x1, ...
+    `dropped`: columns with one value in all training rows, which the basis does not use.
+    `units`: kilometres and quarters in one unit of each column, for models that measure distances;
         by default 1.
-    noise
-        ``gaussian`` or ``student-t``.
+    `noise`: ``gaussian`` or ``student-t``.
 
-    Raises
-    ------
-    RequestError
-        An unknown dtype or noise, a size that is not a whole number, a size or jitter out of
-        range, or a wrong number of names or units.
+    Raises RequestError: an unknown dtype or noise, a size that is not a whole number, a size or
+    jitter out of range, or a wrong number of names or units.
     """
 
     d: int

@@ -41,22 +41,14 @@ class Repeats(NamedTuple):
 class BatchTerms:
     """Terms of the objectives for a batch of b rows, or of b inputs with several rows each.
 
-    Attributes
-    ----------
-    mean, function_variance
-        m0 + <m, phi> and ||L' phi||², each (b,).
-    residual
-        k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
-    feature_norm
-        ||phi||², (b,).
-    noise_var, kl
-        Scalars.
-    repeats
-        The rows of each input, or None for one each. Targets are then means of rows, and means
-        over the batch are over rows.
-    offset, dispersion
-        For counts, each (b,): the offset of the log rate, and 1/a of the negative binomial law.
-        None for other targets.
+    `mean`, `function_variance`: m0 + <m, phi> and ||L' phi||², each (b,).
+    `residual`: k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
+    `feature_norm`: ||phi||², (b,).
+    `noise_var`, `kl`: scalars.
+    `repeats`: the rows of each input, or None for one each. Targets are then means of rows, and
+        means over the batch are over rows.
+    `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
+        negative binomial law. None for other targets.
     """
 
     mean: Tensor

@@ -75,14 +75,9 @@ Method = Exact | Projection | Subsample
 class Enrichment(NamedTuple):
     """The training rows' information about a last layer, float64.
 
-    Attributes
-    ----------
-    L
-        Lower Cholesky factor of B'B = A'A + I, (r, r).
-    T
-        Upper triangular, T'T = Phi^r' Phi^r (times N/k where k rows stand for N), (r, r).
-    rows
-        Rows that A is fitted to.
+    `L`: lower Cholesky factor of B'B = A'A + I, (r, r).
+    `T`: upper triangular, T'T = Phi^r' Phi^r (times N/k where k rows stand for N), (r, r).
+    `rows`: rows that A is fitted to.
     """
 
     L: Tensor

@@ -44,12 +44,8 @@ class ShapeLaw:
     tanh(value / B) with B the bound on the value's side. The residual is a + b sinh((asinh(Z) + ε)
     / δ), Z standard normal.
 
-    Attributes
-    ----------
-    coefficients
-        c_0, c_1 and c_2 of a, log b, ε, log δ: (4, 3).
-    ranges
-        Least and largest t, least and largest s: (2, 2).
+    `coefficients`: c_0, c_1 and c_2 of a, log b, ε, log δ: (4, 3).
+    `ranges`: least and largest t, least and largest s: (2, 2).
     """
 
     coefficients: Floats

@@ -50,17 +50,11 @@ class TileSequence:
 
     It holds about a kilobyte a tile (64 rows and 24 tiles that condition it); nothing n by n.
 
-    Attributes
-    ----------
-    order
-        Numbers of the tiles, in the order of the sequence, (n,).
-    A, B
-        Sparse (n, rows) and (n, n), their rows (and B's columns) in that order.
-    s
-        Conditional standard deviations, in that order, (n,).
-    alone
-        The variance of the level of each single tile, field and tile process, given the rows alone,
-        as in prediction. By number of tile, (n,).
+    `order`: numbers of the tiles, in the order of the sequence, (n,).
+    `A`, `B`: sparse (n, rows) and (n, n), their rows (and B's columns) in that order.
+    `s`: conditional standard deviations, in that order, (n,).
+    `alone`: the variance of the level of each single tile, field and tile process, given the rows
+        alone, as in prediction. By number of tile, (n,).
     """
 
     order: Indices
@@ -94,14 +88,10 @@ class _Stages:
     Each stage of a solution is one product of a sparse and a dense matrix; a few hundred stages
     solve for tens of thousands of tiles.
 
-    Attributes
-    ----------
-    order
-        Rows of B, stage by stage, (n,).
-    ends
-        End of each stage, from 0; the rows of the first stage depend on none.
-    earlier, later
-        By stage: its rows' entries in the columns before it, and of B' in the columns after it.
+    `order`: rows of B, stage by stage, (n,).
+    `ends`: end of each stage, from 0; the rows of the first stage depend on none.
+    `earlier`, `later`: by stage: its rows' entries in the columns before it, and of B' in the
+        columns after it.
     """
 
     order: Indices

@@ -43,14 +43,9 @@ class Sites:
 
     A place with more than `PLACE_ROWS` rows counts as several of equal coordinates.
 
-    Attributes
-    ----------
-    order
-        Row numbers, grouped by place, (n,).
-    first, count
-        Start in `order` and number of the rows of each place, (s,).
-    centre
-        Coordinates of each place, (s, 2).
+    `order`: row numbers, grouped by place, (n,).
+    `first`, `count`: start in `order` and number of the rows of each place, (s,).
+    `centre`: coordinates of each place, (s, 2).
     """
 
     order: Indices

@@ -44,16 +44,10 @@ PROBES = 64
 class LevelCovariance:
     """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
 
-    Attributes
-    ----------
-    low
-        P, (n, r).
-    variance
-        The diagonal of C until a column of C is computed, (n,).
-    local
-        Returns K x for x (n, k); None where K = 0.
-    own
-        Variance of a single tile, shared with no other, (n,), or 0; 0 where there is a K.
+    `low`: P, (n, r).
+    `variance`: the diagonal of C until a column of C is computed, (n,).
+    `local`: returns K x for x (n, k); None where K = 0.
+    `own`: variance of a single tile, shared with no other, (n,), or 0; 0 where there is a K.
     """
 
     low: Floats
@@ -124,18 +118,11 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
 class Chosen:
     """Tiles measured one after the other, and the effect.
 
-    Attributes
-    ----------
-    tiles
-        Their numbers, in order, (k,).
-    gains
-        The variance that each removes from Σ_j a_j C_jj given the ones before, (k,), exact.
-    before, after
-        Variance of the level of each before any and after all are measured, (k,).
-    removed
-        The variance that all remove from each tile, (n,).
-    evaluated
-        Number of tiles with an exactly computed gain.
+    `tiles`: their numbers, in order, (k,).
+    `gains`: the variance that each removes from Σ_j a_j C_jj given the ones before, (k,), exact.
+    `before`, `after`: variance of the level of each before any and after all are measured, (k,).
+    `removed`: the variance that all remove from each tile, (n,).
+    `evaluated`: number of tiles with an exactly computed gain.
     """
 
     tiles: Indices
@@ -149,20 +136,12 @@ class Chosen:
 class Measuring:
     """The variance of the level while tiles are measured one after the other.
 
-    Parameters
-    ----------
-    covariance
-        C, given the measurements so far.
-    weights
-        Weight of the variance of each tile, 0 or more, (n,).
-    noise
-        Variance of a new measurement around the level, (n,).
+    `covariance`: C, given the measurements so far.
+    `weights`: weight of the variance of each tile, 0 or more, (n,).
+    `noise`: variance of a new measurement around the level, (n,).
 
-    Raises
-    ------
-    DataError
-        Another number of weights or noise variances than tiles; a weight is negative or all are
-        0; a noise variance is not positive.
+    Raises DataError: another number of weights or noise variances than tiles; a weight is negative
+    or all are 0; a noise variance is not positive.
     """
 
     def __init__(self, covariance: LevelCovariance, weights: Floats, noise: Floats) -> None:
@@ -278,25 +257,14 @@ def choose(
     whose gain has fallen, do not crowd out others. The best exact one is taken. With as many
     candidates as tiles, or without a tile process, all are exact.
 
-    Parameters
-    ----------
-    covariance, weights, noise
-        See `Measuring`.
-    count
-        Tiles to choose.
-    candidates
-        Tiles with an exactly computed gain.
-    seed
-        Of the estimates.
-    heard
-        Called with the number of tiles chosen after each step.
+    `covariance`, `weights`, `noise`: see `Measuring`.
+    `count`: tiles to choose.
+    `candidates`: tiles with an exactly computed gain.
+    `seed`: of the estimates.
+    `heard`: called with the number of tiles chosen after each step.
 
-    Raises
-    ------
-    RequestError
-        No tile, more than there are, or fewer candidates than twice the tiles to choose.
-    DataError
-        See `Measuring`.
+    Raises RequestError: no tile, more than there are, or fewer candidates than twice the tiles to
+    choose. Raises DataError: see `Measuring`.
     """
     n = len(covariance)
     if not 1 <= count <= n:

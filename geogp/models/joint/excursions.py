@@ -32,19 +32,12 @@ _CERTAIN = 0.95
 class JointRegion:
     """The joint region of a level.
 
-    Attributes
-    ----------
-    level
-        Least probability that the threshold is met everywhere inside.
-    inside
-        The points of the region, (n,).
-    excursion
-        F at each point, (n,).
-    probability, lower, upper
-        Share of draws in which all points inside met the threshold, with its exact binomial 95 %
-        interval; 1 for an empty region.
-    fewest, most
-        95 % interval, over draws, of the number of points inside.
+    `level`: least probability that the threshold is met everywhere inside.
+    `inside`: the points of the region, (n,).
+    `excursion`: F at each point, (n,).
+    `probability`, `lower`, `upper`: share of draws in which all points inside met the threshold,
+        with its exact binomial 95 % interval; 1 for an empty region.
+    `fewest`, `most`: 95 % interval, over draws, of the number of points inside.
     """
 
     level: float
@@ -88,7 +81,7 @@ class FirstMisses:
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the joint region of a level.
 
-        Raises RequestError: A level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
+        Raises RequestError: a level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
         """
         check_inside("a level", level)
         first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)

@@ -28,12 +28,8 @@ class JointPosterior:
     f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. The diagonal of a
     catalogue row is not included; `joint_level.py` has both.
 
-    Attributes
-    ----------
-    model
-        The fitted model.
-    m, L
-        Mean (r,) and factor (r, r) of the weights for the standardised target, float64.
+    `model`: the fitted model.
+    `m`, `L`: mean (r,) and factor (r, r) of the weights for the standardised target, float64.
     """
 
     model: "LowRankGP"

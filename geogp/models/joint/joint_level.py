@@ -284,35 +284,22 @@ def joint_level(
 
     The basis counts as known: the uncertainty of learning it is not included.
 
-    Parameters
-    ----------
-    model
-        A fitted model.
-    train
-        Its training rows; None for models that hold them (``field``).
-    x
-        Inputs of the tiles, (n, d), each tile once.
-    calibrated
-        Give single tiles the mean and variance of the map, `model.predict(x, level=True)`:
-        deviations are multiplied by the ratio of its standard deviation to the raw law's given the
-        rows alone. Conditioning on other tiles is approximate and leaves a few per cent of
-        difference. Models without a tile process need no calibration: their law is the closed form.
-    earlier
-        Most earlier tiles that condition a tile.
-    seed
-        Of the order of the tiles.
-    columns
-        Sums or draws to be asked for, which take memory.
+    `model`: a fitted model.
+    `train`: its training rows; None for models that hold them (``field``).
+    `x`: inputs of the tiles, (n, d), each tile once.
+    `calibrated`: give single tiles the mean and variance of the map, `model.predict(x,
+        level=True)`: deviations are multiplied by the ratio of its standard deviation to the raw
+        law's given the rows alone. Conditioning on other tiles is approximate and leaves a few per
+        cent of difference. Models without a tile process need no calibration: their law is the
+        closed form.
+    `earlier`: most earlier tiles that condition a tile.
+    `seed`: of the order of the tiles.
+    `columns`: sums or draws to be asked for, which take memory.
 
-    Raises
-    ------
-    RequestError
-        The model counts, so that its level has no closed form, or has not been fitted; its rows are
-        needed and not given; or there is not enough memory.
-    DataError
-        The tiles are at several times, or two at one place.
-    NumericalError
-        A block of tiles does not factorise.
+    Raises RequestError: the model counts, so that its level has no closed form, or has not been
+    fitted; its rows are needed and not given; or there is not enough memory. Raises DataError: the
+    tiles are at several times, or two at one place. Raises NumericalError: a block of tiles does
+    not factorise.
     """
     model.check_has_level()
     rows = None if train is None else model.as_rows(train.x, train.y, train.tests)

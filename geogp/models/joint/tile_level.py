@@ -33,14 +33,9 @@ class TileLevel(JointLevel):
 
     Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared.
 
-    Attributes
-    ----------
-    tiles
-        The law of the tile process.
-    shared
-        Variance, common to all tiles, of the drift outside the times of the rows.
-    calibrated
-        Whether means and single variances are the map's.
+    `tiles`: the law of the tile process.
+    `shared`: variance, common to all tiles, of the drift outside the times of the rows.
+    `calibrated`: whether means and single variances are the map's.
     """
 
     model: "FieldNetwork"

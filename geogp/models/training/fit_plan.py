@@ -26,23 +26,14 @@ Tell = Callable[[str], None]
 class FitPlan:
     """All choices of a fit except its rows.
 
-    Attributes
-    ----------
-    model, noise
-        A name of the catalogue, and a family of its noise.
-    preset
-        Sizes and schedule.
-    columns, dropped, units
-        Names of the inputs, those that the basis does not use, and the unit of each; see
-        `Architecture`.
-    epochs, batch
-        Used instead of the preset's.
-    weights
-        alpha and beta of the objective.
-    seed
-        Fixes initial values and the order of rows.
-    device
-        Where to compute.
+    `model`, `noise`: a name of the catalogue, and a family of its noise.
+    `preset`: sizes and schedule.
+    `columns`, `dropped`, `units`: names of the inputs, those that the basis does not use, and the
+        unit of each; see `Architecture`.
+    `epochs`, `batch`: used instead of the preset's.
+    `weights`: alpha and beta of the objective.
+    `seed`: fixes initial values and the order of rows.
+    `device`: where to compute.
     """
 
     model: str
@@ -120,25 +111,15 @@ class FitPlan:
     ) -> tuple[LowRankGP, FitState]:
         """Build and train a model; with few rows, take the width of intervals from folds.
 
-        Parameters
-        ----------
-        train, validation
-            Rows to learn from, and rows that choose the epoch.
-        checkpoint, progress
-            See `geogp.models.training.training_loop.fit`.
-        warn, stage
-            Called with warnings about the rows, and when the folds begin.
-        name
-            Name of the fit in these messages.
+        `train`, `validation`: rows to learn from, and rows that choose the epoch.
+        `checkpoint`, `progress`: see `geogp.models.training.training_loop.fit`.
+        `warn`, `stage`: called with warnings about the rows, and when the folds begin.
+        `name`: name of the fit in these messages.
 
-        Returns
-        -------
-        The model, and its losses, scores and best epoch.
+        Returns the model, and its losses, scores and best epoch.
 
-        Raises
-        ------
-        RequestError, DataError, NumericalError
-            See `build` and `geogp.models.training.training_loop.fit`; or there are too few places.
+        Raises RequestError, DataError or NumericalError: see `build` and
+        `geogp.models.training.training_loop.fit`; or there are too few places.
         """
         known = train.joined(validation)
         few = are_few(known) and not find_model(self.model).counts

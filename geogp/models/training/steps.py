@@ -151,15 +151,10 @@ class WholeData(ByInputs[M]):
     The first pass sums over the rows in chunks and gives the gradient by the sums; a second pass
     carries it into the features of each chunk. Memory does not grow with n.
 
-    Attributes
-    ----------
-    objective
-        The log likelihood, a function of `Statistics` and the noise variance.
-    prior
-        The log prior added to it.
-    own_variance
-        Whether each row's variance is noise_var plus its own residual k~(x, x) - ||phi||², and
-        weights the sums.
+    `objective`: the log likelihood, a function of `Statistics` and the noise variance.
+    `prior`: the log prior added to it.
+    `own_variance`: whether each row's variance is noise_var plus its own residual k~(x, x) -
+        ||phi||², and weights the sums.
     """
 
     objective: WholeObjective

@@ -40,18 +40,11 @@ CHECKPOINT_SECONDS = 10.0
 class Data:
     """Inputs of shape (n, d) and targets of shape (n,); real numbers, kept as float64.
 
-    Attributes
-    ----------
-    x, y
-        Inputs and targets.
-    tests
-        Tests averaged in each target, (n,); 1 by default.
+    `x`, `y`: inputs and targets.
+    `tests`: tests averaged in each target, (n,); 1 by default.
 
-    Raises
-    ------
-    DataError
-        Shapes do not agree, there are no rows, a value is not a finite real number, or a count
-        of tests is below 1.
+    Raises DataError: shapes do not agree, there are no rows, a value is not a finite real number,
+    or a count of tests is below 1.
     """
 
     x: Floats
@@ -84,17 +77,11 @@ class Data:
 class FitState:
     """Progress of a fit: the description in a checkpoint, beside its tensors.
 
-    Attributes
-    ----------
-    epoch
-        Epochs finished.
-    best_epoch, best_nll
-        The epoch with the lowest mean validation log score, in the target's unit, and that score,
-        or the score of `solve_mean` where it is lower.
-    losses, validation_nll
-        One value for each finished epoch.
-    seconds
-        Time of the finished epochs, over all calls.
+    `epoch`: epochs finished.
+    `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, in the target's
+        unit, and that score, or the score of `solve_mean` where it is lower.
+    `losses`, `validation_nll`: one value for each finished epoch.
+    `seconds`: time of the finished epochs, over all calls.
     """
 
     epoch: int = 0
@@ -122,28 +109,17 @@ def fit(
 
     Within `team` the processes share each batch.
 
-    Parameters
-    ----------
-    model
-        An untrained model, on the device to train on.
-    train, validation
-        Rows to learn from, and rows that choose the epoch.
-    settings
-        Settings of the training.
-    checkpoint
-        File for the state of an unfinished fit. A fit that finds one continues from it and gives
-        the same numbers as without the interruption. The caller removes it.
-    progress
-        Called after every epoch.
+    `model`: an untrained model, on the device to train on.
+    `train`, `validation`: rows to learn from, and rows that choose the epoch.
+    `settings`: settings of the training.
+    `checkpoint`: file for the state of an unfinished fit. A fit that finds one continues from it
+        and gives the same numbers as without the interruption. The caller removes it.
+    `progress`: called after every epoch.
 
-    Raises
-    ------
-    RequestError
-        The model's tensors differ in device or dtype, or the settings do not suit its objective.
-    DataError
-        Fewer than 2 rows, a constant target, or a checkpoint that belongs to another fit.
-    NumericalError
-        The loss or the validation score is no longer finite.
+    Raises RequestError: the model's tensors differ in device or dtype, or the settings do not suit
+    its objective. Raises DataError: fewer than 2 rows, a constant target, or a checkpoint that
+    belongs to another fit. Raises NumericalError: the loss or the validation score is no longer
+    finite.
     """
     model.check()
     if len(train.y) < 2:
