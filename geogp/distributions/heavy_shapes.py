@@ -65,7 +65,7 @@ class StudentT(Shape):
         return True
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        """Return the quantiles at Φ(z), from the lower tail: the shape is symmetric."""
         return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:
@@ -93,7 +93,7 @@ class StudentT(Shape):
     def crps(self, x: Floats) -> Floats:
         """Return the score of Jordan, Krüger and Lerch (2019), appendix A, times c.
 
-        At t = x / c, with F and f those of the t distribution and B the beta function:
+        At t = x / c, with F and f of the t distribution and B the beta function:
         t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
         - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
         """
@@ -192,7 +192,7 @@ class NormalMixture(Shape):
         return True
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        """Return the quantiles at Φ(z), from the lower tail: the shape is symmetric."""
         return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:

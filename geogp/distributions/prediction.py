@@ -266,7 +266,7 @@ class Prediction:
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
-        The score of a location-scale family is sd times that of its shape at (y - mean) / sd.
+        The score of a location-scale family is sd times its shape's at (y - mean) / sd.
         """
         return self.sd * self.shape.crps(self._standard(self._seen(y)))
 

@@ -130,7 +130,7 @@ def student_scales(df: float) -> tuple[Floats, Floats]:
     their weight and variance, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature of 48 nodes,
     the usual choice, misses 11 % of the variance and 70 % of the probability beyond 8 standard
     deviations at 3 degrees of freedom, as 1/g is no polynomial of g. w and v are (q,), q from 20 to
-    about 65; errors are those of `check_df`.
+    about 65; errors as for `check_df`.
     """
     check_df(df)
     a = df / 2

@@ -106,7 +106,7 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return a row of the catalogue by its name; errors are those of `find_model`."""
+    """Return a row of the catalogue by its name; errors as for `find_model`."""
     return CATALOGUE[find_model(name).name]
 
 

@@ -37,7 +37,7 @@ def jittered_inverse_cholesky(K: Tensor, jitter: float) -> tuple[Tensor, float]:
     """Return L^(-1), (r, r) row-major, for the L of `jittered_cholesky`, and the jitter.
 
     It has no gradient. Products with it replace triangular solves, which are slower than products
-    on every machine. Errors are those of `jittered_cholesky`.
+    on every machine. Errors as for `jittered_cholesky`.
     """
     return _with_jitter(K, jitter, inverse_cholesky)
 

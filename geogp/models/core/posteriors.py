@@ -39,7 +39,7 @@ class WeightedRows(NamedTuple):
 class Posterior(nn.Module, ABC):
     """The contract of a posterior; `settle` learns from the rows outside the gradient.
 
-    `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise,
+    `in_closed_form` tells whether its covariance is p(w | y)'s given features and noise,
     `is_learned` whether the gradient learns mean and covariance.
     """
 

@@ -91,7 +91,7 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
 
     -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The nodes are
     `BurrScale`'s, held fixed in the derivative: by e'A^(-1)e it is then -½ E[1/s² | y], as it
-    should be. Errors are those of `BurrScale`.
+    should be. Errors as for `BurrScale`.
     """
     u, step = BurrScale(burr, n, float(distance.detach())).nodes
     prior, held = (
@@ -179,7 +179,7 @@ class ScaleMixture(KernelProcess, ABC):
                 left = weighted.residual.double() - weighted.phi.double() @ m
                 distance += (left.square() / weighted.variance).sum()
                 if part.repeats is not None:
-                    # The variance is that of a mean of rows; their scatter is a mean too.
+                    # The variance belongs to a mean of rows; their scatter is a mean too.
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance

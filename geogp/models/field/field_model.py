@@ -44,7 +44,7 @@ PARTS = 4
 class FieldNetwork(FieldProcess):
     """A low-rank process, a process of single tiles and a law of measurements.
 
-    Parameters are those of `FieldProcess`.
+    Its parameters: see `FieldProcess`.
     """
 
     # Training.

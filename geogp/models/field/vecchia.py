@@ -142,7 +142,7 @@ def whiten(
 
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64; `known` (b, m) marks
     rows that are not padding, and the padding may hold anything. Returns (b, m, m) and (b, m, c);
-    rows of the padding are those of the identity and 0.
+    padding becomes rows of the identity and 0.
     """
     L, white = _Whiten.apply(covariance, noise, known, values)  # type: ignore[no-untyped-call]
     return L, white

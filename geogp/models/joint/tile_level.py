@@ -153,7 +153,7 @@ class TileLevel(JointLevel):
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
-    """Return the joint law of the level at tiles at one time; errors are those of `joint_level`."""
+    """Return the joint law of the level at tiles at one time; errors as for `joint_level`."""
     n, rows = len(x), model.rows.as_rows()
     block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)

@@ -68,7 +68,7 @@ def check_places(data: Data) -> None:
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
     """Return (y - mean) / sd of each row, (n,), predicted by a fit without any row of its place.
 
-    Errors are those of `widen`.
+    Errors as for `widen`.
     """
     check_places(data)
     places, place = np.unique(data.x[:, :2], axis=0, return_inverse=True)

@@ -28,7 +28,7 @@ class FitPlan:
 
     `model`, `noise`: a name of the catalogue, and a family of its noise.
     `preset`: sizes and schedule.
-    `columns`, `dropped`, `units`: names of the inputs, those that the basis does not use, and the
+    `columns`, `dropped`, `units`: names of the inputs, unused ones, and the
         unit of each; see `Architecture`.
     `epochs`, `batch`: used instead of the preset's.
     `weights`: alpha and beta of the objective.

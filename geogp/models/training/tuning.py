@@ -32,7 +32,7 @@ class Trial:
 
 
 def grid(model: str) -> list[Weights]:
-    """Return the weights to try for a model: those of its objective, over `GRID`.
+    """Return the weights to try for a model: its objective's weights, over `GRID`.
 
     Raises RequestError: no such model.
     """
