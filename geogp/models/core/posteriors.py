@@ -3,18 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from geogp.models.core.linalg import jittered_cholesky
-from geogp.models.core.products import (
-    lower_of_product,
-    squared_norms,
-    times_lower,
-    times_lower_transposed,
-)
+from geogp.models.core.products import squared_norms
 
 
 class Moments(NamedTuple):
@@ -82,8 +77,7 @@ class VariationalPosterior(Posterior):
 
     def cholesky(self) -> Tensor:
         """Return L, shape (r, r)."""
-        found: Tensor = _Packed.apply(self.lower, self.log_diagonal)  # type: ignore[no-untyped-call]
-        return found
+        return self.lower.tril(-1) + torch.diag(self.log_diagonal.exp())
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return m and L."""
@@ -111,52 +105,11 @@ class VariationalPosterior(Posterior):
         return self._moments(phi, L), self._kl(L)
 
     def _moments(self, phi: Tensor, L: Tensor) -> Moments:
-        return Moments(*_LowerMoments.apply(phi, self.m, L))  # type: ignore[no-untyped-call]
+        return Moments(phi @ self.m, squared_norms(phi @ L))
 
     def _kl(self, L: Tensor) -> Tensor:
         squares = squared_norms(L).sum() + self.m.square().sum()
         return 0.5 * (squares - len(self.m)) - self.log_diagonal.sum()
-
-
-class _Packed(torch.autograd.Function):
-    """L from its strictly lower part and the logarithm of its diagonal, in one pass."""
-
-    @staticmethod
-    def forward(ctx: Any, lower: Tensor, log_diagonal: Tensor) -> Tensor:
-        diagonal = log_diagonal.exp()
-        ctx.save_for_backward(diagonal)
-        L = lower.tril(-1)
-        L.diagonal().copy_(diagonal)
-        return L
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        (gradient,) = gradients
-        (diagonal,) = ctx.saved_tensors
-        return gradient.tril(-1), gradient.diagonal() * diagonal
-
-
-class _LowerMoments(torch.autograd.Function):
-    """phi m and the squared norms of the rows of phi L, for lower triangular L.
-
-    The gradient by L is its lower triangle alone.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, phi: Tensor, m: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
-        spread = times_lower(phi, L)
-        ctx.save_for_backward(phi, m, L, spread)
-        return phi @ m, squared_norms(spread)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        by_mean, by_variance = gradients
-        phi, m, L, spread = ctx.saved_tensors
-        by_spread = spread * (2 * by_variance)[:, None]
-        by_phi = times_lower_transposed(by_spread, L).addr_(by_mean, m)
-        return by_phi, by_mean @ phi, lower_of_product(phi, by_spread)
 
 
 class PointPosterior(Posterior):

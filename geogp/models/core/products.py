@@ -6,8 +6,6 @@ that mix the two layouts take ten times as long. On a GPU one large product is f
 small ones, so there is one block.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -72,22 +70,7 @@ def congruence(S: Tensor, L: Tensor) -> Tensor:
     return mirrored(out)
 
 
-class _SquaredNorms(torch.autograd.Function):
-    """Squared norms of rows, with a gradient in one pass over the matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        found: Tensor = torch.linalg.vector_norm(rows, dim=1).square_()  # one pass, no copy
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        rows: Tensor = ctx.saved_tensors[0]
-        return rows * (2 * gradients[0])[:, None]
-
-
 def squared_norms(rows: Tensor) -> Tensor:
     """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
-    found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1).square()  # no copy of the matrix
     return found

@@ -25,10 +25,10 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed, whitened
+from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.shape_laws import FEW_RESIDUALS, NO_LAW, ShapeLaw, fit_shape, width_factor
-from geogp.models.field.vecchia import NO_ROW, Sites
+from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
@@ -92,7 +92,7 @@ class FieldNetwork(FieldProcess):
         for part in packed(Padded(back, known, own), PARTS):
             at = points[part.rows]
             prior = self.tiles(at, at)
-            L, white = whitened(prior, noise[part.rows], part.known, values[part.rows])
+            L, white = whiten(prior, noise[part.rows], part.known, values[part.rows])
             kept.append(white[part.own])
             log_scale = log_scale + L.diagonal(dim1=1, dim2=2)[part.own].log().sum()
         found = torch.cat(kept)
@@ -242,7 +242,7 @@ class FieldNetwork(FieldProcess):
         deviations = (self.rows.y[distinct] - seen.mean)[:, None]
         spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
         noise = (seen.noise / seen.amplitude.square())[back]
-        factor, white = whitened(prior, noise, known, cross)
+        factor, white = whiten(prior, noise, known, cross)
         tile = asked.amplitude.square() * self.tiles.variance() - white.square().sum((1, 2))
         # One column to solve for, for any rank; the padding has the weight 0.
         weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]

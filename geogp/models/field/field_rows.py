@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from geogp.errors import NumericalError
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.vecchia import whiten
 
 
 class HeldRows(nn.Module):
@@ -65,22 +63,6 @@ class Block:
     residual: Tensor
     spread: Tensor
     log_scale: Tensor
-
-
-def whitened(
-    covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the result of `whiten`.
-
-    Raises NumericalError: a covariance does not factorise.
-    """
-    try:
-        return whiten(covariance, noise, known, values)
-    except RuntimeError as error:
-        raise NumericalError(
-            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
-            "diverged. Lower the learning rate."
-        ) from error
 
 
 def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:

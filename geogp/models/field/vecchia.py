@@ -7,13 +7,14 @@ Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from torch import Tensor
+
+from geogp.errors import NumericalError
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -142,46 +143,20 @@ def whiten(
 
     `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64; `known` (b, m) marks
     rows that are not padding, and the padding may hold anything. Returns (b, m, m) and (b, m, c);
-    padding becomes rows of the identity and 0.
+    padding becomes rows of the identity and 0. Raises NumericalError: a covariance does not
+    factorise.
     """
-    L, white = _Whiten.apply(covariance, noise, known, values)  # type: ignore[no-untyped-call]
-    return L, white
-
-
-class _Whiten(torch.autograd.Function):
-    """L and W = L^(-1) V for K = L L', with products by L^(-1) instead of solves on the way back.
-
-    With tri and sym as in `rbf.py`, and G_L, G_W the gradients, the gradients by V and K are
-    L^(-T) G_W and sym(L^(-T) tri(L' G_L - G_W W') L^(-1)) (Murray 2016). L^(-1) mixes no rows of
-    the padding with others, so their gradients can be dropped at the end.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        padding = ~known
-        K = covariance.masked_fill(padding[:, :, None] | padding[:, None, :], 0.0)
-        K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
+    both = known[:, :, None] & known[:, None, :]
+    K = covariance.masked_fill(~both, 0.0) + torch.diag_embed(torch.where(known, noise, 1.0))
+    try:
         L = torch.linalg.cholesky(K)
-        V = values.masked_fill(padding[..., None], 0.0)
-        white = torch.linalg.solve_triangular(L, V, upper=False)
-        ctx.save_for_backward(L, white, padding[..., None])
-        return L, white
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        L, white, padding = ctx.saved_tensors
-        by_L, by_white = gradients
-        identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
-        inverse = torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
-        triangle = torch.baddbmm(torch.bmm(L.mT, by_L), by_white, white.mT, alpha=-1).tril_()
-        triangle.diagonal(dim1=1, dim2=2).mul_(0.5)
-        by_K = torch.bmm(inverse.mT, torch.bmm(triangle, inverse))
-        by_K = (by_K + by_K.mT).mul_(0.5).masked_fill_(padding, 0.0).masked_fill_(padding.mT, 0.0)
-        by_V = torch.bmm(inverse.mT, by_white).masked_fill_(padding, 0.0)
-        return by_K, by_K.diagonal(dim1=1, dim2=2), None, by_V
+    except RuntimeError as error:
+        raise NumericalError(
+            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
+            "diverged. Lower the learning rate."
+        ) from error
+    V = values.masked_fill(~known[..., None], 0.0)
+    return L, torch.linalg.solve_triangular(L, V, upper=False)
 
 
 def _morton(centre: Floats) -> Indices:
