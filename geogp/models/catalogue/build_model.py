@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import replace
-from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,9 +9,9 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.catalogue_rows import CATALOGUE
+from geogp.models.catalogue.catalogue_rows import CATALOGUE, ModelSpec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.model_spec import ModelParts, ModelSpec, plain_gp
+from geogp.models.catalogue.part_makers import Placing
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
@@ -120,8 +119,7 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
     if noise == NOISES[0]:
         return spec
     assert spec.student is not None
-    assemble = partial(plain_gp, kind=StudentGP)
-    return replace(spec, step=spec.student, noise=StudentNoise, assemble=assemble)
+    return replace(spec, step=spec.student, noise=StudentNoise, assemble=StudentGP)
 
 
 def spec_of(model: LowRankGP) -> ModelSpec:
@@ -186,16 +184,14 @@ def _assemble(
         if scaling == "minmax":
             low, high = rows.min(0).values, rows.max(0).values
         scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
-    basis = spec.basis(architecture, scaled, placement, generator)
-    parts = ModelParts(
+    basis = spec.basis(architecture, Placing(scaled, placement, generator))
+    model = spec.assemble(
         spec.name,
         architecture,
-        basis,
-        spec.posterior(basis.rank, generator, dtype),
-        spec.noise(dtype, noise_start),
-        spec.diagonal(),
+        basis=basis,
+        posterior=spec.posterior(basis.rank, generator, dtype),
+        noise=spec.noise(dtype, noise_start),
+        diagonal=spec.diagonal(),
     )
-    model = spec.assemble(parts, (high - low) / 2)
-    model.x_low.copy_(low)
-    model.x_high.copy_(high)
+    model.take_range(low, high)
     return model

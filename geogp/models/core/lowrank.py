@@ -181,6 +181,11 @@ class LowRankGP(nn.Module):
         share = (tensor - self.x_low) / (self.x_high - self.x_low)
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
+    def take_range(self, low: Tensor, high: Tensor) -> None:
+        """Take the inputs that are mapped to -1 and 1, each (used,)."""
+        self.x_low.copy_(low)
+        self.x_high.copy_(high)
+
     def take_target(self, y: Floats) -> None:
         """Take the scale of the training targets (n,): their mean and standard deviation."""
         self.y_mean.fill_(float(y.mean()))

@@ -115,7 +115,7 @@ class VariationalPosterior(Posterior):
 class PointPosterior(Posterior):
     """One value m for the weights: function variance 0, no KL term. It starts at 0."""
 
-    def __init__(self, r: int, dtype: torch.dtype) -> None:
+    def __init__(self, r: int, _generator: torch.Generator | None, dtype: torch.dtype) -> None:
         super().__init__()
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
 
@@ -143,7 +143,7 @@ class ClosedFormPosterior(Posterior):
     m: Tensor
     L: Tensor
 
-    def __init__(self, r: int) -> None:
+    def __init__(self, r: int, *_: object) -> None:
         super().__init__()
         self.register_buffer("m", torch.zeros(r, dtype=torch.float64))
         self.register_buffer("L", torch.eye(r, dtype=torch.float64))

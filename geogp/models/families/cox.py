@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from geogp.distributions.count_prediction import CountPrediction, predict_counts
 from geogp.errors import DataError, RequestError
+from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, Noise
@@ -73,6 +75,12 @@ class CoxGP(LowRankGP):
     has_level = False
 
     noise: CountLaw
+
+    def __init__(
+        self, name: str, architecture: Architecture, *, law: type[CountLaw] = CountLaw, **parts: Any
+    ) -> None:
+        noise = law(parts["basis"].rank, architecture.torch_dtype)
+        super().__init__(name, architecture, **{**parts, "noise": noise})
 
     def scaled(self, x: Floats | Tensor) -> Tensor:
         """Return inputs for the basis, with the log exposure as one more column."""

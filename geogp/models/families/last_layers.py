@@ -15,7 +15,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,9 +23,7 @@ from torch import Tensor
 from geogp.errors import RequestError
 from geogp.models.bases.tangents import BASE_WIDTH, LastLayerBasis, Mlp, parameter_blocks
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
-from geogp.models.core.noise import Noise
 from geogp.models.core.posteriors import Moments, PointPosterior, WeightedRows
 from geogp.models.core.products import squared_norms
 from geogp.models.training.steps import CHUNK
@@ -204,8 +202,8 @@ class LastLayerPosterior(PointPosterior):
     in_closed_form = True
     L: Tensor
 
-    def __init__(self, r: int, dtype: torch.dtype) -> None:
-        super().__init__(r, dtype)
+    def __init__(self, r: int, generator: torch.Generator | None, dtype: torch.dtype) -> None:
+        super().__init__(r, generator, dtype)
         self.register_buffer("L", torch.zeros(r, r, dtype=torch.float64))
 
     def weights(self) -> tuple[Tensor, Tensor]:
@@ -229,20 +227,9 @@ class LastLayerGP(LowRankGP):
     enrichment: Tensor
     enrichment_rows: Tensor
 
-    def __init__(
-        self,
-        name: str,
-        architecture: Architecture,
-        *,
-        basis: LastLayerBasis,
-        posterior: LastLayerPosterior,
-        noise: Noise,
-        diagonal: Diagonal,
-    ) -> None:
-        super().__init__(
-            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
-        )
-        r = basis.rank
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
+        super().__init__(name, architecture, **parts)
+        r = self.basis.rank
         self.register_buffer("enrichment", torch.eye(r, dtype=torch.float64))
         self.register_buffer("enrichment_rows", torch.zeros((), dtype=torch.int64))
         self._held: tuple[Tensor, int] | None = None

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +13,9 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.errors import RequestError
-from geogp.models.bases.basis_functions import Basis
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.posteriors import Posterior, VariationalPosterior
+from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
 from geogp.models.field.field_rows import HeldRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
@@ -40,21 +39,13 @@ SITES_AT_ONCE = 256
 class FieldProcess(LowRankGP):
     """A low-rank process, a process of single tiles and a law of measurements.
 
-    Parameters
-    ----------
-    name, architecture, basis, posterior, diagonal
-        As for `LowRankGP`.
-    noise
-        The law of measurements.
-    tiles
-        The process of single tiles.
-    units
-        Kilometres (two) and quarters in one unit of each scaled input, (2,) or (3,).
+    Parameters are those of `LowRankGP`; a `MeasurementLaw` replaces the noise. `units` are the
+    kilometres (two) and quarters in one unit of each scaled input, (3,).
 
     Raises
     ------
     RequestError
-        Other inputs than two coordinates and an optional time.
+        Other inputs than two coordinates and an optional time, or no units of them.
     """
 
     holds_rows = True
@@ -67,18 +58,7 @@ class FieldProcess(LowRankGP):
     shape_ranges: Tensor
     order_seed: Tensor
 
-    def __init__(
-        self,
-        name: str,
-        architecture: Architecture,
-        *,
-        basis: Basis,
-        posterior: Posterior,
-        noise: MeasurementLaw,
-        diagonal: Diagonal,
-        tiles: TileProcess,
-        units: Tensor,
-    ) -> None:
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
         if architecture.d not in {2, 3} or architecture.dropped not in {
             (),
             architecture.columns[2:],
@@ -88,12 +68,16 @@ class FieldProcess(LowRankGP):
                 f"{', '.join(architecture.columns)}"
                 f"{' without ' if architecture.dropped else ''}{', '.join(architecture.dropped)}."
             )
-        super().__init__(
-            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
-        )
-        self.tiles = tiles
-        self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
-        self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
+        if not architecture.units:
+            raise RequestError(
+                f"{name} measures distances: give Architecture(units=...), the kilometres and "
+                "quarters that one unit of each input stands for."
+            )
+        r, dtype = parts["basis"].rank, architecture.torch_dtype
+        super().__init__(name, architecture, **{**parts, "noise": MeasurementLaw(r, dtype)})
+        self.tiles = TileProcess(r, dtype)
+        self.rows = HeldRows(len(architecture.used), dtype)
+        self.register_buffer("units", torch.ones(3, dtype=torch.float64))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("shape_coefficients", torch.zeros(4, 3, dtype=torch.float64))
         self.register_buffer("shape_ranges", torch.zeros(2, 2, dtype=torch.float64))
@@ -101,6 +85,13 @@ class FieldProcess(LowRankGP):
         # Computed from the held rows on first use.
         self._sites: tuple[Sites, KDTree] | None = None
         self._earlier: Tensor | None = None
+
+    def take_range(self, low: Tensor, high: Tensor) -> None:
+        """Take the range of the inputs, and with it the units of the scaled ones."""
+        super().take_range(low, high)
+        used = list(self.architecture.used)
+        per_input = torch.tensor(self.architecture.units, dtype=torch.float64)[used]
+        self.units[: len(used)] = per_input * ((high - low) / 2).double()
 
     @property
     def can_solve_mean(self) -> bool:
