@@ -1,20 +1,20 @@
-"""A Burr XII prior of a process's scale, and the mixture of normals that it predicts with.
+"""A Burr XII prior of a process's scale, and its predictive mixture of normals.
 
 Burr XII(c, d), the second prior of the scale s² in Lee et al., "Scale mixtures of neural network
 Gaussian processes" (Scale, appendices E and H), has density c d s²^(c-1) / (1 + s²^c)^(d+1). Given
-n rows it has no closed form, but needs only e'A^(-1)e of them: with u = log s²,
+n rows there is no closed form, but only e'A^(-1)e of them is needed: with u = log s²,
 
 log p(u | y) = log p(u) - n/2 u - e'A^(-1)e / 2 e^(-u) + constant.
 
-Expectations are by self-normalised importance sampling (Scale appendix E): that is, sums
+Expectations use self-normalised importance sampling (Scale appendix E): sums
 Σ w_i h(u_i) / Σ w_i, w_i = p(u_i, y) / q(u_i). Two things differ from the paper, which draws from
 the prior. The proposal q is uniform in u, where p(u | y) is not negligible: draws from the prior
-are lost where rows are many or the scale is far off. And q is taken at the midpoints of equal
-probabilities instead of at random: in u the integrand is smooth and vanishes at both ends, so that
-this is the trapezoidal rule, whose error falls exponentially with the number of nodes. With 20
-rows and a scale off by ten, 75 nodes gave E[s²] and the density at 8 standard deviations to 1e-12;
-1,000 midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) missed them by 1e-3 and 5e-3, as many
-draws of it by 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
+are lost with many rows or a scale that is far off. And q is taken at the midpoints of equal
+probabilities instead of at random: in u the integrand is smooth and vanishes at both ends, so this
+is the trapezoidal rule, whose error falls exponentially with the number of nodes. With 20 rows and
+a scale off by ten, 75 nodes gave E[s²] and the density at 8 standard deviations to 1e-12; 1,000
+midpoints of the proposal InvGamma(n/2, e'A^(-1)e / 2) missed them by 1e-3 and 5e-3, 1,000 draws
+of it by 2e-2 and 2e-1, and draws from the prior had an effective sample size of 1
 (`tests/models/test_burr_process.py`).
 """
 
@@ -36,13 +36,13 @@ from geogp.distributions.shapes import BURR_COLUMNS, Floats, Shape
 from geogp.errors import NumericalError, RequestError
 
 LEAST_EFFECTIVE = 4.0
-"""Least effective sample size: evenly spaced nodes fewer than that miss a bell by above 1e-10."""
+"""Least effective sample size: fewer evenly spaced nodes miss a bell curve by more than 1e-10."""
 
 _STEP = 0.25
 """Step between nodes over the standard deviation of u under the likelihood; see `_step`."""
 
 _REACH = 40.0
-"""Nodes end where log p(u | y) and log s² p(u | y) are that much below their maxima."""
+"""Nodes end where log p(u | y) and log s² p(u | y) are below their maxima by this much."""
 
 _MOST_NODES = 1 << 12
 _FARTHEST = 600.0
@@ -77,7 +77,8 @@ class Burr:
 
 BURR_PRIOR = Burr(2.0, 2.0)
 """Median 0.64, mean 0.79, and tails as of 8 degrees of freedom: geogp's choice out of the grid
-{0.5, 1, 2, 3, 4}² that Scale searches (appendix F)."""
+{0.5, 1, 2, 3, 4}² that Scale searches (appendix F).
+"""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class BurrScale:
     prior
         The prior.
     n, distance
-        Number of rows, and e'A^(-1)e of them; both 0 for the prior itself.
+        Number of rows, and their e'A^(-1)e; both 0 for the prior itself.
 
     Raises
     ------
@@ -120,10 +121,7 @@ class BurrScale:
     def nodes(self) -> tuple[Floats, float]:
         """Return nodes u_i of log s², (q,), and the step between them.
 
-        Raises
-        ------
-        NumericalError
-            They reach further than floating point, or there are too many.
+        Raises NumericalError: they exceed floating point, or there are too many.
         """
         low, _ = self._ends(0.0)
         _, high = self._ends(1.0)
@@ -137,18 +135,12 @@ class BurrScale:
 
     @cached_property
     def weights(self) -> Floats:
-        """Importance weights of the nodes, divided by their sum, (q,).
-
-        Raises
-        ------
-        NumericalError
-            See `normalised`.
-        """
+        """Importance weights of the nodes, divided by their sum, (q,); errors of `normalised`."""
         return normalised(self.log_posterior(self.nodes[0]))
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w², the nodes that carry the distribution; `LEAST_EFFECTIVE` suffice."""
+        """(Σ w)² / Σ w², the effective number of nodes; `LEAST_EFFECTIVE` are enough."""
         return effective_size(self.weights)
 
     @property
@@ -162,7 +154,7 @@ class BurrScale:
         return BurrMixture(self)
 
     def log_posterior(self, u: Floats) -> Floats:
-        """Return the log density of u = log s² given the rows, but for a constant."""
+        """Return the log density of u = log s² given the rows, up to a constant."""
         inverse = np.exp(np.minimum(-u, _LARGEST_EXPONENT))
         found: Floats = self.prior.log_density(u) - self.n / 2 * u - self.distance / 2 * inverse
         return found
@@ -180,7 +172,7 @@ class BurrScale:
         return c - (d + 1) * c * float(special.expit(c * u)) + likelihood
 
     def _ends(self, power: float) -> tuple[float, float]:
-        """Where log s²^power p(u | y) has fallen by `_REACH` from its maximum, on both sides."""
+        """Return both ends where log s²^power p(u | y) is `_REACH` below its maximum."""
         start = (
             math.log(self.distance / self.n) if self.n else -math.log(self.prior.d) / self.prior.c
         )
@@ -196,15 +188,10 @@ class BurrScale:
 
 @dataclass(frozen=True)
 class BurrMixture(Shape):
-    """The predictive distribution under a Burr scale, brought to mean 0 and variance 1.
+    """The predictive distribution under a Burr scale, standardised to mean 0 and variance 1.
 
-    Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals that is the same at
-    every point. Its log density is right to 1e-8 within 8 standard deviations.
-
-    Attributes
-    ----------
-    scale
-        The distribution of s².
+    Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals, the same at every
+    point. Its log density is right to 1e-8 within 8 standard deviations.
     """
 
     scale: BurrScale
@@ -266,7 +253,7 @@ class BurrMixture(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return infinity, and 1 at t = 0: the tails fall as a power, so E[exp(t X)] diverges.
 
-        That of the finite mixture, which exists, would be that of its widest component.
+        The finite mixture has one, but its widest component would decide it.
         """
         return no_exponential_mean(t)
 
@@ -300,10 +287,7 @@ def midpoints(low: float, high: float, count: int) -> tuple[Floats, float]:
 def normalised(log_weights: Floats) -> Floats:
     """Return importance weights divided by their sum, from their logarithms.
 
-    Raises
-    ------
-    NumericalError
-        Their effective sample size is below `LEAST_EFFECTIVE`.
+    Raises NumericalError: their effective sample size is below `LEAST_EFFECTIVE`.
     """
     found: Floats = np.exp(log_weights - log_weights.max())
     found /= found.sum()
@@ -323,7 +307,7 @@ def effective_size(weights: Floats) -> float:
 
 
 def _root(falling: Callable[[float], float], start: float) -> float:
-    """Return the root of a decreasing function; infinity where there is none within reach."""
+    """Return the root of a decreasing function; infinity where none is within reach."""
     low = high = start
     width = 0.1
     while falling(low) < 0:

@@ -1,6 +1,6 @@
-"""Laws of counts given an uncertain rate: sums over rates, walked through count by count.
+"""Laws of counts given an uncertain rate: sums over rates, count by count.
 
-See `count_prediction.py` for the law and for how its rates are laid out.
+See `count_prediction.py` for the law and the places of its rates.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,15 @@ REACH = 9.0
 """Places go from minus this to this, in standard deviations."""
 
 PLACES = (1, 37, 73, 145, 289, 577, 1153, 2305, 4609)
-"""Numbers of places; one is enough for a rate that is known. The last serves counts y and sd s of
-the log rate with s sqrt(y) up to 256; beyond, probabilities of single counts lose digits."""
+"""Numbers of places; one is enough for a known rate. The last serves counts y and sd s of the log
+rate with s sqrt(y) up to 256; beyond, probabilities of single counts lose digits.
+"""
 
 _TAIL = 1e-6
-"""Sums over counts end where so little probability is left."""
+"""Sums over counts end where less probability is left."""
 
 _MOST_STEPS = 4096
-"""Counts up to this are visited one by one; beyond, sums take as many evenly spaced ones."""
+"""Counts up to this are visited one by one; beyond, sums take this many evenly spaced ones."""
 
 
 def places_of(number: int) -> Floats:
@@ -108,7 +109,7 @@ class RateMixture:
         return found
 
     def search(self, probability: float) -> Floats:
-        """Find quantiles by halving."""
+        """Return quantiles (k,) by bisection."""
         low, high = np.full(len(self.rows), -1.0), np.ones(len(self.rows))
         while (short := self.far_cdf(high) < probability).any():
             low, high = np.where(short, high, low), np.where(short, 2 * high + 1, high)
@@ -126,7 +127,7 @@ class RateMixture:
         while len(walk.open):
             at = walk.open
             score[at] += (walk.total - (y[at] <= walk.count)) ** 2
-            # What is left of the sum where y lies beyond the tail: ones.
+            # Where y is beyond the tail, the rest of the sum is ones.
             beyond = np.maximum(0.0, y - 1 - walk.count)
             walk.close(found, walk.total >= 1 - _TAIL, (score + beyond)[at])
             if not walk.step():
@@ -136,7 +137,7 @@ class RateMixture:
         return found
 
     def summed_crps(self, y: float) -> float:
-        """Return the score of one row, each side of y by at most 4,096 evenly spaced counts."""
+        """Return the score of one row; each side of y takes at most 4,096 evenly spaced counts."""
         top = float(self.search(1 - _TAIL)[0])
         below = self._sum_squares(0.0, min(y, top + 1), above=False) + max(0.0, y - top - 1)
         return below + self._sum_squares(y, top + 1, above=True)
@@ -148,7 +149,7 @@ class RateMixture:
         step = np.ceil((stop - start) / _MOST_STEPS)
         lows = np.arange(start, stop, step)
         widths = np.minimum(step, stop - lows)
-        # Between two counts the incomplete functions go on smoothly.
+        # Between two counts the incomplete functions continue smoothly.
         middle = lows + (widths - 1) / 2
         total = 0.0
         for at in range(0, len(middle), 512):
@@ -162,8 +163,8 @@ class _Walk:
     """P(Y <= count) for count 0, 1, 2, ..., of the rows that are still open.
 
     p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate), and p_(k+1) = p_k · rate
-    (1 + dispersion k) / ((1 + dispersion rate)(k + 1)), for each rate. Rows whose p_0 would
-    underflow, and those still open after 4,096 counts, are `late`.
+    (1 + dispersion k) / ((1 + dispersion rate)(k + 1)), for each rate. Rows with an underflowing
+    p_0, and rows still open after 4,096 counts, are `late`.
     """
 
     def __init__(self, mixture: RateMixture) -> None:
@@ -183,7 +184,7 @@ class _Walk:
         self.total: Floats = self.mass @ self.share
 
     def close(self, found: Floats, done: NDArray[np.bool_], values: Floats) -> None:
-        """Write values (of the open rows) for those that are done, and close them."""
+        """Write values of the open rows that are done, and close them."""
         if not done.any():
             return
         found[self.open[done]] = values[done]

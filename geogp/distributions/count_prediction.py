@@ -2,9 +2,9 @@
 
 log rate ~ N(m, s²); given the rate, Var(y) = rate + dispersion · rate², Poisson where the
 dispersion is 0. Expectations over the rate are sums over evenly spaced places z of (log rate -
-m)/s from -9 to 9 with the normal density as weights: the trapezoidal rule, which for such
-integrands converges exponentially (Trefethen and Weideman 2014). There are 37 places or more, so
-many that neighbours lie no farther apart than the law given the rate is wide.
+m)/s from -9 to 9 with the normal density as weights: the trapezoidal rule, which converges
+exponentially for such integrands (Trefethen and Weideman 2014). There are 37 places or more, so
+that their distance is at most the width of the law given the rate.
 """
 
 from collections.abc import Iterator
@@ -24,30 +24,30 @@ Floats = NDArray[np.float64]
 _CHUNK = 8192
 
 _SEED = 7_205_759
-"""Of the draws in transforms: none that data would be made from, whose draws would be the same."""
+"""Seed of the draws in transforms: an unusual one, so that no data come from the same draws."""
 
 
 @dataclass(frozen=True)
 class CountPrediction(Prediction):
     """Predictive distributions of counts; see the module's head.
 
-    `mean` is E[rate], `function_variance` Var(rate) = mean² (exp(s²) - 1), `noise_variance`
-    the mean of Var(y | rate), mean + dispersion (mean² + function_variance). Quantiles are the
-    least counts whose probability of that or less reaches p, so that a central interval holds
-    its level or more. The tile variance is 0, and the shape is not used.
+    `mean` is E[rate], `function_variance` Var(rate) = mean² (exp(s²) - 1), `noise_variance` the
+    mean of Var(y | rate), mean + dispersion (mean² + function_variance). Quantiles are the least
+    counts with P(y <= count) >= p, so a central interval holds its level or more. The tile
+    variance is 0, and the shape is not used.
 
     Attributes
     ----------
     dispersion
         (n,), 0 or more.
     known
-        Quantiles and masses of intervals that were worked out before, which subsets take along.
+        Cached quantiles and masses of intervals, which subsets take along.
 
     Raises
     ------
     NumericalError
-        As for `Prediction`; a mean or dispersion is out of range, or the noise variance is not
-        that of mean, function variance and dispersion.
+        As for `Prediction`; a mean or dispersion is out of range, or the noise variance does not
+        follow from mean, function variance and dispersion.
     """
 
     discrete: ClassVar[bool] = True
@@ -77,10 +77,10 @@ class CountPrediction(Prediction):
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "CountPrediction":
-        """Return the law of counts with a mean and a variance, of a known rate, each (n,).
+        """Return the law of counts of a known rate with a mean and a variance, each (n,).
 
-        Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance
-        does not exceed the mean.
+        Negative binomial with dispersion (variance - mean) / mean², Poisson where the variance does
+        not exceed the mean.
         """
         dispersion = np.maximum(variance - mean, 0.0) / mean**2
         return predict_counts(np.log(mean), np.zeros(len(mean)), dispersion)
@@ -98,7 +98,7 @@ class CountPrediction(Prediction):
         )
 
     def columns(self) -> dict[str, Floats]:
-        """Return all that the distributions follow from, by name, each (n,)."""
+        """Return the columns that determine the distributions, by name, each (n,)."""
         return {
             "mean": self.mean,
             "function_variance": self.function_variance,
@@ -109,8 +109,8 @@ class CountPrediction(Prediction):
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
         """Return the variables of a map of predicted counts.
 
-        The bounds are the ends of the central interval of a level, whole numbers with which it
-        holds the level or more; p_none is P(Y = 0), for a Poisson law E exp(-rate).
+        The bounds are whole numbers, so the interval holds its level or more; p_none is P(Y = 0),
+        for a Poisson law E exp(-rate).
         """
         lower, upper = self.interval(level)
         counted = f"{quantity.subject} of the tile in the quarter"
@@ -152,10 +152,10 @@ class CountPrediction(Prediction):
         return self.quantile(0.5)
 
     def pooled(self, pieces: int) -> "CountPrediction":
-        """Return the sum over several tiles of one rate whose scatter is independent.
+        """Return the sum over several tiles of one rate with independent scatter.
 
-        A sum of k negative binomial counts of one mean is negative binomial with dispersion
-        divided by k.
+        A sum of k negative binomial counts of one mean is negative binomial with dispersion divided
+        by k.
         """
         return predict_counts(
             self.log_rate_mean + np.log(pieces),
@@ -218,8 +218,8 @@ class CountPrediction(Prediction):
     def pit(self, y: ArrayLike) -> Floats:
         """Return P(Y < y) + u P(Y = y) with u uniform, drawn from a fixed seed; shape (n,).
 
-        Uniform where the prediction is right (Czado, Gneiting and Held 2009), which P(Y <= y)
-        of a count cannot be.
+        Uniform where the prediction is right (Czado, Gneiting and Held 2009); P(Y <= y) of a count
+        is not.
         """
         y = self._counts(y)
         below, upto = self.cdf(y - 1), self.cdf(y)
@@ -280,7 +280,7 @@ class CountPrediction(Prediction):
         return counts
 
     def _mixtures(self, counts: Floats) -> Iterator[RateMixture]:
-        """Yield the rows in chunks, each with as many rates as its widest row needs at `counts`."""
+        """Yield the rows in chunks, each with the rates that its widest row needs at `counts`."""
         m, s = self.log_rate_mean, np.sqrt(self.log_rate_variance)
         ratio = s / np.sqrt(self.dispersion + 1 / np.maximum(counts, 1.0))
         spacing = 2 * REACH / (np.array(PLACES[1:]) - 1)
@@ -305,10 +305,7 @@ def noise_of(mean: Floats, function_variance: Floats, dispersion: Floats) -> Flo
 def predict_counts(log_rate: Floats, variance: Floats, dispersion: Floats) -> CountPrediction:
     """Return the prediction for a log rate with mean and variance, and a dispersion, each (n,).
 
-    Raises
-    ------
-    NumericalError
-        A rate overflows.
+    Raises NumericalError: a rate overflows.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.exp(log_rate + 0.5 * variance)

@@ -14,7 +14,7 @@ from geogp.errors import RequestError
 _LOG_2PI = math.log(2 * math.pi)
 
 VALUES_AT_ONCE = 1 << 21
-"""Values of components, or pairs of them, that are held at once."""
+"""Values of components, or of pairs of them, held at once."""
 
 _LEAST_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
@@ -24,14 +24,14 @@ _STIRLING_FROM = 50.0
 
 @dataclass(frozen=True)
 class StudentT(Shape):
-    """Student's t with `df` degrees of freedom, brought to mean 0 and variance 1.
+    """Student's t with `df` degrees of freedom, standardised to mean 0 and variance 1.
 
     X = T sqrt((df - 2) / df).
 
     Attributes
     ----------
     df
-        Degrees of freedom, above 2; beyond about 1e9 the normal to all digits but the tails'.
+        Degrees of freedom, above 2; beyond about 1e9 the normal to all digits except in the tails.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class StudentT(Shape):
         return True
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        """Return the quantiles at Φ(z), from the lower tail: the shape is symmetric."""
         return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:
@@ -93,7 +93,7 @@ class StudentT(Shape):
     def crps(self, x: Floats) -> Floats:
         """Return the score of Jordan, Krüger and Lerch (2019), appendix A, times c.
 
-        At t = x / c, with F and f those of the t distribution and B the beta function:
+        At t = x / c, with F and f of the t distribution and B the beta function:
         t (2 F(t) - 1) + 2 f(t) (df + t²) / (df - 1)
         - 2 sqrt(df) / (df - 1) B(½, df - ½) / B(½, df / 2)².
         """
@@ -125,10 +125,10 @@ class StudentT(Shape):
 
 
 class NormalMixture(Shape):
-    """Scale mixtures of centred normals, one a row, brought to variance 1.
+    """Scale mixtures of centred normals, one per row, standardised to variance 1.
 
     X = s_I Z with P(I = i) = w_i and Z standard normal; the scales of each row are divided by
-    sqrt(Σ w_i s_i²). All values are taken at one x a row.
+    sqrt(Σ w_i s_i²). All values are taken at one x per row.
 
     Parameters
     ----------
@@ -173,12 +173,9 @@ class NormalMixture(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """No columns of a table hold a mixture in general.
+        """Refuse: no columns of a table hold a mixture in general.
 
-        Raises
-        ------
-        RequestError
-            Always.
+        Raises RequestError: always.
         """
         raise RequestError(
             "a mixture of normals has no columns in a table of predictions; those of a normal and "
@@ -195,14 +192,14 @@ class NormalMixture(Shape):
         return True
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from those of the lower tail: the shape is symmetric."""
+        """Return the quantiles at Φ(z), from the lower tail: the shape is symmetric."""
         return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles, by Newton's method on the log of the tail's probability.
 
-        The quantile of a mixture lies between those of its narrowest and its widest component;
-        a step that leaves the bracket is replaced by its middle.
+        The quantile of a mixture lies between the quantiles of its narrowest and its widest
+        component; a step out of this bracket is replaced by its middle.
         """
         return self._by_rows(mixture_quantile, probability)
 
@@ -247,13 +244,13 @@ class NormalMixture(Shape):
         return found
 
     def chunks(self, more: int = 1) -> Iterator[slice]:
-        """Yield slices of the rows that hold `VALUES_AT_ONCE` values, `more` for a component."""
+        """Yield slices of the rows with `VALUES_AT_ONCE` values, `more` for each component."""
         size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
         return (slice(start, start + size) for start in range(0, len(self), size))
 
 
 def mirrored_quantile(shape: Shape, z: Floats) -> Floats:
-    """Return the quantiles of a symmetric shape at Φ(z), from those of its lower tail."""
+    """Return the quantiles of a symmetric shape at Φ(z), from its lower tail."""
     z = np.asarray(z, np.float64)
     lower = shape.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
     found: Floats = np.where(z > 0, -lower, lower)
@@ -271,7 +268,10 @@ def log_gamma_step(a: float) -> float:
 
 
 def check_df(df: float) -> None:
-    """Refuse degrees of freedom of no finite variance."""
+    """Refuse degrees of freedom without a finite variance.
+
+    Raises RequestError: they are not finite or not above 2.
+    """
     if not 2 < df < math.inf:
         raise RequestError(
             f"expected finite degrees of freedom above 2, found {df}: below there is no variance."
@@ -302,7 +302,7 @@ def _crps(w: Floats, s: Floats, x: Floats) -> Floats:
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:
     """Return the quantiles by Newton's method on log F in the lower tail, with a bracket.
 
-    `start` are guesses of the lower quantiles, (c,); those of the normal where none are given.
+    `start` (c,) are guesses of the lower quantiles; by default the normal's.
     """
     tail = np.minimum(p, 1 - p)
     z = special.ndtri(tail)
@@ -324,7 +324,7 @@ def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = Non
             step = at - (np.log(cdf) - log_tail[rows]) * cdf / density
         newton = (step >= low[rows]) & (step <= high[rows])
         x[rows] = np.where(newton, step, 0.5 * (low[rows] + high[rows]))
-        # The error that a Newton step leaves is of the order of the step's square.
+        # The error after a Newton step is of the order of the step's square.
         moved = np.abs(x[rows] - at)
         near = newton & (moved <= _NEWTON_TOLERANCE * np.abs(at))
         rows = rows[~near & (high[rows] > low[rows])]

@@ -1,4 +1,4 @@
-"""What every model returns for a set of points: one predictive distribution per point."""
+"""The predictive distributions that every model returns, one per point."""
 
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -16,12 +16,9 @@ Floats = NDArray[np.float64]
 
 
 def check_inside(what: str, found: float) -> None:
-    """Refuse a level or a probability that does not lie strictly between 0 and 1.
+    """Refuse a level or a probability outside (0, 1).
 
-    Raises
-    ------
-    RequestError
-        It does not, or is no number.
+    Raises RequestError: it does not lie strictly between 0 and 1, or is not a number.
     """
     if not isinstance(found, Real) or not 0 < found < 1:
         raise RequestError(
@@ -33,21 +30,21 @@ def check_inside(what: str, found: float) -> None:
 class Prediction:
     """Predictive distributions with given mean and variance, Gaussian unless a shape is given.
 
-    The variance of a measurement is function_variance + noise_variance; the function variance
-    is that of the field (what more data would remove) plus that of the tile process.
+    The variance of a measurement is function_variance + noise_variance. The function variance is
+    the field's (which more data would remove) plus the tile process's.
 
     Attributes
     ----------
     mean, function_variance, noise_variance
         float64 arrays of shape (n,), in the unit of the target and its square.
     tile_variance
-        The part of the function variance that belongs to single tiles, (n,); 0 for models
-        without a tile process.
+        The part of the function variance from single tiles, (n,); 0 for models without a tile
+        process.
     shape
-        Distribution of (y - mean) / sd. A repaired one (`warped_shapes.py`) keeps the
-        median but not mean and variance: those above are then the model's own, before the repair.
+        Distribution of (y - mean) / sd. A repaired one (`warped_shapes.py`) keeps the median but
+        not mean and variance, which are then the model's own, before the repair.
     discrete
-        Whether what is measured are whole numbers, so that no interval has every level.
+        Whether measurements are whole numbers, so that an interval cannot have every level.
 
     Raises
     ------
@@ -117,14 +114,14 @@ class Prediction:
         )
 
     def pooled(self, pieces: int) -> "Prediction":  # noqa: ARG002
-        """Return what is measured in several pieces of a place together, each of this law.
+        """Return the law of a measurement over several pieces of a place, each of this law.
 
-        An average is that of any of them; counts add up.
+        An average has the law of one piece; counts add up.
         """
         return self
 
     def columns(self) -> dict[str, Floats]:
-        """Return all that the distributions follow from, by name, each (n,)."""
+        """Return the columns that determine the distributions, by name, each (n,)."""
         shape = {k: np.broadcast_to(v, self.mean.shape) for k, v in self.shape.columns.items()}
         return {
             "mean": self.mean,
@@ -135,16 +132,10 @@ class Prediction:
         }
 
     def variables(self, quantity: Quantity, level: float) -> dict[str, Variable]:
-        """Return the variables of a map of a quantity, of whose log10 this is the prediction.
+        """Return the variables of a map of a quantity; this predicts its log10.
 
-        The mean is NaN where the tails are too heavy for one; what else overflows is infinite.
-
-        Parameters
-        ----------
-        quantity
-            What is mapped.
-        level
-            Of the interval between the bounds.
+        The bounds are the ends of the interval of a level. The mean is NaN where the tails are too
+        heavy for one; other overflows are infinite.
         """
         lower, upper = self.interval(level)
         subject, unit, end = quantity.subject, quantity.cf_unit, quantity.suffix
@@ -177,7 +168,7 @@ class Prediction:
 
     @property
     def centre(self) -> Floats:
-        """What absolute errors are taken from, shape (n,): the mean; for counts the median."""
+        """The point that absolute errors are taken from, (n,): the mean; for counts the median."""
         return self.mean
 
     @property
@@ -203,7 +194,7 @@ class Prediction:
     def sample(self, size: int = 1, *, random_state: int = 0) -> Floats:
         """Draw measurements, independent between points, shape (size, n).
 
-        Joint draws, which know what points share, are those of `joint(points).paths`.
+        `joint(points).paths` draws points together, with their covariance.
 
         Raises
         ------
@@ -246,7 +237,7 @@ class Prediction:
     def interval_mass(self, level: float) -> Floats:
         """Return the probability of the central interval of a level, bounds included, (n,).
 
-        It is the level; for counts, which cannot be cut anywhere, it is more.
+        It is the level; for counts, whose bounds are whole numbers, it is more.
 
         Raises
         ------
@@ -257,7 +248,7 @@ class Prediction:
         return np.full(len(self), level)
 
     def pit(self, y: ArrayLike) -> Floats:
-        """Return the probability integral transforms at `y`, uniform if all is right, (n,)."""
+        """Return the probability integral transforms at `y`, (n,): uniform if the law is right."""
         return self.cdf(self._seen(y))
 
     def cdf(self, value: ArrayLike) -> Floats:
@@ -275,21 +266,24 @@ class Prediction:
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
-        The score of a location-scale family is sd times that of its shape at (y - mean) / sd.
+        The score of a location-scale family is sd times its shape's at (y - mean) / sd.
         """
         return self.sd * self.shape.crps(self._standard(self._seen(y)))
 
     def power_mean(self, base: float) -> Floats:
-        """Return E[base^y] at each point, shape (n,): for log10 of a speed, its mean at base 10.
+        """Return E[base^y] at each point, (n,): base 10 gives the mean speed from its log10.
 
-        Infinity where it does not exist, as the tails are too heavy; see `Shape.has_power_mean`.
+        Infinity where the tails are too heavy for a mean; see `Shape.has_power_mean`.
         """
         rate = np.log(base)
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
         return found
 
     def _seen(self, y: ArrayLike) -> Floats:
-        """Return what was measured, (n,), or refuse it."""
+        """Return measurements (n,).
+
+        Raises DataError: they have another shape or are not finite.
+        """
         found = np.asarray(y, np.float64)
         if found.shape not in {(), self.mean.shape} or not np.isfinite(found).all():
             raise DataError(

@@ -1,4 +1,4 @@
-"""What a prediction is of, as files and maps name it."""
+"""The names of a predicted quantity in files and on maps."""
 
 from dataclasses import dataclass
 
@@ -11,22 +11,14 @@ Variable = tuple[NDArray[np.float64], str, str]
 
 @dataclass(frozen=True)
 class Quantity:
-    """How a target is named in files and on maps.
+    """The names of a target in files and on maps.
 
-    Attributes
-    ----------
-    suffix
-        End of the names of variables: ``mbps`` or ``ms``.
-    unit
-        Unit for people: ``Mbps`` or ``ms``.
-    cf_unit
-        Unit in the spelling of the CF conventions (UDUNITS).
-    subject
-        ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
-    bound
-        The cautious end of the interval: ``upper`` for latency, else ``lower``.
-    counted
-        Whether it is a number of tests, which is 0 where nothing else is measured.
+    `suffix`: end of the names of variables: ``mbps`` or ``ms``.
+    `unit`: unit for people: ``Mbps`` or ``ms``.
+    `cf_unit`: unit in the spelling of the CF conventions (UDUNITS).
+    `subject`: ``download speed``, ``upload speed``, ``latency`` or ``number of tests``.
+    `bound`: the cautious end of the interval: ``upper`` for latency, else ``lower``.
+    `counted`: whether it is a number of tests, which is 0 where nothing was measured.
     """
 
     suffix: str
@@ -38,5 +30,5 @@ class Quantity:
 
     @property
     def kernel_unit(self) -> str:
-        """The squared unit of the modelled function: a rate of counts is modelled by its ln."""
+        """The squared unit of the modelled function; counts have the ln of their rate."""
         return f"({'ln' if self.counted else 'log10'})²"

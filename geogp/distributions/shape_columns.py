@@ -1,4 +1,4 @@
-"""Shapes from the columns of a table of predictions: the way back from `Shape.columns`."""
+"""Shapes from the columns of a table of predictions: the inverse of `Shape.columns`."""
 
 from collections.abc import Mapping
 
@@ -27,24 +27,17 @@ _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
 def shape_from(
     columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
 ) -> Shape:
-    """Return the shapes of rows of a table, equal to those that were written.
+    """Return the shapes of rows of a table, equal to the ones written.
 
-    Parameters
-    ----------
-    columns
-        Those of `SHAPE_COLUMNS` that the table has, each (n,); absent ones are those of the
-        normal. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
+    `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,); absent ones have the normal's
+        values. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,
         `noise_df` of Student-t noise around a normal function, `BURR_COLUMNS` of a Burr scale.
-        Those of `REPAIR_COLUMNS` are the knots of a repair of that shape: all or none; rows of NaN
-        are not repaired.
-    function_variance, noise_variance
-        Variances of the rows, (n,), on which the last depends.
+        `REPAIR_COLUMNS` are the knots of a repair of that shape: all or none; rows of NaN are not
+        repaired.
+    `function_variance`, `noise_variance`: variances of the rows, (n,), for `noise_df`.
 
-    Raises
-    ------
-    RequestError
-        A value is out of range, a row has parameters of two kinds of shape, rows differ in
-        `noise_df`, or some columns of a repair are missing.
+    Raises RequestError: a value is out of range, a row has parameters of two kinds of shape, rows
+    differ in `noise_df`, or some columns of a repair are missing.
     """
     base = _base_from(columns, function_variance, noise_variance)
     missing = [name for name in REPAIR_COLUMNS if name not in columns]
@@ -84,7 +77,7 @@ def _base_from(
 
 
 def _kinds(row: Mapping[str, float]) -> int:
-    """Count the kinds of shape, other than the normal, that a row has parameters of."""
+    """Count the kinds of shape, other than the normal, among a row's parameters."""
     return sum(any(row[name] != SHAPE_COLUMNS[name] for name in names) for names in _KINDS)
 
 

@@ -1,8 +1,8 @@
 """Shapes of predictive distributions: location-scale families in standard form.
 
-A shape is a distribution with mean 0 and variance 1. A prediction with mean mu and variance v
-is that of mu + sqrt(v) X with X of the shape. Repaired shapes alone
-(`warped_shapes.py`) may have another mean and variance.
+A shape is a distribution X with mean 0 and variance 1. A prediction with mean mu and variance v is
+the distribution of mu + sqrt(v) X. Only repaired shapes (`warped_shapes.py`) may have another mean
+and variance.
 """
 
 import math
@@ -28,14 +28,14 @@ SHAPE_COLUMNS = {
     "noise_df": math.inf,
     **dict.fromkeys(BURR_COLUMNS, math.inf),
 }
-"""Columns that describe shapes, and their values for the normal, which absent ones stand for."""
+"""Columns that describe shapes, with the normal's values, which absent columns have."""
 
 _LEAST_PROBABILITY = 1e-300
 _MOST_BELOW_1 = 1 - 2.0**-53
 
 
 class Shape(ABC):
-    """What a prediction asks of its shape; all values are elementwise."""
+    """The contract of a shape; all values are elementwise."""
 
     @property
     @abstractmethod
@@ -44,7 +44,7 @@ class Shape(ABC):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """What a table holds of it, a number or one a row, by names of `SHAPE_COLUMNS`.
+        """Its columns in a table, a number or (n,), by names of `SHAPE_COLUMNS`.
 
         `shape_from` makes the same shape from them.
         """
@@ -61,12 +61,12 @@ class Shape(ABC):
 
     @property
     def symmetric(self) -> bool:
-        """Whether X and -X are known to have one distribution."""
+        """Whether X and -X are known to have the same distribution."""
         return False
 
     @property
     def linear_scores(self) -> bool:
-        """Whether normal scores are known to be linear in x: two quantiles then tell all others."""
+        """Whether normal scores are known to be linear in x: two quantiles then give all others."""
         return False
 
     def kinds(self, n: int) -> NDArray[np.intp]:
@@ -74,12 +74,12 @@ class Shape(ABC):
         return np.zeros(n, np.intp)
 
     def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), with their digits in both tails."""
+        """Return the quantiles at Φ(z), accurate in both tails."""
         found: Floats = self.quantile(np.clip(special.ndtr(z), _LEAST_PROBABILITY, _MOST_BELOW_1))
         return found
 
     def normal_score(self, x: Floats) -> Floats:
-        """Return Φ^(-1)(P(X <= x)), with its digits in both tails; at least from -37 to 37."""
+        """Return Φ^(-1)(P(X <= x)), accurate in both tails; at least from -37 to 37."""
         x = np.asarray(x, np.float64)
         lower, upper = self.cdf(x), self.survival(x)
         tail = special.ndtri(np.maximum(np.minimum(lower, upper), _LEAST_PROBABILITY))
@@ -96,7 +96,7 @@ class Shape(ABC):
 
     @abstractmethod
     def survival(self, x: Floats) -> Floats:
-        """Return P(X > x), with its digits where it is small."""
+        """Return P(X > x), accurate where it is small."""
 
     @abstractmethod
     def log_density(self, x: Floats) -> Floats:
@@ -172,14 +172,9 @@ GAUSSIAN = Gaussian()
 
 
 class RowShapes(Shape):
-    """One shape for each row, of few different ones; values are those of the rows, in order.
+    """One shape for each row, of few different ones; values are per row, in order.
 
-    Parameters
-    ----------
-    shapes
-        The different ones.
-    number
-        Which of them each row has, (n,).
+    `shapes` are the different ones, `number` (n,) the index of each row's.
     """
 
     def __init__(self, shapes: Sequence[Shape], number: NDArray[np.intp]) -> None:
@@ -193,7 +188,7 @@ class RowShapes(Shape):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Columns of all the shapes, those of each row, each (n,)."""
+        """Columns of all the shapes, each (n,)."""
         held = [shape.columns for shape in self.shapes]
         names = [name for name in SHAPE_COLUMNS if any(name in each for each in held)]
         return {
@@ -203,7 +198,7 @@ class RowShapes(Shape):
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether that of each row has."""
+        """Whether every row's shape has one."""
         return all(shape.has_power_mean for shape in self.shapes)
 
     def __getitem__(self, rows: RowChoice) -> Shape:

@@ -1,4 +1,4 @@
-"""The sinh-arcsinh shape, which leans and has heavy or light tails, and shapes by parameters."""
+"""The sinh-arcsinh shape, skewed and with heavy or light tails."""
 
 import math
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ _NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True)
 class SinhArcsinh(Shape):
-    """The sinh-arcsinh distribution of Jones and Pewsey (2009), brought to mean 0, variance 1.
+    """The sinh-arcsinh distribution of Jones and Pewsey (2009), standardised to mean 0, variance 1.
 
-    W = sinh((asinh(Z) + ε) / δ) with Z standard normal, X = (W - E W) / sd(W). ε > 0 leans to
-    the right, ε < 0 to the left; δ < 1 has heavier tails than the normal, δ > 1 lighter ones;
-    ε = 0, δ = 1 is the normal.
+    W = sinh((asinh(Z) + ε) / δ) with Z standard normal, X = (W - E W) / sd(W). ε > 0 skews to the
+    right, ε < 0 to the left; δ < 1 has heavier tails than the normal, δ > 1 lighter ones; ε = 0,
+    δ = 1 is the normal.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class SinhArcsinh(Shape):
         top = terms.max(1)
         cut = (terms[:, [0, -1]] > top[:, None] + math.log(_NEGLIGIBLE)).any(1)
         logs = top + np.log(np.exp(terms - top[:, None]).sum(1))
-        # An end of infinity makes all of its interval infinite.
+        # If one end of an interval is infinite, all of it is.
         place = np.minimum(np.searchsorted(coarse, distinct), len(coarse) - 1)
         ends = cut[place] | ((coarse[place] > distinct) & cut[np.maximum(place - 1, 0)])
         with np.errstate(over="ignore"):
@@ -172,10 +172,7 @@ class SinhArcsinh(Shape):
 def shape_of(skewness: float | Floats, tailweight: float | Floats) -> Shape:
     """Return the shape of parameters: the normal for 0 and 1, else sinh-arcsinh.
 
-    Parameters
-    ----------
-    skewness, tailweight
-        Numbers, or one for each row, (n,); `RowShapes` where they differ.
+    Parameters are numbers or (n,), one per row; `RowShapes` where they differ.
     """
     if np.ndim(skewness) == np.ndim(tailweight) == 0:
         if skewness == 0 and tailweight == 1:

@@ -18,17 +18,17 @@ from geogp.distributions.shapes import Floats, RowChoice, Shape
 from geogp.errors import RequestError
 
 LEAST_MASS = 1e-12
-"""Mass at the wide end that `student_scales` puts into one component."""
+"""Mass at the wide end that `student_scales` merges into one component."""
 
 _SHARES = 129
 
 
 class NormalPlusStudent(NormalMixture):
-    """The sum of a normal variable and an independent Student-t one, brought to variance 1.
+    """The sum of a normal variable and an independent Student-t one, standardised to variance 1.
 
-    The t variable is a normal one over sqrt(g), g ~ Gamma(df/2, rate df/2), so that the sum is a
-    scale mixture of normals of variances s² + σ²/g; its components are `student_scales`. Density
-    and tail probabilities are right to 1e-5 of their value within 8 standard deviations.
+    The t variable is a normal one over sqrt(g), g ~ Gamma(df/2, rate df/2), so the sum is a scale
+    mixture of normals of variances s² + σ²/g; its components are `student_scales`. Density and tail
+    probabilities have a relative error of at most 1e-5 within 8 standard deviations.
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ class NormalPlusStudent(NormalMixture):
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles; see `NormalMixture.quantile`.
 
-        At each of few probabilities they are a smooth function of the t part's share of the
-        variance: for many rows, Newton's method starts from a spline through the quantiles at 129
-        shares.
+        At one probability they are a smooth function of the t part's share of the variance. So with
+        many rows and few probabilities, Newton's method starts from a spline through the quantiles
+        at 129 shares.
         """
         p = np.broadcast_to(np.asarray(probability, np.float64), (len(self),))
         distinct, of = np.unique(p, return_inverse=True)
@@ -104,7 +104,7 @@ class NormalPlusStudent(NormalMixture):
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Skewness 0, tail weight 1, and `noise_df`; the variances say the rest."""
+        """Skewness 0, tail weight 1, and `noise_df`; the variances give the rest."""
         return {"skewness": 0.0, "tailweight": 1.0, "noise_df": self.df}
 
     @property
@@ -115,7 +115,7 @@ class NormalPlusStudent(NormalMixture):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return infinity, and 1 at t = 0: the t part's tails fall as a power.
 
-        That of the finite mixture, which exists, would be that of its widest component.
+        The finite mixture has one, but its widest component would decide it.
         """
         return no_exponential_mean(np.broadcast_to(t, (len(self),)))
 
@@ -125,26 +125,12 @@ def student_scales(df: float) -> tuple[Floats, Floats]:
     """Return weights w and variances v of normals whose mixture is a standardised Student's t.
 
     With 1/v' = g ~ Gamma(df/2, rate df/2) and u = log g, the density of u is proportional to
-    exp(df/2 (u - e^u)): smooth, and small at both ends, so that the trapezoidal rule converges
-    faster than any power of its step. The components below the 1e-12 quantile of g are put into
-    one of their weight and variance, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature of
-    48 nodes, the usual choice, misses 11 % of the variance and 70 % of the probability beyond 8
-    standard deviations at 3 degrees of freedom, as 1/g is no polynomial of g.
-
-    Parameters
-    ----------
-    df
-        Degrees of freedom, above 2.
-
-    Returns
-    -------
-    w, v
-        Each (q,), q from 20 to about 65.
-
-    Raises
-    ------
-    RequestError
-        The degrees of freedom are not finite or not above 2.
+    exp(df/2 (u - e^u)): smooth, and small at both ends, so the trapezoidal rule converges faster
+    than any power of its step. The components below the 1e-12 quantile of g are merged into one of
+    their weight and variance, so that Σ w v = 1. Generalised Gauss-Laguerre quadrature of 48 nodes,
+    the usual choice, misses 11 % of the variance and 70 % of the probability beyond 8 standard
+    deviations at 3 degrees of freedom, as 1/g is no polynomial of g. w and v are (q,), q from 20 to
+    about 65; errors as for `check_df`.
     """
     check_df(df)
     a = df / 2

@@ -1,18 +1,18 @@
-"""Shapes whose central intervals were widened or narrowed level by level: repaired distributions.
+"""Repaired distributions: shapes with central intervals widened or narrowed level by level.
 
 On the axis of normal scores z = Φ^(-1)(F(x)) of a base distribution F, an odd increasing map g
 moves the central interval of level p from |z| <= t_p, t_p = Φ^(-1)((1 + p) / 2), to |z| <= g(t_p):
 
     Q*(Φ(u)) = Q(Φ(g(u))),    F*(x) = Φ(g^(-1)(z)).
 
-g is linear between its knots (0, 0) and (t_p, q_p), p in the ladder (`warps.py`).
-The median stays. Beyond the last knot (t, q) the base's own tail goes on, stretched away from the
-median m on each side:
+g is linear between its knots (0, 0) and (t_p, q_p), p in the ladder (`warps.py`). The median stays.
+Beyond the last knot (t, q) the base's own tail continues, stretched away from the median m on each
+side:
 
     Q*(Φ(u)) = m + r (Q(Φ(u)) - m),    r = (Q(Φ(±q)) - m) / (Q(Φ(±t)) - m),
 
 for a normal base the straight line through (0, 0) and the knot. So the tails fall as fast as the
-base's: a mean or a variance that the base has, the repaired distribution has too. A straight line
+base's, and the repaired distribution has a mean or variance wherever the base has. A straight line
 in z would not keep them: for Student's t it changes the power by which the tails fall.
 """
 
@@ -39,15 +39,15 @@ Rows = NDArray[np.intp]
 class WarpedShape(Shape):
     """A base shape whose normal scores are warped; see the module's head.
 
-    Unlike other shapes it need not have mean 0 and variance 1: a prediction with it keeps the
-    mean and variances of its model, and the median that goes with them; `moments` returns mean
-    and standard deviation of the repaired distribution. Integrals over it are Gauss-Legendre
-    sums on each of the parts between knots, where the integrand is smooth.
+    Its mean and variance need not be 0 and 1: a prediction with it keeps the mean, variances and
+    median of its model; `moments` returns mean and standard deviation of the repaired distribution.
+    Integrals over it are Gauss-Legendre sums on each part between knots, where the integrand is
+    smooth.
 
     Parameters
     ----------
     base
-        The shape before, of one or of n rows.
+        The shape before the repair, of one or of n rows.
     warp
         Maps of the cells.
     number
@@ -78,18 +78,18 @@ class WarpedShape(Shape):
 
     @property
     def parameters(self) -> tuple[float | Floats, float | Floats]:
-        """Those of the base."""
+        """The base's."""
         return self.base.parameters
 
     @property
     def columns(self) -> dict[str, float | Floats]:
-        """Those of the base, and the knots of each row, by `REPAIR_COLUMNS`."""
+        """The base's columns, and the knots of each row, by `REPAIR_COLUMNS`."""
         knots = self.warp.knots[self.number]
         return {**self.base.columns, **dict(zip(REPAIR_COLUMNS, knots.T, strict=True))}
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether the base has: the tails fall alike."""
+        """Whether the base has one: the tails fall alike."""
         return self.base.has_power_mean
 
     def kinds(self, n: int) -> Rows:
@@ -132,10 +132,10 @@ class WarpedShape(Shape):
         return density
 
     def moments(self) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation of each row, each (n,), over 21 of u on both sides.
+        """Return mean and standard deviation of each row, each (n,), over u from -21 to 21.
 
-        Variances of Student's t are right to 1e-11 from 2.5 degrees of freedom on, to 3e-5 at
-        2.1; at 2.01 a third is missed.
+        Variances of Student's t are right to 1e-11 from 2.5 degrees of freedom on, to 3e-5 at 2.1;
+        at 2.01 a third is missed.
         """
         rows, back = self._pairs
         mean, square = np.empty(len(rows)), np.empty(len(rows))
@@ -173,8 +173,8 @@ class WarpedShape(Shape):
     def exponential_mean(self, t: Floats) -> Floats:
         """Return E[exp(t X)] over u from -21 to 21; infinity where it does not exist.
 
-        It is infinity too where the integrand has not vanished at both ends: after a large
-        stretch the mean would be that of values beyond all that was ever calibrated.
+        Also infinity where the integrand has not vanished at both ends: after a large stretch the
+        mean would depend on values beyond all calibration.
         """
         t = self._of_rows(t)
         if not self.has_power_mean:
@@ -253,7 +253,7 @@ class WarpedShape(Shape):
         for start in range(0, len(first), chunk):
             rows = first[start : start + chunk]
             part = self[rows]
-            # One node for all rows: mixtures find quantiles at one probability faster.
+            # One node for all rows: quantiles of mixtures at one probability are faster.
             mirrored = self.base.symmetric
             wanted = nodes[len(nodes) // 2 :] if mirrored else nodes
             values = np.column_stack([part.from_normal(np.full(len(rows), u)) for u in wanted])
@@ -277,7 +277,7 @@ class WarpedShape(Shape):
 
 @dataclass(frozen=True)
 class _Back:
-    """The way back from values: to where the base's density is taken, z, u, and the slope.
+    """The way back from values: where the base's density is taken, z, u, and the slope.
 
     Beyond the last knot `x` is the value before the stretch and `slope` the stretch.
     """
@@ -313,6 +313,6 @@ def _nodes(reach: float) -> tuple[Floats, Floats, Rows]:
 
 @cache
 def _legendre(order: int) -> tuple[Floats, Floats]:
-    """Return nodes and weights of Gauss and Legendre on 0 to 1."""
+    """Return Gauss-Legendre nodes and weights on 0 to 1."""
     x, w = np.polynomial.legendre.leggauss(order)
     return (1 + x) / 2, w / 2

@@ -1,6 +1,6 @@
 """Maps of normal scores that move central intervals level by level, each given by its knots.
 
-Which distributions they make is said in `warped_shapes.py`.
+`warped_shapes.py` has their distributions.
 """
 
 import numpy as np
@@ -19,10 +19,10 @@ REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
 """Columns of a table that hold the knots, one a level."""
 
 LEAST_SLOPE = 0.01
-"""g rises by at least this times the rise of t from knot to knot (see `covering_knots`)."""
+"""Least slope of g from knot to knot (see `covering_knots`)."""
 
 MARGIN = 1e-9
-"""Share of itself by which a knot lies beyond its score (see `covering_knots`)."""
+"""A knot lies beyond its score by this share of it (see `covering_knots`)."""
 
 KNOTS: Floats = special.ndtri((1 + np.array(LADDER)) / 2)
 """t_p at the levels of the ladder: the knots of a warp that moves nothing."""
@@ -32,16 +32,16 @@ _STARTS = np.concatenate([[0.0], KNOTS[:-1]])
 
 
 def covering_knots(scores: Floats) -> Floats:
-    """Return the knots (c, K) whose intervals hold the rows of these scores, one a level.
+    """Return knots (c, K) whose intervals hold the rows of these scores, one per level.
 
-    Each is raised by `MARGIN`. The row that a score comes from, and every row that ties with it,
-    lies at the very end of its interval. The end is worked out from the score and rounds in its
-    own way, which differs between processors; without the margin such rows would fall out by
-    chance. Scores come back from ends to 1e-11.
+    Each is raised by `MARGIN`. The row of a score, and every row that ties with it, lies at the
+    very end of its interval. The end is computed from the score with rounding that differs between
+    processors; without the margin such rows would fall out by chance. Scores come back from ends to
+    1e-11.
 
-    Knots are raised further where needed, so that g rises at least by `LEAST_SLOPE`: equal knots
-    (of scores with ties) would make g flat and its density infinite. Knots are only ever raised,
-    by at most `MARGIN` and 0.01 t: intervals are never narrowed. NaN stay.
+    Knots are raised further where needed, so that the slope of g is at least `LEAST_SLOPE`: equal
+    knots (of scores with ties) would make g flat and its density infinite. Knots are only ever
+    raised, by at most `MARGIN` and 0.01 t: intervals are never narrowed. NaN stay.
     """
     found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
     for k, step in enumerate(KNOTS - _STARTS):
@@ -56,13 +56,13 @@ class Warp:
     Parameters
     ----------
     knots
-        q_p at the levels of `LADDER`, (c, K). NaN from the first level on that a cell has no knot
-        for; a cell of NaN alone is left as it is (g(u) = u).
+        q_p at the levels of `LADDER`, (c, K). NaN from a cell's first level without a knot on; a
+        cell of NaN alone is not changed (g(u) = u).
 
     Raises
     ------
     RequestError
-        Knots are of another shape, not finite, do not increase, or follow a NaN.
+        Knots have another shape, are not finite, do not increase, or follow a NaN.
     """
 
     def __init__(self, knots: Floats) -> None:

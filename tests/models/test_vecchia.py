@@ -1,8 +1,11 @@
-"""Which rows a place is conditioned on."""
+"""The rows that condition a place, and padded blocks."""
 
 import numpy as np
+import pytest
+import torch
 
-from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
+from geogp.errors import NumericalError
+from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows, whiten
 
 
 def test_places_are_conditioned_on_their_six_nearest_earlier_ones():
@@ -24,3 +27,25 @@ def test_places_are_conditioned_on_their_six_nearest_earlier_ones():
         left_out = [one for one in order if one not in {*neighbours, place}]
         if counts[place] == 6:
             assert (distance[place, left_out] > away[-1]).all()
+
+
+def test_padding_becomes_the_identity():
+    random = torch.Generator().manual_seed(0)
+    root = torch.randn(3, 5, 7, generator=random, dtype=torch.float64)
+    values = torch.randn(3, 5, 2, generator=random, dtype=torch.float64)
+    noise = torch.rand(3, 5, generator=random, dtype=torch.float64)
+    known = torch.ones(3, 5, dtype=torch.bool)
+    known[1, 3:] = False
+    noise[1, 4] = torch.nan
+    L, white = whiten(root @ root.mT, noise, known, values)
+    padded = L[1, 3:], white[1, 3:]
+    torch.testing.assert_close(padded, (torch.eye(5, dtype=torch.float64)[3:], 0 * white[1, 3:]))
+    kept = root[1, :3] @ root[1, :3].mT + noise[1, :3].diag()
+    torch.testing.assert_close(L[1, :3, :3] @ L[1, :3, :3].mT, kept)
+    torch.testing.assert_close(L[1, :3, :3] @ white[1, :3], values[1, :3])
+
+
+def test_a_block_that_does_not_factorise_is_told():
+    one = torch.ones(1, 1, dtype=torch.float64)
+    with pytest.raises(NumericalError, match="block of tiles does not factorise"):
+        whiten(-one[None], 0 * one, one.bool(), one[None])

@@ -1,4 +1,4 @@
-"""Basis functions phi: what the kernel k(x, x') = <phi(x), phi(x')> is made of.
+"""Basis functions phi of the kernel k(x, x') = <phi(x), phi(x')>.
 
 Symbols follow Zhu, Yuchi and Xie, "Scalable Deep Basis Kernel Gaussian Processes" (DBK).
 """
@@ -20,13 +20,13 @@ from geogp.models.core.products import squared_norms
 logger = logging.getLogger(__name__)
 
 RESIDUAL_TOLERANCE = 1e-5
-"""A Nyström residual this far below zero, relative to the prior variance, counts as 0."""
+"""A Nyström residual below zero by at most this share of the prior variance counts as 0."""
 
 FEATURE_JITTER = 1e-6
 """Relative jitter of Kzz among learned features."""
 
 COORDINATE_JITTER = 1e-4
-"""Relative jitter of Kzz among raw coordinates, where inducing points lie closer."""
+"""Relative jitter of Kzz among raw coordinates, where inducing points are closer."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Features:
     Attributes
     ----------
     phi
-        Basis functions, shape (b, r).
+        Basis functions, (b, r).
     norm
-        ||phi(x)||² = k(x, x), the prior variance, shape (b,).
+        ||phi(x)||² = k(x, x), the prior variance, (b,).
     residual
-        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, shape (b,);
-        0 for bases that are not an approximation of another kernel.
+        k~(x, x) - ||phi(x)||², the prior variance that the basis misses, (b,); 0 for bases that do
+        not approximate another kernel.
     """
 
     phi: Tensor
@@ -50,7 +50,7 @@ class Features:
 
 
 class Basis(nn.Module, ABC):
-    """What the model asks of a basis: `rank` functions, and their values by `forward`."""
+    """The contract of a basis: `rank` functions, and their values by `forward`."""
 
     @property
     @abstractmethod
@@ -58,16 +58,10 @@ class Basis(nn.Module, ABC):
         """Number of basis functions."""
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:  # noqa: ARG002
-        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+        """Return a function that reads mean and variance of <w, phi> at inputs, without gradients.
 
-        Parameters
-        ----------
-        posterior
-            Of the weights. It and the basis must stay as they are while the reader is used.
-        norms
-            Whether norms and residuals of the features are asked for.
-        rows
-            How many inputs will be read, about.
+        `norms` asks for norms and residuals of the features too; about `rows` inputs will be read.
+        The posterior and the basis must not change while the reader is used.
         """
 
         def read(x: Tensor) -> Marginals:
@@ -83,13 +77,6 @@ class Backbone(nn.Module):
 
     A linear map to h dimensions, residual blocks [LayerNorm, linear, SiLU, linear, + input],
     then LayerNorm and SiLU.
-
-    Parameters
-    ----------
-    d, h
-        Input dimension and width.
-    blocks
-        Number of residual blocks.
     """
 
     def __init__(self, d: int, h: int, blocks: int = 2) -> None:
@@ -118,10 +105,9 @@ class InducingBasis(Basis):
     Parameters
     ----------
     anchors
-        Inducing points Z in the space of the network's output, or of the inputs where there is
-        no network, shape (r, h) or (r, d).
+        Inducing points Z, (r, h) in the network's output space, or (r, d) without a network.
     backbone
-        The network g, or None for the RBF kernel on the inputs themselves.
+        The network g, or None for the RBF kernel on the inputs.
     jitter
         Relative jitter of k~_ZZ; None takes 1e-6 with a network and 1e-4 without.
     """
@@ -149,10 +135,8 @@ class InducingBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of inputs (b, d); the kernel part runs in float64.
 
-        Raises
-        ------
-        NumericalError
-            k~_ZZ does not factorise, or the basis exceeds the kernel by more than rounding.
+        Raises NumericalError: k~_ZZ does not factorise, or the basis exceeds the kernel by more
+        than rounding.
         """
         mapped = x if self.backbone is None else self.backbone(x)
         phi, norm = rbf_features(
@@ -163,15 +147,11 @@ class InducingBasis(Basis):
         return Features(phi, norm.to(x.dtype), residual.to(x.dtype))
 
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
-        """Return what reads mean and variance of <w, phi> at many inputs, without gradients.
+        """Return a reader that factorises the kernel once; see `Basis.reader`.
 
-        The kernel is factorised once. Where all is float32 and no norms are asked for, there is
-        one product for each chunk; see `rbf_readers.py`.
-
-        Raises
-        ------
-        NumericalError
-            k~_ZZ does not factorise; when it is used, the basis exceeds the kernel.
+        Where all is float32 and no norms are asked for, a chunk takes one product; see
+        `rbf_readers.py`. Raises NumericalError: k~_ZZ does not factorise; or, when the reader is
+        used, the basis exceeds the kernel.
         """
         white = Whitening.of(self.anchors, self.log_lengthscale, self.log_variance, self.jitter)
         m, L = posterior.weights()
@@ -191,13 +171,6 @@ class DenseBasis(Basis):
     """A dense SiLU layer on a network: phi(x) = s ∘ silu(W g(x) + b) (DBK equation 13).
 
     The scale s is learned and starts at ±1/sqrt(r) with random signs (DBK appendix B).
-
-    Parameters
-    ----------
-    backbone
-        The network g.
-    h, r
-        Its width, and the number of basis functions.
     """
 
     def __init__(self, backbone: nn.Module, h: int, r: int) -> None:
@@ -219,15 +192,7 @@ class DenseBasis(Basis):
 
 
 class NetworkBasis(Basis):
-    """The network itself: phi(x) = g(x), for a plain network with a linear last layer.
-
-    Parameters
-    ----------
-    backbone
-        The network g.
-    h
-        Its width, which is the rank.
-    """
+    """The network itself: phi(x) = g(x) of width h, for a network with a linear last layer."""
 
     def __init__(self, backbone: nn.Module, h: int) -> None:
         super().__init__()
@@ -247,19 +212,10 @@ class NetworkBasis(Basis):
 
 
 def checked_residual(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the prior variance that a basis misses, with what rounding left below 0 as 0.
+    """Return the prior variance that a basis misses, (b,), with rounding below 0 set to 0.
 
-    Parameters
-    ----------
-    residual
-        k(x, x) - ||phi(x)||², (b,).
-    variance
-        k(x, x), (b,) or a scalar.
-
-    Raises
-    ------
-    NumericalError
-        The basis exceeds the kernel by more than 1e-5 of the prior variance.
+    `residual` is k(x, x) - ||phi(x)||², `variance` k(x, x). Raises NumericalError: the basis
+    exceeds the kernel by more than 1e-5 of the prior variance.
     """
     below = residual.detach() < 0
     if bool(below.any()):

@@ -1,24 +1,25 @@
 """Expectations E[ψ(Z) ψ(Z')] of activations of two centred Gaussian variables, in closed form.
 
 With k11 = Var Z, k22 = Var Z', k12 = Cov(Z, Z') they are the covariances of infinitely wide
-layers. All arguments are float64 and broadcast to the shape of k12: one function gives a matrix
-from (m, 1), (m, n), (1, n), and its diagonal from (m,), (m,), (m,). Mixed is Antunes de
+layers. All arguments are float64 and broadcast to the shape of k12: the same function gives a
+matrix from (m, 1), (m, n), (1, n), and its diagonal from (m,), (m,), (m,). Mixed is Antunes de
 Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian Processes".
 
-Derivatives are written by hand, to allocate few matrices. By Price's theorem (1958) the one by
-k12 is the slope E[ψ'(Z) ψ'(Z')]; those by k11 and k22 follow from it. Second ones are refused.
+Derivatives are written by hand, to allocate few matrices. By Price's theorem (1958) the derivative
+by k12 is the slope E[ψ'(Z) ψ'(Z')]; the derivatives by k11 and k22 follow from it. Second
+derivatives are refused.
 
-Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), and stand in for
-tanh and the sigmoid. This is the largest gap between them and the true expectations of tanh and the
-sigmoid, which 200 x 200 points of Gauss-Hermite quadrature give; over correlations -1, -¾, ..., 1
-and variances from {0.01, 0.1, 1, 10} of which the larger one is as stated:
+Mixed (8) and (9) are exact for erf(sqrt(π) z / 2) and ½ + ½ erf(sqrt(π) z / 4), and approximate
+tanh and the sigmoid. The table has the largest error against the true expectations, from 200 x 200
+points of Gauss-Hermite quadrature, over correlations -1, -¾, ..., 1 and variances from
+{0.01, 0.1, 1, 10}:
 
 | larger variance | 0.01 | 0.1 | 1 | 10 |
 | --- | --- | --- | --- | --- |
 | tanh (8) | 4.0e-05 | 2.5e-03 | 2.4e-02 | 2.1e-02 |
 | sigmoid (9) | 6.6e-07 | 5.7e-05 | 2.1e-03 | 7.1e-03 |
 
-It is found at correlation 1 and at -1, where the two variances are equal.
+The largest errors are at correlation 1 and -1 with equal variances.
 """
 
 import math
@@ -30,10 +31,10 @@ from torch import Tensor
 from geogp.errors import RequestError
 
 TANH_GAIN = math.pi / 2
-"""Gain of the arcsine expectation that stands for tanh (Mixed equation 8)."""
+"""Gain of the arcsine expectation that approximates tanh (Mixed equation 8)."""
 
 SIGMOID_GAIN = math.pi / 8
-"""Gain of the arcsine expectation within the one that stands for the sigmoid (Mixed (9))."""
+"""Gain of the arcsine expectation that approximates the sigmoid (Mixed (9))."""
 
 ERF_GAIN = 2.0
 """Gain of the arcsine expectation of erf itself (Williams 1997)."""
@@ -46,22 +47,10 @@ _LEAST_SINE = 1e-8
 
 
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-    """Return E[erf(cZ) erf(cZ')] with c² = gain / 2.
+    """Return E[erf(cZ) erf(cZ')] with c² = gain / 2, of the shape of k12.
 
     (2/π) asin(g k12 / sqrt((1 + g k11)(1 + g k22))) for a gain g: Williams (1997)
     with g = 2; Mixed equation (8) with g = π/2; ¼ + ¼ of it with g = π/8 is equation (9).
-
-    Parameters
-    ----------
-    k11, k12, k22
-        Variance of Z, covariance, variance of Z'; float64, of shapes that broadcast to k12's.
-    gain
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of k12.
     """
     found: Tensor = _Arcsine.apply(k11, k12, k22, gain)  # type: ignore[no-untyped-call]
     return found
@@ -70,44 +59,29 @@ def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
 def arcsine_slope(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
     """Return c² E[erf'(cZ) erf'(cZ')] with c² = gain / 2, the derivative of `arcsine` by k12.
 
-    (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²); parameters as for `arcsine`.
+    (2g/π) / sqrt((1 + g k11)(1 + g k22) - g² k12²).
     """
     determinant = (1 + gain * k11) * (1 + gain * k22) - (gain * k12).square()
     return determinant.clamp(min=1).rsqrt() * (2 * gain / math.pi)
 
 
 def relu(k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
-    """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}].
+    """Return E[relu(Z) relu(Z')] and its slope E[1{Z > 0} 1{Z' > 0}], of the shape of k12.
 
     With θ = acos(k12 / sqrt(k11 k22)) they are sqrt(k11 k22) (sin θ + (π - θ) cos θ) / 2π and
     (π - θ) / 2π: Mixed equation (10); half of Cho and Saul's (2009) kernels of order 1 and 0.
-    The expectation has one continuous derivative, also where Z = Z'. The slope has a corner there;
+    The expectation has one continuous derivative, also at Z = Z'. The slope has a corner there:
     where the correlation is ±1 up to rounding its derivative counts as 0, which is right along all
     parameters that keep Z = Z'.
-
-    Parameters
-    ----------
-    k11, k12, k22
-        Variance of Z, covariance, variance of Z'; float64, of shapes that broadcast to k12's.
-
-    Returns
-    -------
-    expectation, slope
-        Each of the shape of k12.
     """
     both: tuple[Tensor, Tensor] = _Relu.apply(k11, k12, k22)  # type: ignore[no-untyped-call]
     return both
 
 
 def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tensor]) -> Tensor:
-    """Return constant + Σ coefficient · term, in one pass per term and without temporaries.
+    """Return constant + Σ coefficient · term, one pass per term and without temporaries.
 
-    Parameters
-    ----------
-    constant, coefficients
-        Scalars, float64.
-    terms
-        Arrays of one shape, float64.
+    All float64: scalars, and terms of one shape.
     """
     weights = torch.stack([constant, *coefficients])
     found: Tensor = _WeightedSum.apply(weights, *terms)  # type: ignore[no-untyped-call]
@@ -115,7 +89,7 @@ def weighted_sum(constant: Tensor, coefficients: list[Tensor], terms: list[Tenso
 
 
 def _refuse_a_graph() -> None:
-    # Without this, autograd would take what is written by hand for constants, and say nothing.
+    # Without this, autograd would silently take hand-written parts for constants.
     if torch.is_grad_enabled():
         raise RequestError(
             "expected first derivatives of a network's kernel, found a backward pass with "
@@ -126,7 +100,7 @@ def _refuse_a_graph() -> None:
 class _Arcsine(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
-        # Shrunk, so that the sine stays below 1 also for variances near 1 / rounding.
+        # Shrunk: the sine stays below 1 also for variances near 1 / rounding.
         root1 = (gain * (1 - ROUNDING) / (1 + gain * k11)).sqrt()
         root2 = (gain * (1 - ROUNDING) / (1 + gain * k22)).sqrt()
         expectation = (k12 * root1).mul_(root2).asin_().mul_(2 / math.pi)

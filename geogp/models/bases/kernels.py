@@ -1,4 +1,4 @@
-"""Covariance kernels: of one infinitely wide hidden layer, and their common contract.
+"""Covariance kernels of one infinitely wide hidden layer, and the contract of all kernels.
 
 Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
 Processes"; its inputs lie in [-½, ½]. Kernels of deeper networks are in `network_kernels`.
@@ -18,11 +18,11 @@ VARIANCE_PRIOR = (2.0, 3.0)
 """Shape and scale of the inverse-gamma priors of variances: mode 1, mean 3, no finite variance."""
 
 PROPORTION_PRIOR = (2.0, 2.0)
-"""Both constants of the beta prior of alpha and w: mode ½, 0 at both ends."""
+"""Both parameters of the beta prior of alpha and w: mode ½, 0 at both ends."""
 
 
 class Kernel(nn.Module, ABC):
-    """What a basis asks of a kernel; arithmetic in float64 whatever the inputs' dtype."""
+    """The contract of a kernel; arithmetic in float64 for every input dtype."""
 
     @abstractmethod
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ class Kernel(nn.Module, ABC):
 
     @abstractmethod
     def diagonal(self, a: Tensor) -> Tensor:
-        """Return k(x, x) for each row, (m, d) -> (m,), float64, with nothing (m, m) formed."""
+        """Return k(x, x) for each row, (m, d) -> (m,), float64, without an (m, m) matrix."""
 
     def log_prior(self) -> Tensor:
         """Return the log density of the parameters, a scalar, float64; 0 without a prior."""
@@ -39,15 +39,7 @@ class Kernel(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Combination:
-    """A weighted sum of expectations of activations.
-
-    Attributes
-    ----------
-    constant
-        A scalar.
-    weights, terms
-        Scalars, and arrays of one shape.
-    """
+    """A weighted sum of expectations of activations: scalar weights, terms of one shape."""
 
     weights: list[Tensor]
     terms: list[Tensor]
@@ -57,15 +49,15 @@ class Combination:
 class OneLayerKernel(Kernel, ABC):
     """The kernel of one infinitely wide hidden layer (Mixed equation (5)).
 
-    k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], where Z and Z' are centred Gaussian with
+    k(x, x') = output_bias + output_weight · E[ψ(Z) ψ(Z')], with Z and Z' centred Gaussian of
     covariance hidden_bias + hidden_weight · x·x'. These four variances (the squares of sigma_b,
-    sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors (equation (20)), all with the
-    constants `VARIANCE_PRIOR`: the paper does not state its own.
+    sigma_v, sigma_a and sigma_u in Mixed) have inverse-gamma priors (equation (20)) with the
+    parameters `VARIANCE_PRIOR`, which the paper does not state.
 
     Parameters
     ----------
     output_bias, output_weight, hidden_bias, hidden_weight
-        Where the variances start.
+        Start values of the variances.
     dtype
         Of the parameters, which are logarithms.
 
@@ -108,7 +100,7 @@ class OneLayerKernel(Kernel, ABC):
     def log_prior(self) -> Tensor:
         """Return the log density of the four variances on their natural scale.
 
-        There is no Jacobian of the logarithm: its maximum is that of equation (20).
+        There is no Jacobian of the logarithm, so its maximum is equation (20)'s.
         """
         logs = (
             self.log_output_bias,
@@ -126,7 +118,7 @@ class OneLayerKernel(Kernel, ABC):
 
 
 class TanhKernel(OneLayerKernel):
-    """The arcsine kernel that stands for tanh (Mixed (8)); exact for erf(sqrt(π) z / 2).
+    """The arcsine kernel that approximates tanh (Mixed (8)); exact for erf(sqrt(π) z / 2).
 
     E = (2/π) asin((π/2) k12 / sqrt((1 + (π/2) k11)(1 + (π/2) k22))).
     """
@@ -137,7 +129,7 @@ class TanhKernel(OneLayerKernel):
 
 
 class SigmoidKernel(OneLayerKernel):
-    """The arcsine kernel that stands for the sigmoid (Mixed (9)).
+    """The arcsine kernel that approximates the sigmoid (Mixed (9)).
 
     E = ¼ + (1/2π) asin((π/8) k12 / sqrt((1 + (π/8) k11)(1 + (π/8) k22))), exact for the
     activation ½ + ½ erf(sqrt(π) z / 4).
@@ -164,12 +156,12 @@ class LeakyReluKernel(OneLayerKernel):
     """The kernel of max(z, alpha z) with 0 < alpha < 1 (Mixed (11)).
 
     E = alpha k12 + (1 - alpha)² E_relu with E_relu of `ReluKernel`. The leak alpha has a beta prior
-    (equation (20)) with the constants `PROPORTION_PRIOR`: the paper does not state its own.
+    (equation (20)) with the parameters `PROPORTION_PRIOR`, which the paper does not state.
 
     Parameters
     ----------
     alpha
-        Where the leak starts.
+        Start value of the leak.
     **start
         As for `OneLayerKernel`.
 
@@ -197,16 +189,16 @@ class LeakyReluKernel(OneLayerKernel):
 
 
 class MixedKernel(LeakyReluKernel):
-    """The reduced mixed kernel (Mixed (15)): a tanh part of weight w, a leaky one of 1 - w.
+    """The reduced mixed kernel (Mixed (15)): weight w on a tanh part, 1 - w on a leaky one.
 
-    E = w E_tanh + (1 - w) E_leaky with those of `TanhKernel` and `LeakyReluKernel`. Of the paper's
-    seven parameters six are here. The seventh, the noise variance, belongs to the noise law, with
-    `log_inverse_gamma` for its prior. w has the same beta prior as alpha.
+    E = w E_tanh + (1 - w) E_leaky, from `TanhKernel` and `LeakyReluKernel`. Six of the paper's
+    seven parameters are here; the seventh, the noise variance, belongs to the noise law and has the
+    prior `log_inverse_gamma`. w has the same beta prior as alpha.
 
     Parameters
     ----------
     w
-        Where the weight of the tanh part starts.
+        Start value of the weight of the tanh part.
     **start
         As for `LeakyReluKernel`.
 
@@ -239,19 +231,9 @@ class MixedKernel(LeakyReluKernel):
 def covariances(
     a: Tensor, b: Tensor, log_weight: Tensor, log_bias: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the covariances bias + weight · x·x' of linear units, (m, d), (n, d).
+    """Return variances and covariances bias + weight · x·x' of linear units, (m, d), (n, d).
 
-    Parameters
-    ----------
-    a, b
-        Rows of inputs of any dtype.
-    log_weight, log_bias
-        Logarithms of the two variances, float64.
-
-    Returns
-    -------
-    k11, k12, k22
-        Variances (m, 1), covariances (m, n) and variances (1, n), float64.
+    k11 (m, 1), k12 (m, n) and k22 (1, n), float64, from the logarithms of the two variances.
     """
     A, B = _with_bias(a, log_weight, log_bias), _with_bias(b, log_weight, log_bias)
     return A.square().sum(1)[:, None], A @ B.T, B.square().sum(1)[None]
@@ -289,10 +271,7 @@ def log_beta(value: Tensor, a: float, b: float) -> Tensor:
 def log_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
     """Return the logarithm of a variance as a parameter.
 
-    Raises
-    ------
-    RequestError
-        The start is not positive and finite.
+    Raises RequestError: the start is not positive and finite.
     """
     if not 0 < start < math.inf:
         raise RequestError(f"expected a positive, finite variance {name}, found {start}.")
@@ -302,10 +281,7 @@ def log_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
 def logit_parameter(name: str, start: float, dtype: torch.dtype) -> nn.Parameter:
     """Return the logit of a proportion as a parameter.
 
-    Raises
-    ------
-    RequestError
-        The start is not strictly between 0 and 1.
+    Raises RequestError: the start is not strictly between 0 and 1.
     """
     if not 0 < start < 1:
         raise RequestError(f"expected {name} strictly between 0 and 1, found {start}.")

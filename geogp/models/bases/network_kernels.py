@@ -18,7 +18,7 @@ from geogp.models.bases.kernels import Kernel, covariances, log_parameter, varia
 
 @dataclass(frozen=True)
 class _Activation:
-    """E[φ(Z) φ(Z')] of an activation φ; `both` returns E[φ'(Z) φ'(Z')] beside it."""
+    """E[φ(Z) φ(Z')] of an activation φ; `both` also returns E[φ'(Z) φ'(Z')]."""
 
     expectation: Callable[[Tensor, Tensor, Tensor], Tensor]
     both: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -46,19 +46,19 @@ class NetworkKernel(Kernel):
         K¹ = bias + weight · x·x' / d,    K^(l+1) = bias + weight · F(K^l),
         k = readout · F(K^depth)
 
-    (Lee et al. 2018; F is that of Williams 1997 for erf, and half of Cho and Saul's of 2009 for
-    ReLU): weights behind n units, the d inputs included, have the variance weight / n, and the
-    readout has no bias. The tangent kernel of the same network (Jacot et al. 2018) is
+    (Lee et al. 2018; F is Williams' of 1997 for erf, and half of Cho and Saul's of 2009 for ReLU).
+    Weights behind n units, the d inputs included, have the variance weight / n; the readout has no
+    bias. The tangent kernel of the same network (Jacot et al. 2018) is
 
         T¹ = K¹,    T^(l+1) = K^(l+1) + weight · F'(K^l) T^l,
         t = readout · [F(K^depth) + F'(K^depth) T^depth]
 
-    with F'(K) = E[φ'(Z) φ'(Z')], for parameters written as a standard deviation times a standard
-    normal variable, by which the gradients are taken. Only if the readout is written so too is the
-    tangent kernel proportional to its variance, as Scale theorem 3.3 has it.
+    with F'(K) = E[φ'(Z) φ'(Z')]. Each parameter is a standard deviation times a standard normal
+    variable, and gradients are by the normal variables. Only if the readout is written so too is
+    the tangent kernel proportional to its variance, as in Scale theorem 3.3.
 
-    There is no prior. In a scale mixture (Scale theorem 3.1) the readout's variance is what is
-    mixed over, and stays at 1 here: `log_readout.requires_grad_(False)`.
+    There is no prior. A scale mixture (Scale theorem 3.1) mixes over the readout's variance, which
+    then stays at 1 here: `log_readout.requires_grad_(False)`.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class NetworkKernel(Kernel):
     tangent
         Whether this is the tangent kernel.
     weight, bias, readout
-        Where the variances start.
+        Start values of the variances.
     dtype
         Of the parameters, which are logarithms.
 
@@ -114,7 +114,7 @@ class NetworkKernel(Kernel):
         return self.log_weight.double() - math.log(a.shape[1])
 
     def _through(self, k11: Tensor, k12: Tensor, k22: Tensor) -> Tensor:
-        """Take the first layer's covariances to the output; shapes broadcast to k12's."""
+        """Return the output's kernel from the first layer's covariances, of the shape of k12."""
         activation = _ACTIVATIONS[self.activation]
         weight, bias = self.log_weight.double().exp(), self.log_bias.double().exp()
         theta = k12
@@ -131,7 +131,7 @@ class NetworkKernel(Kernel):
     def _layer(
         self, k: tuple[Tensor, Tensor, Tensor], theta: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the next layer's covariance, and its tangent kernel where that is asked for."""
+        """Return the next layer's covariance and, where asked for, its tangent kernel."""
         activation = _ACTIVATIONS[self.activation]
         if not self.tangent:
             return weighted_sum(bias, [weight], [activation.expectation(*k)]), theta

@@ -1,7 +1,7 @@
 """Nyström features of a kernel at fixed anchors, and the evidence of all rows under them.
 
-k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')>, phi(x) = Lz^(-1) k_Zx, for
-anchors Z that stay where they were put; the few parameters of the kernel are learned.
+k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')>, phi(x) = Lz^(-1) k_Zx. The anchors
+Z stay fixed; the few parameters of the kernel are learned.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
 
 INPUT_SCALE = 0.5
-"""Kernels of networks are stated for inputs in [-½, ½]^d; the models scale to [-1, 1]^d."""
+"""Kernels of networks expect inputs in [-½, ½]^d; the models scale to [-1, 1]^d."""
 
 
 class AnchorBasis(Basis):
@@ -36,9 +36,9 @@ class AnchorBasis(Basis):
     Parameters
     ----------
     kernel
-        The kernel, of inputs in [-½, ½]^d.
+        The kernel, for inputs in [-½, ½]^d.
     anchors
-        Z among scaled inputs, in [-1, 1]^d, (r, d). They are not learned.
+        Z among scaled inputs, in [-1, 1]^d, (r, d), not learned.
     jitter
         Relative jitter of K_ZZ; None takes 1e-6.
     """
@@ -59,10 +59,7 @@ class AnchorBasis(Basis):
     def root(self) -> Tensor:
         """Return Lz, (r, r) float64.
 
-        Raises
-        ------
-        NumericalError
-            K_ZZ does not factorise.
+        Raises NumericalError: K_ZZ does not factorise.
         """
         return jittered_cholesky(self.covariance(self.anchors, self.anchors), self.jitter)[0]
 
@@ -82,10 +79,8 @@ class AnchorBasis(Basis):
     def forward(self, x: Tensor) -> Features:
         """Return the features of scaled inputs (b, d).
 
-        Raises
-        ------
-        NumericalError
-            K_ZZ does not factorise, or the basis exceeds the kernel by more than rounding.
+        Raises NumericalError: K_ZZ does not factorise, or the basis exceeds the kernel by more than
+        rounding.
         """
         phi = torch.linalg.solve_triangular(self.root(), self.cross(x), upper=False).T
         norm = squared_norms(phi)
@@ -95,9 +90,9 @@ class AnchorBasis(Basis):
 
 
 def kernel_prior(model: "KernelProcess") -> Tensor:
-    """Return the log prior density of the kernel's parameters and of the noise variance (Mixed 20).
+    """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
 
-    On their natural scale, float64: the noise variance has the inverse-gamma prior of the others.
+    On their natural scale; the noise variance has the same inverse-gamma prior as the others.
     """
     return model.basis.kernel.log_prior() + log_inverse_gamma(
         model.noise().double(), *VARIANCE_PRIOR
@@ -109,12 +104,12 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
     """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
 
     For an `AnchorBasis` and noise of one variance. As `steps.WholeData`, in fewer passes: the
-    features of a chunk are Lz^(-1) k_Zx; the gradient by their sums goes back to k_Zx chunk by
-    chunk, and to Lz at once, since -Lz^(-T) (dphi) phi' summed over the rows follows from the sums
-    themselves. Memory does not grow with n.
+    features of a chunk are Lz^(-1) k_Zx. The gradient by their sums goes back to k_Zx chunk by
+    chunk. It goes to Lz at once, since -Lz^(-T) (dphi) phi' summed over the rows follows from the
+    sums. Memory does not grow with n.
 
     A batch smaller than the rows takes a random part of the inputs, the same in every step: the
-    few parameters of a kernel are known from far fewer rows than its posterior uses.
+    few parameters of a kernel need far fewer rows than its posterior.
     """
 
     objective: WholeObjective
@@ -155,7 +150,7 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
         gram.requires_grad_()
         moment.requires_grad_()
         nothing = torch.zeros_like(square)
-        # The largest norm is not known from sums; an objective that uses it would end as NaN.
+        # Sums do not give the largest norm; an objective that uses it would end as NaN.
         norms = gram.diagonal().sum()
         sums = Statistics(n, gram, moment, square, norms, nothing + torch.nan, nothing)
         loss = -(self.objective(sums, model.noise()) + self.prior(model)) / n
@@ -179,7 +174,7 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
 
 
 def _counted(model: "KernelProcess", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
-    """Return y - m0, the rows at each input, and their scatter, each (b,) float64."""
+    """Return y - m0, the number of rows at each input, and their scatter, each (b,) float64."""
     residual = rows.y.double() - model.mean_constant.detach().double()
     if rows.repeats is None:
         return residual, torch.ones_like(residual), torch.zeros_like(residual)

@@ -1,4 +1,4 @@
-"""Where inducing points start: over space, never by row order."""
+"""Initial inducing points: spread over space, never by row order."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,10 @@ from geogp.errors import RequestError
 from geogp.models.core.options import PLACEMENTS, Placement
 
 MOST_CANDIDATES = 20_000
-"""Distinct inputs among which pivots are drawn, at most: a random part of more."""
+"""Most distinct inputs among which pivots are drawn; of more, a random part."""
 
 NEGLIGIBLE = 1e-12
-"""Share of the prior variance below which nothing is left to pivot on."""
+"""Share of the prior variance below which no pivot is left."""
 
 Covariance = Callable[[Tensor, Tensor], Tensor]
 Variance = Callable[[Tensor], Tensor]
@@ -25,34 +25,17 @@ def place_anchors(
     generator: torch.Generator,
     kernel: tuple[Covariance, Variance] | None = None,
 ) -> Tensor:
-    """Choose r points among or between the inputs.
+    """Choose r points among or between inputs x (n, d); returns (r, d) of the dtype of x.
 
-    Parameters
-    ----------
-    x
-        Inputs, shape (n, d). Repeated rows count once for ``farthest``.
-    r
-        Number of points.
-    placement
-        ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: its seeds, each next input drawn
-        with the squared distance from those chosen (Arthur and Vassilvitskii 2007);
-        ``farthest``: each next point is the input farthest from those chosen; ``pivoted``:
-        randomly pivoted Cholesky, each next input drawn with the prior variance that those
-        chosen leave (Chen, Epperly, Tropp and Webber 2022); ``uniform``: the papers' draw from
+    `placement`: ``kmeans``: centres of Lloyd's algorithm; ``kmeans++``: its seeds, each next input
+        drawn with the squared distance from the chosen ones (Arthur and Vassilvitskii 2007);
+        ``farthest``: each next point is the input farthest from the chosen ones; ``pivoted``:
+        randomly pivoted Cholesky, each next input drawn with the prior variance that the chosen
+        ones leave (Chen, Epperly, Tropp and Webber 2022); ``uniform``: the papers' draw from
         [-1, 1]^d; ``first``: the first distinct rows, as in a paper, for comparison only.
-    generator
-        Source of randomness.
-    kernel
-        k(a, b) and k(a, a), for ``pivoted``.
+    `kernel`: k(a, b) and k(a, a), for ``pivoted``.
 
-    Returns
-    -------
-    Tensor, shape (r, d), dtype of x
-
-    Raises
-    ------
-    RequestError
-        No such placement, or ``pivoted`` without a kernel.
+    Raises RequestError: no such placement, or ``pivoted`` without a kernel.
     """
     if placement not in PLACEMENTS:
         raise RequestError(
@@ -109,7 +92,7 @@ def _plus_plus(points: Tensor, r: int, generator: torch.Generator) -> Tensor:
 def _pivoted(
     points: Tensor, r: int, kernel: tuple[Covariance, Variance], generator: torch.Generator
 ) -> Tensor:
-    """Randomly pivoted Cholesky; columns of the factor are held, (n, r) float64."""
+    """Randomly pivoted Cholesky; it holds columns of the factor, (n, r) float64."""
     covariance, variance = kernel
     left = variance(points).double().clone()
     negligible = NEGLIGIBLE * left.sum()
@@ -117,7 +100,7 @@ def _pivoted(
     chosen: list[int] = []
     for column in range(r):
         if left.sum() <= negligible:
-            # The kernel has no more ranks than that: the others are as good as any.
+            # The kernel has no more ranks: any other points will do.
             rest = torch.ones(len(points)).index_fill(0, torch.tensor(chosen), 0.0)
             more = torch.multinomial(rest, r - column, generator=generator)
             return points[[*chosen, *more.tolist()]]

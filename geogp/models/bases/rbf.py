@@ -1,4 +1,4 @@
-"""Features of inducing points under an RBF kernel, with a backward pass of their own.
+"""Features of inducing points under an RBF kernel, with their own backward pass.
 
 k(a, b) = s² exp(-½ Σ_j (a_j - b_j)² / l_j²) and phi(x) = L^(-1) k_Z(x) with L L' = k_ZZ + jitter.
 With g the gradient by phi (rows are data, as everywhere here), tri the lower triangle with its
@@ -7,9 +7,9 @@ diagonal halved and sym the symmetric part, the gradients by k_xZ and k_ZZ are
 g L^(-1)   and   -sym(L^(-T) tri(g' phi) L^(-1)) = -½ L^(-T) S L^(-1)
 
 (Murray 2016, "Differentiation of the Cholesky decomposition", applied to L^(-1) k_Zx) with S the
-symmetric matrix that has the lower triangle of g' phi. The second form never holds what is not
-symmetric in the first, which is far larger than the rest, and so loses little in float32. As phi is
-proportional to s, the jitter too, its gradient by log s² is ½ phi.
+symmetric matrix with the lower triangle of g' phi. The asymmetric part of the first form is far
+larger than the rest; the second form never holds it, and so loses little in float32. phi is
+proportional to s, since the jitter is too, so its gradient by log s² is ½ phi.
 """
 
 from dataclasses import dataclass
@@ -30,14 +30,15 @@ from geogp.models.core.products import (
 )
 
 NARROW = 16
-"""Columns below which a product of transposes is the faster one."""
+"""Columns below which a product of transposes is faster."""
 
 
 def rbf(A: Tensor, B: Tensor, variance: Tensor) -> Tensor:
     """RBF kernel of rows already divided by the lengthscales; (a, d), (b, d) -> (a, b).
 
     The exponent a·b - ½||a||² - ½||b||² + log variance is one product of rows with two more
-    columns each. Its rounding error is that of ||b||², so rows are taken from the mean of B.
+    columns each. Its rounding error grows with ||b||², so the mean of B is subtracted from the
+    rows.
     """
     centre = B.detach().mean(0)
     return exponential_(left_side(A, centre, variance) @ right_side(B, centre).T)
@@ -61,16 +62,11 @@ def right_side(B: Tensor, centre: Tensor) -> Tensor:
 class Whitening:
     """A kernel and the inverse factor of its matrix at the inducing points, all float64.
 
-    Attributes
-    ----------
-    Z, lengthscale, variance
-        Inducing points over the lengthscales (r, h); lengthscales (h,); s², a scalar.
-    Kzz
-        The kernel among inducing points without jitter, (r, r).
-    inverse
-        L^(-1), (r, r).
-    jitter
-        Relative to s², as it was used.
+    `Z`, `lengthscale`, `variance`: inducing points over the lengthscales (r, h); lengthscales (h,);
+        s², a scalar.
+    `Kzz`: the kernel among inducing points without jitter, (r, r).
+    `inverse`: L^(-1), (r, r).
+    `jitter`: the jitter used, relative to s².
     """
 
     Z: Tensor
@@ -84,19 +80,9 @@ class Whitening:
     def of(
         cls, anchors: Tensor, log_lengthscale: Tensor, log_variance: Tensor, jitter: float
     ) -> "Whitening":
-        """Factorise the kernel at the inducing points.
+        """Factorise the kernel at inducing points (r, h) from a first relative jitter.
 
-        Parameters
-        ----------
-        anchors, log_lengthscale, log_variance
-            Inducing points (r, h), lengthscales (h,) and s² as the model has them.
-        jitter
-            Relative, at first; see `jittered_cholesky`.
-
-        Raises
-        ------
-        NumericalError
-            The matrix does not factorise.
+        Raises NumericalError: the matrix does not factorise; see `jittered_cholesky`.
         """
         lengthscale, variance = log_lengthscale.double().exp(), log_variance.double().exp()
         Z = anchors.double() / lengthscale
@@ -112,8 +98,8 @@ class Whitening:
 class _Features(torch.autograd.Function):
     """phi and its squared norms; see `rbf_features`.
 
-    All that leads to phi is float64: among inducing points that lie close, L^(-1) makes rounding
-    errors of k_xZ a thousand times larger. Back, all matrices have the dtype of the rows.
+    The forward pass to phi is float64: among close inducing points L^(-1) multiplies rounding
+    errors of k_xZ by a thousand. On the way back all matrices have the dtype of the rows.
     """
 
     @staticmethod
@@ -144,7 +130,7 @@ class _Features(torch.autograd.Function):
         minus_by_Kzz = congruence(mirrored(lower_of_product(g, phi)), inverse).mul_(0.5)
         by_cross = times_lower(g, inverse).mul_(Kxz)
         minus_by_own = minus_by_Kzz.mul_(white.Kzz.to(phi.dtype))
-        # Sums of whole matrices from those of their rows: one in another precision is a copy first.
+        # Row sums first: a sum in another precision would copy the whole matrix.
         cross_rows, own_rows = by_cross.sum(1), minus_by_own.sum(1)
         by_X, by_Z = _by_rows(by_cross, cross_rows, X, Z)
         by_Z = by_Z.sub_(_by_own_rows(minus_by_own, own_rows, Z))
@@ -160,11 +146,11 @@ class _Features(torch.autograd.Function):
 
 
 def _by_rows(by_exponent: Tensor, sums: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from (a, b).
+    """Return the gradients by A (a, h) and B (b, h) of exponents -½||a - b||², from G (a, b).
 
-    They are G B - rowsum(G) A, whose sums are given, (a,), and G'A - colsum(G) B.
+    G B - rowsum(G) A, with the row sums given, (a,), and G'A - colsum(G) B.
     """
-    # For few columns from its transpose, which the library is far faster at.
+    # With few columns the product of transposes is far faster.
     narrow = A.shape[1] < NARROW
     onto_a, onto_b = by_exponent @ B, (A.T @ by_exponent).T if narrow else by_exponent.T @ A
     onto_a.addcmul_(A, sums[:, None], value=-1)
@@ -183,19 +169,8 @@ def rbf_features(
 ) -> tuple[Tensor, Tensor]:
     """Return phi(x) = L^(-1) k_Z(x), (b, r), and ||phi||², (b,) float64.
 
-    Parameters
-    ----------
-    rows, anchors
-        Inputs or features of a network (b, h), and inducing points (r, h).
-    log_lengthscale, log_variance
-        log l, (h,), and log s², a scalar.
-    jitter
-        Relative jitter of k_ZZ.
-
-    Raises
-    ------
-    NumericalError
-        k_ZZ does not factorise.
+    From inputs or a network's features (b, h), inducing points (r, h), log l (h,), log s² and the
+    relative jitter of k_ZZ. Raises NumericalError: k_ZZ does not factorise.
     """
     phi, norm = _Features.apply(rows, anchors, log_lengthscale, log_variance, jitter)  # type: ignore[no-untyped-call]
     return phi, norm

@@ -1,17 +1,17 @@
 """Mean and variance of <w, phi(x)> at many points under an RBF kernel of inducing points.
 
 With w ~ N(m, L L') and phi(x) = Lz^(-1) k_Z(x) they are k_xZ a and ||k_xZ V||², for a = Lz^(-T) m
-and V = Lz^(-T) L made once. Where inducing points lie close, a and V have large entries of both
-signs, of which a float32 sum leaves no digit. So k_xZ is first interpolated, in float64, from a
-few inducing points P that are chosen to leave little over: with Kpp = M M', psi = k_xP M^(-T) and
+and V = Lz^(-T) L made once. Where inducing points are close, a and V have large entries of both
+signs, and a float32 sum of them keeps no digit. So k_xZ is first interpolated, in float64, from a
+few inducing points P, chosen to leave small residuals: with Kpp = M M', psi = k_xP M^(-T) and
 B = M^(-1) k_PZ,
 
 k_xZ V = psi (B V) + (k_xZ - psi B) V,
 
-one float32 product of r + p columns, whose second part sums up small numbers only. How many points
-are needed follows from the model alone; see `product_error`. Where 128 do not suffice, the product
-is in float64; where none is needed, k_xZ may be float32 too. For many points V is first rotated
-into a lower triangle, V Q, which leaves ||k_xZ V|| as it is and halves the product in blocks.
+one float32 product of r + p columns, whose second part sums up small numbers only. The number of
+points follows from the model alone; see `product_error`. Where 128 are too few, the product is in
+float64; where none is needed, k_xZ may be float32 too. For many points V is first rotated into a
+lower triangle, V Q, which keeps ||k_xZ V|| and halves the product in blocks.
 """
 
 import math
@@ -27,27 +27,22 @@ from geogp.models.core.posteriors import Posterior
 from geogp.models.core.products import slices, squared_norms, times_lower, times_lower_transposed
 
 POINTS = (0, 16, 32, 64, 128)
-"""Numbers of inducing points to interpolate from, the smallest that will do."""
+"""Numbers of inducing points to interpolate from; the smallest sufficient one is taken."""
 
 LARGEST_ERROR = 3e-5
-"""Of a mean or standard deviation by rounding, relative to the prior standard deviation."""
+"""Largest rounding error of a mean or standard deviation, over the prior standard deviation."""
 
 WORTH_ROTATING = 16
-"""Rows for each inducing point from which half a product is worth the factorisation V = R'Q'."""
+"""Rows per inducing point above which the factorisation V = R'Q' pays."""
 
 SUM_ERROR = 0.4
-"""Error of a float32 sum of products, over 2^-24 times the norms of both: 0.2 to 0.4 were seen."""
+"""Error of a float32 sum of products, over 2^-24 times both norms: 0.2 to 0.4 were seen."""
 
 
 class Marginals(NamedTuple):
-    """Moments of <w, phi(x)> and what a `Diagonal` needs, each (b,).
+    """Mean and variance of <w, phi(x)>, float64; norm and residual as in `Features`, each (b,).
 
-    Attributes
-    ----------
-    mean, variance
-        Float64.
-    norm, residual
-        As in `Features`; only where they were asked for.
+    Norm and residual are for a `Diagonal`, and present only where they were asked for.
     """
 
     mean: Tensor
@@ -57,11 +52,11 @@ class Marginals(NamedTuple):
 
 
 Reader = Callable[[Tensor], Marginals]
-"""Returns the marginals at inputs or features of a network, (b, h)."""
+"""Returns the marginals at inputs or network features, (b, h)."""
 
 
 class Interpolation(NamedTuple):
-    """Inducing points P, M^(-1) (p, p) and B (p, r), all float64 but the numbers."""
+    """Numbers of the inducing points P, M^(-1) (p, p) and B (p, r), float64."""
 
     points: Tensor
     inverse: Tensor
@@ -69,10 +64,10 @@ class Interpolation(NamedTuple):
 
 
 def interpolation(K: Tensor, most: int) -> Interpolation:
-    """Choose up to `most` points one by one, each where the others leave the largest variance.
+    """Choose up to `most` points one by one, each with the largest variance left.
 
-    The partial pivoted Cholesky decomposition of K (r, r), float64. It ends where rounding errors
-    are all that is left.
+    The partial pivoted Cholesky decomposition of K (r, r), float64. It stops where only rounding
+    errors are left.
     """
     left = K.diagonal().clone()
     floor = 1e-13 * left.max()
@@ -94,37 +89,25 @@ def interpolation(K: Tensor, most: int) -> Interpolation:
 
 
 def product_error(rest: Tensor, columns: Tensor) -> float:
-    """Return about how far rounding takes ||k_xZ C|| in a float32 product.
+    """Return the approximate rounding error of ||k_xZ C|| in a float32 product, C (r, k).
 
-    Parameters
-    ----------
-    rest
-        What the interpolation leaves over of K_ZZ, (r, r): a row x is taken to leave no more than
-        the worst inducing point does. Rows far from all of them may: twice as much was seen.
-    columns
-        C, (r, k).
+    `rest` is the residual of the interpolation of K_ZZ, (r, r). A row x is assumed to leave no more
+    than the worst inducing point; rows far from all of them may leave twice as much.
     """
     largest = float(squared_norms(rest).max().sqrt())
     return SUM_ERROR * 2.0**-24 * largest * float(torch.linalg.norm(columns))
 
 
 class CachedReader:
-    """Reads marginals from cached products with the posterior; buffers are used again.
+    """Reads marginals from cached products with a posterior's m (r,) and L (r, r).
 
-    Parameters
-    ----------
-    white
-        The kernel at the inducing points.
-    m, L
-        Mean (r,) and a factor (r, r) of the covariance of the weights.
-    rows
-        How many will be read, about.
+    Buffers are reused; about `rows` inputs will be read.
     """
 
     def __init__(self, white: Whitening, m: Tensor, L: Tensor, rows: int) -> None:
         self.white, self.right = white, right_side(white.Z, white.Z.mean(0))
         exponents = left_side(white.Z, white.Z.mean(0), white.variance)
-        # An error of an exponent is a relative one of the kernel, and independent of the product's.
+        # An exponent's error is a relative error of the kernel, independent of the product's.
         own = float(squared_norms(exponents).max().sqrt() * squared_norms(self.right).max().sqrt())
         V = white.inverse.T @ L.double()
         blocks = slices(len(V), V.device)
@@ -182,15 +165,7 @@ class CachedReader:
 
 
 class FeatureReader:
-    """Reads marginals from the features themselves, with norms and residuals.
-
-    Parameters
-    ----------
-    white
-        The kernel at the inducing points.
-    posterior
-        Of the weights.
-    """
+    """Reads marginals from the features, with norms and residuals."""
 
     def __init__(self, white: Whitening, posterior: Posterior) -> None:
         self.white, self.posterior = white, posterior

@@ -1,7 +1,7 @@
-"""A plain network whose gradient by its parameters is known in closed form, row by row.
+"""A plain network whose gradient by its parameters has a closed form, row by row.
 
 Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich), call the
-gradient by the last layer phi^r and that by all earlier parameters phi^m (their equations 5, 6).
+gradient by the last layer phi^r and the gradient by all earlier parameters phi^m (equations 5, 6).
 """
 
 import math
@@ -16,32 +16,25 @@ from geogp.models.bases.basis_functions import Basis, Features
 from geogp.models.core.products import squared_norms
 
 BASE_WIDTH = 50
-"""Width at which the learning rates are those of Adam on the weights themselves (Rich, C.1)."""
+"""Width at which the learning rates equal Adam's on the weights themselves (Rich, C.1)."""
 
 
 class Mlp(nn.Module):
     """Hidden ReLU layers in the maximal update parametrisation (Yang and Hu 2020).
 
-    With h the width and w, b what is stored, a_0 = x:
+    With width h, stored weights w and biases b, and a_0 = x:
 
     a_1 = relu(√h (w_1 x + b_1)), a_l = relu(w_l a_{l-1} + √h b_l), output a_l / √h.
 
     The multipliers √h, 1 and 1/√h make the squared norm of the gradient by each layer O(1) in h.
-    Start: w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h), b_l = 0, so that the weights in
-    effect have the variances 2 / (d + 1) and 2 / h of a ReLU network, and the constant counts as
-    an input. The layer after it starts at 0.
+    Start: w_1, b_1 ~ N(0, 2 / ((d + 1) h)), w_l ~ N(0, 2/h), b_l = 0. Multipliers included, weights
+    have the variances 2 / (d + 1) and 2 / h of a ReLU network with the constant as an input. The
+    layer after the network starts at 0.
 
-    Parameters
-    ----------
-    d, h
-        Inputs and width.
-    layers
-        Hidden layers; the paper has 2.
+    `d`, `h`: inputs and width.
+    `layers`: hidden layers; the paper has 2.
 
-    Raises
-    ------
-    RequestError
-        No hidden layer.
+    Raises RequestError: no hidden layer.
     """
 
     def __init__(self, d: int, h: int, layers: int = 2) -> None:
@@ -62,11 +55,11 @@ class Mlp(nn.Module):
         return x / self.root
 
     def rates(self) -> dict[str, float]:
-        """Return the learning rate of each parameter as a multiple of that of the fit.
+        """Return the learning rate of each parameter as a multiple of the fit's.
 
-        Under Adam a step of the weights in effect must be O(1) for the first layer and all
-        biases and O(1/h) for the others (Yang, Hu et al. 2022, table 3): 1 and BASE_WIDTH / h,
-        over the multiplier. The layer after the network, of multiplier 1/√h, is not among them.
+        Under Adam a step of the multiplied weights must be O(1) for the first layer and all biases
+        and O(1/h) for the others (Yang, Hu et al. 2022, table 3): 1 and BASE_WIDTH / h, over the
+        multiplier. The layer after the network, of multiplier 1/√h, is not included.
         """
         h = len(self.biases[0])
         found = {f"biases.{layer}": 1 / self.root for layer in range(len(self.biases))}
@@ -101,33 +94,29 @@ class Mlp(nn.Module):
 class Tangents(NamedTuple):
     """Gradients of the output at c rows, float64.
 
-    Attributes
-    ----------
-    last
-        phi^r: by the weights and the bias of the last layer, (c, r).
-    layers
-        For each hidden layer the gradient by its pre-activations, (c, h), and its inputs with a
-        constant, multipliers included, (c, p). The gradient by its parameters, phi^m, is the
-        outer product of the two: unit by unit, (weights, bias).
+    `last`: phi^r: by the weights and the bias of the last layer, (c, r).
+    `layers`: for each hidden layer the gradient by its pre-activations, (c, h), and its inputs with
+        a constant, multipliers included, (c, p). phi^m, the gradient by its parameters, is their
+        outer product: unit by unit, (weights, bias).
     """
 
     last: Tensor
     layers: tuple[tuple[Tensor, Tensor], ...]
 
     def block(self, layer: int, units: slice) -> Tensor:
-        """Return phi^m by the parameters of some units of a layer, (c, units times p)."""
+        """Return phi^m of some units of a layer, (c, units times p)."""
         delta, seen = self.layers[layer]
         return (delta[:, units, None] * seen[:, None, :]).flatten(1)
 
     def earlier(self) -> Tensor:
-        """Return phi^m whole, (c, m); for few rows."""
+        """Return all of phi^m, (c, m); for few rows."""
         return torch.cat([self.block(i, slice(None)) for i in range(len(self.layers))], 1)
 
 
 def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]]:
-    """Yield layer, units and number of parameters of blocks of at most about `most` parameters.
+    """Yield layer, units and number of parameters of blocks of about `most` parameters.
 
-    A block holds one unit at least.
+    A block has one unit at least.
     """
     for layer, weight in enumerate(network.weights):
         h, inputs = weight.shape
@@ -140,14 +129,8 @@ def parameter_blocks(network: Mlp, most: int) -> Iterator[tuple[int, slice, int]
 class LastLayerBasis(Basis):
     """phi^r(x) = (a(x), 1): the last hidden activation as it enters the output, and a constant.
 
-    The gradient of the output by the last layer's weights and bias (Rich equation 5).
-
-    Parameters
-    ----------
-    backbone
-        The network.
-    h
-        Its width; the rank is h + 1.
+    The gradient of the output by the last layer's weights and bias (Rich equation 5). A network of
+    width h has rank h + 1.
     """
 
     def __init__(self, backbone: Mlp, h: int) -> None:

@@ -1,8 +1,7 @@
-"""The models by name, and how one is built."""
+"""The models by name, and their construction."""
 
 import warnings
 from dataclasses import replace
-from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,9 +9,9 @@ import torch
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.catalogue.catalogue_rows import CATALOGUE
+from geogp.models.catalogue.catalogue_rows import CATALOGUE, ModelSpec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.model_spec import ModelParts, ModelSpec, plain_gp
+from geogp.models.catalogue.part_makers import Placing
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
@@ -37,7 +36,7 @@ Scaling = Literal["none", "minmax"]
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 
 LARGEST_INPUT = 10.0
-"""Inputs that are taken as they are must not exceed this: the models start on [-1, 1]."""
+"""Unscaled inputs must not exceed this: the models start on [-1, 1]."""
 
 
 def build(
@@ -52,42 +51,25 @@ def build(
 ) -> LowRankGP:
     """Make an untrained model.
 
-    A column of `x` with one value in all rows is dropped with a warning; the model names it in
+    A column of `x` with one value in all rows is dropped with a warning, and named in
     `architecture.dropped`.
 
-    Parameters
-    ----------
-    name
-        A name of the catalogue.
-    architecture
-        Sizes.
-    x
-        Training inputs (n, d), over which inducing points are placed; None leaves them at
-        random, for a model whose tensors are loaded next.
-    placement
-        How inducing points are chosen; see `place_anchors`.
-    scaling
-        ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
-    noise_start
-        Where the noise variance starts, for a standardised target. The papers' 1e-2 suits
-        precise targets; noisy ones want a share of 1, which also spares steps.
-    seed
-        Fixes all initial values.
+    `name`: a name of the catalogue.
+    `architecture`: sizes.
+    `x`: training inputs (n, d), over which inducing points are placed; None leaves them at random,
+        for a model whose tensors are loaded next.
+    `placement`: how inducing points are chosen; see `place_anchors`.
+    `scaling`: ``minmax`` maps the range of each column to [-1, 1]; ``none`` expects such inputs.
+    `noise_start`: start value of the noise variance, for a standardised target. The papers' 1e-2
+        suits precise targets; for noisy ones a share of 1 is better and saves steps.
+    `seed`: fixes all initial values.
 
-    Raises
-    ------
-    RequestError
-        No such name (the nearest ones are given), placement or scaling, the model does not take
-        the architecture's noise or does not fit into memory, or PyTorch's default device is
-        ``meta``.
-    DataError
-        `x` is not finite, has another number of columns than the architecture, all its columns
-        are constant, or it is far outside [-1, 1] and not to be scaled.
+    Warns UserWarning: a column was dropped, or there are fewer rows than weights.
 
-    Warns
-    -----
-    UserWarning
-        A column was dropped, or there are fewer rows than weights.
+    Raises RequestError: no such name (the message has the nearest ones), placement or scaling; the
+    model does not take the architecture's noise or does not fit into memory; or PyTorch's default
+    device is ``meta``. Raises DataError: `x` is not finite, has another number of columns than the
+    architecture, all its columns are constant, or it is far outside [-1, 1] and not to be scaled.
     """
     spec = with_noise(find_spec(name), architecture.noise)
     check_model(architecture)
@@ -123,13 +105,7 @@ def build(
 
 
 def find_spec(name: str) -> ModelSpec:
-    """Return a row of the catalogue by its name.
-
-    Raises
-    ------
-    RequestError
-        No such name; the nearest ones are given.
-    """
+    """Return a row of the catalogue by its name; errors as for `find_model`."""
     return CATALOGUE[find_model(name).name]
 
 
@@ -137,22 +113,17 @@ def with_noise(spec: ModelSpec, noise: str) -> ModelSpec:
     """Return a row of the catalogue with noise of a family of `NOISES`.
 
     ``gaussian`` is the row itself; ``student-t`` has another noise law, step and prediction.
-
-    Raises
-    ------
-    RequestError
-        No such noise, or the model cannot be trained under it.
+    Raises RequestError: no such noise, or the model cannot be trained under it.
     """
     spec.about.check_noise(noise)
     if noise == NOISES[0]:
         return spec
     assert spec.student is not None
-    assemble = partial(plain_gp, kind=StudentGP)
-    return replace(spec, step=spec.student, noise=StudentNoise, assemble=assemble)
+    return replace(spec, step=spec.student, noise=StudentNoise, assemble=StudentGP)
 
 
 def spec_of(model: LowRankGP) -> ModelSpec:
-    """Return the row of the catalogue that a model was made from, with its noise."""
+    """Return the row of the catalogue of a model, with its noise."""
     return with_noise(find_spec(model.name), model.architecture.noise)
 
 
@@ -213,16 +184,14 @@ def _assemble(
         if scaling == "minmax":
             low, high = rows.min(0).values, rows.max(0).values
         scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
-    basis = spec.basis(architecture, scaled, placement, generator)
-    parts = ModelParts(
+    basis = spec.basis(architecture, Placing(scaled, placement, generator))
+    model = spec.assemble(
         spec.name,
         architecture,
-        basis,
-        spec.posterior(basis.rank, generator, dtype),
-        spec.noise(dtype, noise_start),
-        spec.diagonal(),
+        basis=basis,
+        posterior=spec.posterior(basis.rank, generator, dtype),
+        noise=spec.noise(dtype, noise_start),
+        diagonal=spec.diagonal(),
     )
-    model = spec.assemble(parts, (high - low) / 2)
-    model.x_low.copy_(low)
-    model.x_high.copy_(high)
+    model.take_range(low, high)
     return model

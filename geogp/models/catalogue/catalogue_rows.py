@@ -1,28 +1,29 @@
 """The models that can be fitted: each row is a basis, a posterior and an objective."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
+from typing import Any
+
+import torch
 
 from geogp.models.bases.nystrom import AnchorEvidence, kernel_prior
-from geogp.models.catalogue.model_spec import Assemble, ModelSpec, plain_gp
+from geogp.models.catalogue.model_names import MODELS, ModelName
 from geogp.models.catalogue.part_makers import (
+    MakeBasis,
     anchored,
-    closed_form,
-    cox_gp,
     deep_basis,
     dense_basis,
-    field_gp,
-    last_layer,
     last_layer_basis,
     mixed_kernel,
     network_basis,
     network_kernel,
     plain_basis,
-    point,
 )
-from geogp.models.core.diagonals import NystromDiagonal, VarianceCorrection
+from geogp.models.core.diagonals import Diagonal, NystromDiagonal, VarianceCorrection
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.noise import ValidationNoise
+from geogp.models.core.noise import ConstantNoise, Noise, ValidationNoise
 from geogp.models.core.objectives import (
     batch_correction,
     corrected_elbo,
@@ -36,10 +37,15 @@ from geogp.models.core.objectives import (
     ppgp,
     squared_error,
 )
-from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.families.cox import CountLaw, Dispersion, PerCount
+from geogp.models.core.posteriors import (
+    ClosedFormPosterior,
+    PointPosterior,
+    Posterior,
+    VariationalPosterior,
+)
+from geogp.models.families.cox import CoxGP, Dispersion, PerCount
 from geogp.models.families.kernel_process import KernelProcess
-from geogp.models.families.last_layers import LastLayerGP, RichGP
+from geogp.models.families.last_layers import LastLayerGP, LastLayerPosterior, RichGP
 from geogp.models.families.scale_mixture import (
     BurrProcess,
     StudentProcess,
@@ -49,8 +55,39 @@ from geogp.models.families.scale_mixture import (
     student_log_marginal_likelihood,
 )
 from geogp.models.families.student_noise import StudentPerBatch
+from geogp.models.field.field_model import FieldNetwork
 from geogp.models.field.field_step import PerPlace
-from geogp.models.training.steps import PerBatch, WholeData
+from geogp.models.training.steps import PerBatch, Step, WholeData
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A row of the catalogue.
+
+    `name`: as on the command line.
+    `basis`: makes the basis from sizes and training inputs.
+    `posterior`: makes the posterior over the weights.
+    `step`: the objective of the training, and how its gradient is taken.
+    `diagonal`: makes the law of variance at single points.
+    `noise`: makes the noise law.
+    `assemble`: makes the model from its name, its sizes and these parts.
+    `student`: the step that trains it under Student-t noise; None where there is none.
+    """
+
+    name: str
+    basis: MakeBasis
+    posterior: Callable[[int, torch.Generator, torch.dtype], Posterior]
+    step: Step[Any]
+    diagonal: Callable[[], Diagonal] = Diagonal
+    noise: Callable[[torch.dtype, float], Noise] = ConstantNoise
+    assemble: Callable[..., LowRankGP] = LowRankGP
+    student: Step[Any] | None = None
+
+    @property
+    def about(self) -> ModelName:
+        """The user's description of it."""
+        return MODELS[self.name]
+
 
 _DPPGP = PerBatch(dppgp)
 _PPGP = PerBatch(ppgp)
@@ -69,94 +106,62 @@ _BURR_EVIDENCE = AnchorEvidence(burr_log_marginal_likelihood)
 _MSE = PerBatch(squared_error)
 
 
-def _of(kind: type[LowRankGP]) -> Assemble:
-    """Return what puts a model of a class together."""
-    return partial(plain_gp, kind=kind)
+_ERF, _RELU = anchored(network_kernel("erf")), anchored(network_kernel("relu"))
+_MIXED, _SCALED_ERF = anchored(mixed_kernel), anchored(network_kernel("erf", own_scale=False))
 
+_learned = partial(ModelSpec, posterior=VariationalPosterior)
+_closed = partial(ModelSpec, posterior=ClosedFormPosterior)
+_kernel = partial(_closed, assemble=KernelProcess)
+_last_layer = partial(
+    ModelSpec,
+    basis=last_layer_basis,
+    posterior=LastLayerPosterior,
+    step=_MSE,
+    noise=ValidationNoise,
+)
+_sparse = partial(_learned, step=_ELBO, diagonal=NystromDiagonal, student=_STUDENT_ELBO)
 
 _ROWS = (
-    ModelSpec("field", dense_basis, VariationalPosterior, PerPlace(), assemble=field_gp),
-    ModelSpec("dbk-rbf", deep_basis, VariationalPosterior, _DPPGP),
-    ModelSpec("dbk-silu", dense_basis, VariationalPosterior, _DPPGP),
-    ModelSpec("pp-dkl", deep_basis, VariationalPosterior, _PPGP, NystromDiagonal),
-    ModelSpec(
-        "sv-dkl", deep_basis, VariationalPosterior, _ELBO, NystromDiagonal, student=_STUDENT_ELBO
-    ),
-    ModelSpec(
-        "sv-rbf", plain_basis, VariationalPosterior, _ELBO, NystromDiagonal, student=_STUDENT_ELBO
-    ),
-    ModelSpec(
+    _learned("field", dense_basis, step=PerPlace(), assemble=FieldNetwork),
+    _learned("dbk-rbf", deep_basis, step=_DPPGP),
+    _learned("dbk-silu", dense_basis, step=_DPPGP),
+    _learned("pp-dkl", deep_basis, step=_PPGP, diagonal=NystromDiagonal),
+    _sparse("sv-dkl", deep_basis),
+    _sparse("sv-rbf", plain_basis),
+    _learned(
         "sv-dbk",
         dense_basis,
-        VariationalPosterior,
-        _CORRECTED_ELBO,
-        VarianceCorrection,
+        step=_CORRECTED_ELBO,
+        diagonal=VarianceCorrection,
         student=_CORRECTED_STUDENT_ELBO,
     ),
-    ModelSpec("vbll", dense_basis, VariationalPosterior, _ELBO, student=_STUDENT_ELBO),
-    ModelSpec("dbk-exact", dense_basis, closed_form, _CORRECTED_MLL, VarianceCorrection),
-    ModelSpec("dbk-exact-rbf", deep_basis, closed_form, _CORRECTED_MLL, VarianceCorrection),
-    ModelSpec("dbk-mml", dense_basis, closed_form, _MLL),
-    ModelSpec("dnn", network_basis, point, _MSE, noise=ValidationNoise),
-    ModelSpec(
-        "nystrom-mixed", anchored(mixed_kernel), closed_form, _MAP, assemble=_of(KernelProcess)
-    ),
-    ModelSpec(
-        "nystrom-mixed-fitc",
-        anchored(mixed_kernel),
-        closed_form,
-        _FITC_MAP,
-        NystromDiagonal,
-        assemble=_of(KernelProcess),
-    ),
-    ModelSpec(
-        "nngp", anchored(network_kernel("erf")), closed_form, _EVIDENCE, assemble=_of(KernelProcess)
-    ),
-    ModelSpec(
-        "nngp-relu",
-        anchored(network_kernel("relu")),
-        closed_form,
-        _EVIDENCE,
-        assemble=_of(KernelProcess),
-    ),
-    ModelSpec(
-        "t-process",
-        anchored(network_kernel("erf", own_scale=False)),
-        closed_form,
-        _STUDENT_EVIDENCE,
-        assemble=_of(StudentProcess),
-    ),
-    ModelSpec(
+    _learned("vbll", dense_basis, step=_ELBO, student=_STUDENT_ELBO),
+    _closed("dbk-exact", dense_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
+    _closed("dbk-exact-rbf", deep_basis, step=_CORRECTED_MLL, diagonal=VarianceCorrection),
+    _closed("dbk-mml", dense_basis, step=_MLL),
+    ModelSpec("dnn", network_basis, PointPosterior, _MSE, noise=ValidationNoise),
+    _kernel("nystrom-mixed", _MIXED, step=_MAP),
+    _kernel("nystrom-mixed-fitc", _MIXED, step=_FITC_MAP, diagonal=NystromDiagonal),
+    _kernel("nngp", _ERF, step=_EVIDENCE),
+    _kernel("nngp-relu", _RELU, step=_EVIDENCE),
+    _kernel("t-process", _SCALED_ERF, step=_STUDENT_EVIDENCE, assemble=StudentProcess),
+    _learned(
         "sv-t-process",
-        anchored(network_kernel("erf", own_scale=False)),
-        VariationalPosterior,
-        _SCALED_ELBO,
-        NystromDiagonal,
-        assemble=_of(VariationalStudentProcess),
+        _SCALED_ERF,
+        step=_SCALED_ELBO,
+        diagonal=NystromDiagonal,
+        assemble=VariationalStudentProcess,
     ),
-    ModelSpec(
-        "bll", last_layer_basis, last_layer, _MSE, noise=ValidationNoise, assemble=_of(LastLayerGP)
-    ),
-    ModelSpec(
-        "rich-bll", last_layer_basis, last_layer, _MSE, noise=ValidationNoise, assemble=_of(RichGP)
-    ),
-    ModelSpec(
-        "cox", dense_basis, VariationalPosterior, PerCount(poisson_elbo), assemble=cox_gp(CountLaw)
-    ),
-    ModelSpec(
+    _last_layer("bll", assemble=LastLayerGP),
+    _last_layer("rich-bll", assemble=RichGP),
+    _learned("cox", dense_basis, step=PerCount(poisson_elbo), assemble=CoxGP),
+    _learned(
         "cox-nb",
         dense_basis,
-        VariationalPosterior,
-        PerCount(negative_binomial_elbo),
-        assemble=cox_gp(Dispersion),
+        step=PerCount(negative_binomial_elbo),
+        assemble=partial(CoxGP, law=Dispersion),
     ),
-    ModelSpec(
-        "burr-process",
-        anchored(network_kernel("erf", own_scale=False)),
-        closed_form,
-        _BURR_EVIDENCE,
-        assemble=_of(BurrProcess),
-    ),
+    _kernel("burr-process", _SCALED_ERF, step=_BURR_EVIDENCE, assemble=BurrProcess),
 )
 
 CATALOGUE: dict[str, ModelSpec] = {row.name: row for row in _ROWS}

@@ -1,4 +1,4 @@
-"""The models that can be fitted, by name, and what is asked of them before torch is needed."""
+"""The models by name, and the facts about them that need no torch."""
 
 import difflib
 from dataclasses import dataclass
@@ -15,25 +15,15 @@ Family = Literal["deep", "field", "kernel", "count"]
 class ModelName:
     """A model of the catalogue, as a user chooses it.
 
-    Attributes
-    ----------
-    name
-        As on the command line.
-    summary
-        One line.
-    family
-        Which presets suit it.
-    has_tiles
-        Whether a process of single tiles and a law of tests belong to it.
-    has_spread
-        Whether its function has a variance; without one it predicts measurements alone.
-    takes_student
-        Whether it can be trained under Student-t noise.
-    uses
-        Names of the weights of `Weights` that matter to its objective.
-    spread_is_noise
-        Whether its objective scores s² + noise_var, so that the function variance s² also
-        carries noise that varies with the input (methods of the PPGP family).
+    `name`: as on the command line.
+    `summary`: one line.
+    `family`: the family, which has its own presets.
+    `has_tiles`: whether it has a process of single tiles and a law of tests.
+    `has_spread`: whether its function has a variance; without one it predicts measurements alone.
+    `takes_student`: whether it can be trained under Student-t noise.
+    `uses`: names of the weights in `Weights` that its objective uses.
+    `spread_is_noise`: whether its objective scores s² + noise_var, so that the function variance s²
+        also carries input-dependent noise (methods of the PPGP family).
     """
 
     name: str
@@ -52,16 +42,13 @@ class ModelName:
 
     @property
     def takes_budget(self) -> bool:
-        """Whether a rank can be picked for a time to fit in: that of its anchors, which stay."""
+        """Whether a time budget can choose its rank: the number of its fixed anchors."""
         return self.family == "kernel"
 
     def check_noise(self, noise: str) -> None:
-        """Refuse a family of noise that the model is not trained under.
+        """Refuse a family of noise that the model cannot be trained under.
 
-        Raises
-        ------
-        RequestError
-            It is none of `NOISES`, or not one of this model.
+        Raises RequestError: it is not in `NOISES`, or not one of this model.
         """
         if noise not in NOISES:
             raise RequestError(f"unknown noise {noise!r}; choose one of {', '.join(NOISES)}.")
@@ -190,10 +177,7 @@ MODELS: dict[str, ModelName] = {model.name: model for model in _MODELS}
 def find_model(name: str) -> ModelName:
     """Return a model by its name.
 
-    Raises
-    ------
-    RequestError
-        No such name; the nearest ones are given.
+    Raises RequestError: no such name; the message has the nearest ones.
     """
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, n=3, cutoff=0.3) or list(MODELS)

@@ -1,4 +1,4 @@
-"""How hard to try: the presets of each family of models."""
+"""The presets of each family of models: their effort."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,29 +10,19 @@ from geogp.models.core.options import Optimiser, Placement, Weights
 
 @dataclass(frozen=True)
 class Preset:
-    """How hard to try.
+    """The effort of a fit: sizes and schedule.
 
-    Attributes
-    ----------
-    h, r
-        Width of the network and rank.
-    epochs, batch, learning_rate, decay, head_rate, noise_rate, clip,
-    average
-        The schedule; see `FitSettings`.
-    least_steps
-        Steps that an epoch has at least: few rows take a smaller batch. 0 takes the batch as it
-        is.
-    optimiser
-        See `FitSettings`.
-    placement, noise_start
-        How inducing points are chosen, and where the noise variance starts.
-    weights
-        alpha and beta of dPPGP.
-    split
-        The default of ``--split``.
-    refit
-        Whether the map is drawn by one more fit on all rows but the validation tenth, rather
-        than by the random split's model.
+    `h`, `r`: width of the network and rank.
+    `epochs`, `batch`, `learning_rate`, `decay`, `head_rate`, `noise_rate`, `clip`, `average`,
+        `optimiser`: the schedule; see `FitSettings`.
+    `least_steps`: least number of steps in an epoch: few rows take a smaller batch. 0 keeps the
+        batch.
+    `placement`, `noise_start`: how inducing points are chosen, and the start value of the noise
+        variance.
+    `weights`: alpha and beta of dPPGP.
+    `split`: the default of ``--split``.
+    `refit`: whether the map comes from one more fit on all rows except the validation tenth,
+        instead of the random split's model.
     """
 
     h: int
@@ -61,7 +51,7 @@ class Preset:
         return min(self.batch, 1 << (most.bit_length() - 1))
 
     def learning_rate_for(self, batch: int) -> float:
-        """Return the learning rate for a batch: smaller ones are noisier, so as its square root."""
+        """Return the learning rate for a batch: times the square root of its share of `batch`."""
         return float(self.learning_rate * min(1.0, batch / self.batch) ** 0.5)
 
 
@@ -122,7 +112,7 @@ FIELD_PRESETS = {
     )
     for (name, preset), epochs in zip(PRESETS.items(), (8, 12, 40), strict=True)
 }
-"""The presets of the field model, whose epochs over blocks of tiles tell more and cost more."""
+"""The presets of the field model, whose epochs over blocks of tiles learn more and cost more."""
 
 KERNEL_PRESETS = {
     name: replace(
@@ -141,7 +131,8 @@ KERNEL_PRESETS = {
 }
 """The presets of the models whose kernel has a few parameters: an epoch is ten iterations of
 L-BFGS on a part of the rows. ``paper`` has the schedule of the mixed-kernel paper, fifty epochs of
-Adam at a rate of 1e-3."""
+Adam at a rate of 1e-3.
+"""
 
 KERNEL_PRESETS["paper"] = replace(KERNEL_PRESETS["paper"], optimiser="adamw")
 
@@ -171,12 +162,9 @@ PRESETS_OF = {
 
 
 def find_preset(name: str, model: str) -> Preset:
-    """Return a preset as it applies to a model.
+    """Return a preset for a model.
 
-    Raises
-    ------
-    RequestError
-        No such preset or model.
+    Raises RequestError: no such preset or model.
     """
     one_of("preset", name, PRESETS)
     return PRESETS_OF[find_model(model).family][name]

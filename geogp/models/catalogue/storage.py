@@ -17,16 +17,16 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 
 FORMAT = "geogp-model-2"
-"""Version of the layout; a file of another one is refused."""
+"""Version of the layout; other versions are refused."""
 
 MOST_HEADER_BYTES = 16 << 20
-"""A file whose names, shapes and description say to take more is refused."""
+"""Largest header of names, shapes and description; a file with a larger one is refused."""
 
 SLACK = 10_000_000
-"""Numbers that a model may have beyond four times those of its file, before it is built."""
+"""A model may have this many numbers beyond four times its file's; checked before it is built."""
 
 MOST_TOLD = 500
-"""Characters of what torch says of tensors that do not fit."""
+"""Characters of torch's message about tensors that do not fit."""
 
 _DAMAGE = (
     OSError,
@@ -36,16 +36,13 @@ _DAMAGE = (
     ValueError,
     RecursionError,
 )
-"""What reading a damaged file raises."""
+"""Errors from reading a damaged file."""
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
     """Write tensors with a description that JSON can hold.
 
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError: the file cannot be written.
     """
     on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps(described)
@@ -54,12 +51,10 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], described: dict[str, A
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `write_tensors` wrote.
+    """Read a file of `write_tensors`.
 
-    Raises
-    ------
-    DataError
-        The file is absent, cut short, holds no description, or was changed after it was written.
+    Raises DataError: the file is absent, cut short, has no description, or was changed after it was
+    written.
     """
     try:
         _check_header(path)
@@ -81,7 +76,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a header that is longer than any, before it is read."""
+    """Refuse a header longer than any real one, before reading it."""
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
     if size > MOST_HEADER_BYTES:
@@ -89,7 +84,7 @@ def _check_header(path: Path) -> None:
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
-    """Refuse sizes far beyond the numbers that a file holds, before they are allocated."""
+    """Refuse sizes far beyond the numbers in a file, before allocating them."""
     d, h, r = architecture.d, architecture.h, architecture.r
     largest = max(r * r, r * h, (architecture.blocks + 1) * h * h, d * max(h, r))
     held = sum(value.numel() for value in tensors.values())
@@ -101,7 +96,7 @@ def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:
-    """Return the hash of a file's content, whatever the order of its tensors."""
+    """Return the hash of a file's content, for any order of its tensors."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name]
@@ -111,14 +106,10 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | None = None) -> None:
-    """Save a model with its catalogue name, sizes and whatever `context` JSON can hold.
+    """Save a model with its catalogue name, sizes and a `context` that JSON can hold.
 
-    Raises
-    ------
-    RequestError
-        The context does not fit into JSON.
-    OutputError
-        The file cannot be written.
+    Raises RequestError: the context does not fit into JSON. Raises OutputError: the file cannot be
+    written.
     """
     try:
         json.dumps(context or {}, allow_nan=False)
@@ -136,11 +127,8 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
 def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
     """Load a model and its context from a file of `save_model`.
 
-    Raises
-    ------
-    DataError
-        The file is damaged or edited, of another version, of an unknown model, or its tensors
-        are not those of its model or not finite.
+    Raises DataError: the file is damaged or edited, of another version or of an unknown model; or
+    its tensors do not fit the model or are not finite.
     """
     tensors, described = read_tensors(Path(path))
     if described.get("format") != FORMAT or described.get("model") not in list(CATALOGUE):

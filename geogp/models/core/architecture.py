@@ -11,7 +11,7 @@ from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
 
 MOST_COLUMNS, MOST_BLOCKS = 100_000, 1_000
-"""Far beyond what is of use: what is more comes of a mistake. What r and h may be, memory says."""
+"""Far beyond any use: a larger number is a mistake. Memory bounds r and h."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -20,31 +20,18 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 class Architecture:
     """Sizes that fix a model's tensors.
 
-    Attributes
-    ----------
-    d, h, r
-        Columns of the inputs, width of the network, rank.
-    blocks
-        Residual blocks of the network.
-    jitter
-        Relative jitter of k~_ZZ; None takes the basis's default.
-    dtype
-        ``float32`` or ``float64``.
-    columns
-        Names of the columns of the inputs; none given, they are x0, x1, ...
-    dropped
-        Names of those that held one value among the training rows and are not used.
-    units
-        Kilometres and quarters that one unit of each column stands for, for models that measure
-        distances; none given, they are 1.
-    noise
-        ``gaussian`` or ``student-t``.
+    `d`, `h`, `r`: columns of the inputs, width of the network, rank.
+    `blocks`: residual blocks of the network.
+    `jitter`: relative jitter of k~_ZZ; None takes the basis's default.
+    `dtype`: ``float32`` or ``float64``.
+    `columns`: names of the input columns; by default x0, x1, ...
+    `dropped`: columns with one value in all training rows, which the basis does not use.
+    `units`: kilometres and quarters in one unit of each column, for models that measure distances;
+        by default 1.
+    `noise`: ``gaussian`` or ``student-t``.
 
-    Raises
-    ------
-    RequestError
-        Another dtype, a size that is no whole number, a size or jitter out of range, or another
-        number of names than of columns.
+    Raises RequestError: an unknown dtype or noise, a size that is not a whole number, a size or
+    jitter out of range, or a wrong number of names or units.
     """
 
     d: int
@@ -99,7 +86,7 @@ class Architecture:
 
     @property
     def used(self) -> tuple[int, ...]:
-        """Positions of the columns that are used."""
+        """Positions of the columns that the basis uses."""
         return tuple(i for i, name in enumerate(self.columns) if name not in self.dropped)
 
     @property

@@ -1,4 +1,4 @@
-"""Arrays of a user's making, as float64 or refused."""
+"""A user's arrays as float64."""
 
 import numpy as np
 import torch
@@ -10,19 +10,9 @@ from geogp.errors import DataError
 def as_floats(values: object, what: str) -> NDArray[np.float64]:
     """Return finite real numbers as a float64 array of the same shape.
 
-    A float64 array is not copied: do not change it afterwards.
-
-    Parameters
-    ----------
-    values
-        An array, a list, or a tensor on the CPU, of real numbers of any dtype.
-    what
-        What the values are, for the message.
-
-    Raises
-    ------
-    DataError
-        Not real numbers, on another device, or not finite.
+    `values` is an array, a list or a CPU tensor of any real dtype; `what` names it in messages.
+    A float64 array is not copied, so do not change it afterwards. Raises DataError: not real
+    numbers, not finite, masked, or on another device.
     """
     if isinstance(values, torch.Tensor):
         values = _on_cpu(values, what)

@@ -1,11 +1,11 @@
-"""What is added to the prior variance at single points beyond ||phi(x)||².
+"""Prior variance at single points beyond ||phi(x)||².
 
-Each law returns a variance of shape (b,) that belongs to the function at a point and is shared
-with no other point: f(x) = m0 + <w, phi(x)> + r(x), r independent between points (the reading of
-FITC, Quiñonero-Candela and Rasmussen 2005, section 6). It is therefore part of the level of a
-single tile and of every sum over tiles, and of what a measured row varies by around <w, phi>. What
-a row at x tells of r(x) itself is not used, as the models' predictions do not use it. Inducing
-points miss variance that near tiles share; sums that take it for independent are then too sure.
+Each law returns a variance (b,) of the function at single points, independent between points:
+f(x) = m0 + <w, phi(x)> + r(x) with independent r (the reading of FITC in Quiñonero-Candela and
+Rasmussen 2005, section 6). So it enters the level of each tile, every sum over tiles, and the
+scatter of measured rows around <w, phi>. What a row at x tells about r(x) is not used, in
+predictions neither. Inducing points miss variance that near tiles share; sums that count it as
+independent are then too sure.
 """
 
 from collections.abc import Iterable
@@ -20,17 +20,17 @@ class Norms(Protocol):
 
     @property
     def norm(self) -> Tensor:
-        """The prior variance that the basis has, (b,)."""
+        """Prior variance of the basis, (b,)."""
 
     @property
     def residual(self) -> Tensor:
-        """The prior variance that it misses, (b,)."""
+        """Prior variance that the basis misses, (b,)."""
 
 
 class Diagonal(nn.Module):
-    """What the model asks of a law; this one adds nothing (DBK: no term at prediction).
+    """The contract of a law; this one adds nothing (DBK: no term at prediction).
 
-    `uses_norms` tells whether what it adds depends on the features at all.
+    `uses_norms` tells whether the added variance depends on the features.
     """
 
     uses_norms: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Diagonal(nn.Module):
         return torch.zeros_like(features.norm)
 
     def settle(self, features: Iterable[Norms]) -> None:
-        """Take the features of the training rows in chunks; most laws need none of them."""
+        """Learn from the features of the training rows in chunks; most laws need none."""
 
 
 class NystromDiagonal(Diagonal):
@@ -56,7 +56,7 @@ class NystromDiagonal(Diagonal):
 class VarianceCorrection(Diagonal):
     """c(x, x) = max over training inputs and x of k(x', x') - k(x, x) (DBK-1, section 3.3).
 
-    It makes the prior variance the same everywhere.
+    It makes the prior variance equal everywhere.
     """
 
     uses_norms = True

@@ -11,11 +11,11 @@ from torch import Tensor
 
 Floats = NDArray[np.float64]
 Weights = Any
-"""Weights of tiles in some sums, (n, k): an array, or a sparse array of SciPy."""
+"""Weights of tiles in several sums, (n, k): an array, or a sparse array of SciPy."""
 
 
 def rows_times(factor: Floats, weights: Weights) -> Weights:
-    """Return sparse weights (n, k) with each row multiplied by a factor of it."""
+    """Return sparse weights (n, k) with each row times its factor."""
     return sparse.csc_array(weights.multiply(factor[:, None]))
 
 

@@ -25,14 +25,14 @@ from geogp.models.training.steps import CHUNK
 Floats = NDArray[np.float64]
 
 ENTRIES, LEAST_ROWS = 2**20, 256
-"""Numbers of a chunk of a prediction, so that they stay in the cache, and its least rows."""
+"""Numbers in one chunk of a prediction, so that they stay in the cache, and its fewest rows."""
 
 
 class Rows(NamedTuple):
-    """Rows as a model takes them: scaled `x` (n, d), standardised `y` (n,), `tests` (n,).
+    """Rows for a model: scaled `x` (n, d), standardised `y` (n,), `tests` (n,) float64.
 
-    Tests are counts, float64; models whose noise does not depend on them take no notice. With
-    `repeats`, each is an input with several rows, `y` their mean.
+    Models whose noise does not depend on tests ignore them. With `repeats`, each entry is an input
+    with several rows, and `y` is their mean.
     """
 
     x: Tensor
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
     @property
     def n(self) -> int:
-        """The number of rows, repeats counted."""
+        """The number of rows, repeats included."""
         return len(self.y) if self.repeats is None else int(self.repeats.rows.sum())
 
     def at(self, numbers: Tensor | slice) -> "Rows":
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
             yield self.at(slice(start, start + step))
 
     def collapsed(self) -> "Rows":
-        """Return the different inputs with the mean and scatter of their rows; see `Repeats`."""
+        """Return the distinct inputs with the mean and scatter of their rows; see `Repeats`."""
         x, inverse = torch.unique(self.x, dim=0, return_inverse=True)
         count = torch.bincount(inverse).double()
         mean = torch.bincount(inverse, self.y.double()) / count
@@ -77,10 +77,10 @@ NO_NUMBERS = (
 class LowRankGP(nn.Module):
     """f(x) = m0 + <w, phi(x)>, y = f(x) + noise, so that k(x, x') = <phi(x), phi(x')>.
 
-    Inputs and targets are scaled inside: `x_low` and `x_high` are mapped to -1 and 1, and
-    `y_mean` and `y_sd` are those of the training rows; predictive standard deviations are
-    `widening` times what follows from the parts. `predict`, `features` and `kernel` take
-    inputs as they were given for the fit and speak in the unit of the target.
+    Inputs and targets are scaled inside: `x_low` and `x_high` become -1 and 1, and targets have
+    mean `y_mean` and standard deviation `y_sd` in the training rows. Predictive standard deviations
+    are multiplied by `widening`. `predict`, `features` and `kernel` take inputs in the user's scale
+    and return values in the unit of the target.
 
     Parameters
     ----------
@@ -89,14 +89,14 @@ class LowRankGP(nn.Module):
     architecture
         Sizes.
     basis, posterior, noise, diagonal
-        The parts; `diagonal` is what is added to the variance at single points.
+        The parts; `diagonal` adds variance at single points.
 
     Attributes
     ----------
     holds_rows
-        Whether it holds the rows that it was fitted to, which its predictions need.
+        Whether the model holds its training rows, which its predictions need.
     has_level
-        Whether measurements scatter around a level, whose law given rows is known in closed form.
+        Whether measurements scatter around a level with a closed-form law given the rows.
     """
 
     holds_rows: ClassVar[bool] = False
@@ -135,12 +135,12 @@ class LowRankGP(nn.Module):
 
     @property
     def spread_is_noise(self) -> bool:
-        """Whether the objective lets the function variance carry noise; see `ModelName`."""
+        """Whether the function variance also carries noise; see `ModelName`."""
         return find_model(self.name).spread_is_noise
 
     @property
     def can_solve_mean(self) -> bool:
-        """Whether the mean of the weights is learned, and could be that of a regression on rows."""
+        """Whether the mean of the weights is learned and a regression on rows could replace it."""
         return self.has_level and self.posterior.is_learned
 
     @property
@@ -149,13 +149,10 @@ class LowRankGP(nn.Module):
         return self.mean_constant.device
 
     def check(self) -> None:
-        """Refuse a model whose tensors are not all on one device and of its dtype.
+        """Refuse a model with tensors on several devices or of another dtype.
 
-        Raises
-        ------
-        RequestError
-            Parameters differ in device, or in dtype from the architecture's, or they are on the
-            device ``meta``.
+        Raises RequestError: parameters differ in device, or in dtype from the architecture, or are
+        on the device ``meta``.
         """
         if self.device.type == "meta":
             raise RequestError(NO_NUMBERS)
@@ -169,14 +166,10 @@ class LowRankGP(nn.Module):
                 )
 
     def scaled(self, x: Floats | Tensor) -> Tensor:
-        """Return inputs (n, d) as the basis takes them: used columns only, scaled, on device.
+        """Return inputs (n, d) for the basis: used columns only, scaled, on the model's device.
 
-        Raises
-        ------
-        DataError
-            `x` has another dimension than the training inputs or is not finite.
-        RequestError
-            As `check` says.
+        Raises DataError: `x` has another dimension than the training inputs or is not finite.
+        Raises RequestError: see `check`.
         """
         self.check()
         values = as_floats(x, "inputs")
@@ -188,60 +181,49 @@ class LowRankGP(nn.Module):
         share = (tensor - self.x_low) / (self.x_high - self.x_low)
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
+    def take_range(self, low: Tensor, high: Tensor) -> None:
+        """Take the inputs that are mapped to -1 and 1, each (used,)."""
+        self.x_low.copy_(low)
+        self.x_high.copy_(high)
+
     def take_target(self, y: Floats) -> None:
         """Take the scale of the training targets (n,): their mean and standard deviation."""
         self.y_mean.fill_(float(y.mean()))
         self.y_sd.fill_(float(y.std()))
 
     def standardised(self, y: Floats) -> Tensor:
-        """Return targets (n,) on the model's own scale, on its device and of its dtype."""
+        """Return targets (n,) in the model's scale, device and dtype."""
         values = (torch.from_numpy(y).to(self.device) - self.y_mean) / self.y_sd
         return values.to(self.architecture.torch_dtype)
 
     def as_rows(self, x: Floats, y: Floats, tests: Floats) -> Rows:
-        """Return inputs (n, d), targets (n,) and tests (n,) as the model takes rows."""
+        """Return inputs (n, d), targets (n,) and tests (n,) as `Rows`."""
         return Rows(self.scaled(x), self.standardised(y), torch.from_numpy(tests).to(self.device))
 
     def terms(self, x: Tensor) -> BatchTerms:
-        """Return what the objectives use of scaled inputs (b, d), for a standardised target."""
+        """Return the terms of the objectives at scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))
 
     def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
-        """Keep what prediction needs of the training rows (here nothing), and return them.
+        """Keep what prediction needs of the training rows, and return them in the steps' order.
 
-        Parameters
-        ----------
-        rows
-            The training rows.
-        seed
-            Of choices among them.
-
-        Returns
-        -------
-        Rows
-            The same rows, in the order in which steps shall number them.
+        The base keeps nothing and returns the rows unchanged; `seed` fixes random choices.
         """
         return rows
 
     def rates(self) -> dict[str, float]:
-        """Return learning rates of parameters by name, as multiples of the usual; here none."""
+        """Return learning rates by parameter name, as multiples of the usual rate; none here."""
         return {}
 
     def finish(self, validation: Rows) -> None:
-        """Learn from the validation rows what no step learns; here nothing."""
+        """Learn from the validation rows after the last step; nothing here."""
 
     def widen(self, factor: float) -> None:
-        """Make predictive standard deviations `factor` times what was learned otherwise."""
+        """Multiply predictive standard deviations by `factor`."""
         self.widening.fill_(factor)
 
     def settle(self, rows: Rows, validation: Rows) -> None:
-        """Let the parts take what they need beside the gradient; see their `settle`.
-
-        Parameters
-        ----------
-        rows, validation
-            Training rows, which may have repeats, and validation rows.
-        """
+        """Update the parts that learn from training and validation rows outside the gradient."""
         with torch.no_grad():
             self.diagonal.settle(self.basis(part) for part in rows.x.split(CHUNK))
             self.posterior.settle(self.weighted_rows(rows))
@@ -251,9 +233,9 @@ class LowRankGP(nn.Module):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
-        The variance of a row around <w, phi> is noise_var plus what the diagonal adds, and the
-        function variance too where the objective has made it carry noise. The mean of k rows
-        of one input has a k-th of it.
+        The variance of a row around <w, phi> is noise_var plus the diagonal's, plus the function
+        variance where the objective made it carry noise. The mean of k rows of one input has a k-th
+        of it.
         """
         for part in rows.chunks():
             found: Features = self.basis(part.x)
@@ -265,19 +247,13 @@ class LowRankGP(nn.Module):
             yield WeightedRows(found.phi, part.y - self.mean_constant, variance)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean (r,) and factor (r, r) of the weights of `features` given rows, float64.
-
-        See `condition` and `weighted_rows`.
-        """
+        """Return mean (r,) and factor (r, r), float64, of the weights given rows (`condition`)."""
         return condition(self.weighted_rows(rows), torch.zeros(self.basis.rank, device=self.device))
 
     def check_has_level(self) -> None:
-        """Refuse a model of counts, for what needs weights whose law is known in closed form.
+        """Refuse a model of counts, which has no closed-form law of a level.
 
-        Raises
-        ------
-        RequestError
-            It has no level.
+        Raises RequestError: it has no level.
         """
         if not self.has_level:
             raise RequestError(
@@ -286,9 +262,10 @@ class LowRankGP(nn.Module):
             )
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> JointLevel:
-        """Return the joint law of the level at points (n, d), as `joint_level` asks for it.
+        """Return the joint law of the level at points (n, d); see `joint_level`.
 
-        The rows are those that the model was fitted to; None where it holds them.
+        `rows` are the training rows, or None where the model holds them.
+        Raises RequestError: rows are needed and not given.
         """
         if rows is None:
             raise RequestError(f"{self.name} holds no rows: give those it was fitted to.")
@@ -308,15 +285,15 @@ class LowRankGP(nn.Module):
         x
             Inputs.
         tests
-            Tests behind each average; the noise of this model is the same for all.
+            Tests in each average; the noise of this model ignores them.
         level
-            Predict what measurements scatter around: the function without noise.
+            Predict the level that measurements scatter around: the function without noise.
 
         Returns
         -------
         Prediction
-            Mean, function variance and noise variance, each (n,), in the target's unit. The
-            function variance includes what the diagonal adds.
+            Mean, function variance (the diagonal's included) and noise variance, each (n,), in the
+            target's unit.
 
         Raises
         ------
@@ -334,7 +311,7 @@ class LowRankGP(nn.Module):
         *,
         level: bool = False,
     ) -> Prediction:
-        """Predict at inputs that `scaled` has returned; see `predict`."""
+        """Predict at inputs returned by `scaled`; see `predict`."""
         with torch.no_grad():
             norms = self.diagonal.uses_norms
             read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
@@ -355,10 +332,7 @@ class LowRankGP(nn.Module):
             yield phi
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return what the diagonal adds to the function variance of single points, (n,).
-
-        In the target's squared unit; part of `predict(x).function_variance`.
-        """
+        """Return the diagonal's part of `predict(x).function_variance`, (n,)."""
         if not self.diagonal.uses_norms:
             return np.zeros(len(x))
         with torch.no_grad():
@@ -367,17 +341,9 @@ class LowRankGP(nn.Module):
         return found
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
-        """Return the variance of the function at points were that of the weights L L', (n,).
+        """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'.
 
-        In the target's squared unit, with what the diagonal adds: `predict(x).function_variance`
-        has the L of the model's posterior.
-
-        Parameters
-        ----------
-        x
-            Inputs (n, d).
-        L
-            A factor of the covariance of the weights of `feature_chunks`, (r, r), float64.
+        L is a factor (r, r), float64, for the weights of `feature_chunks`.
         """
         parts = [(phi @ L).square().sum(1).cpu() for phi in self.feature_chunks(x)]
         found: Floats = torch.cat(parts).numpy() + self.added_variance(x)
@@ -386,7 +352,7 @@ class LowRankGP(nn.Module):
     def kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance k(x, x2) = <phi(x), phi(x2)>, shape (n, n2).
 
-        In the squared unit of the target. Meant for slices: n times n2 values are returned.
+        In the squared unit of the target. It allocates n times n2 values, so take small parts.
         """
         second = torch.cat(list(self.feature_chunks(x2)))
         return torch.cat([phi @ second.T for phi in self.feature_chunks(x)]).cpu().numpy()

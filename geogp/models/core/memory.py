@@ -1,4 +1,4 @@
-"""What a fit needs of memory, checked before it starts."""
+"""Memory of a fit or a joint law, checked before it starts."""
 
 import math
 import os
@@ -14,32 +14,27 @@ from geogp.models.training.steps import CHUNK
 WORD = 8
 
 PARAMETER_BYTES = 4
-"""Of a parameter in float32, the smaller dtype."""
+"""Bytes of a float32 parameter, the smaller dtype."""
 
 CHUNK_ARRAYS = 24
-"""Arrays of a chunk's features that are held at once, in float64: covariances and features, what
-the kernel keeps for its gradient, gradients, and what the solver copies. Up to 19 were seen, for
-kernels of two layers."""
+"""Arrays of a chunk's features held at once, in float64: covariances, features, their gradients,
+what the kernel keeps for its gradient, and the solver's copies. At most 19 were seen, for kernels
+of two layers.
+"""
 
 SQUARE_ARRAYS = 16
-"""Arrays of r by r: posterior, its gradient and two moments, the best and the kept copy, and what
-factorisations hold."""
+"""Arrays of r by r: the posterior, its gradient and two moments, the best and the kept copy, and
+factorisations.
+"""
 
 ROW_WORDS = 40
 """Numbers per row: inputs, targets, order, a copy or two, and the features of places."""
 
 
 def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
-    """Return an upper estimate of the bytes that a fit takes beside the program itself.
+    """Return an upper estimate of the bytes of a fit to n rows, without the program itself.
 
-    Parameters
-    ----------
-    sizes
-        Of the model.
-    n
-        Training rows.
-    batch
-        Rows of a step, as `Step.rows` returns them; features are held for at most `CHUNK` of them.
+    `batch` are the rows of a step (`Step.rows`); features are held for at most `CHUNK` of them.
     """
     chunk = min(max(batch, 1), n, CHUNK)
     # Prediction takes whole chunks whatever the batch.
@@ -50,12 +45,9 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
 
 
 def check_model(sizes: Architecture) -> None:
-    """Refuse a model whose parameters alone do not fit into the machine's memory.
+    """Refuse a model whose parameters alone do not fit into memory.
 
-    Raises
-    ------
-    RequestError
-        They need more than there is; both numbers are given.
+    Raises RequestError: it needs more than is free; the message gives both numbers.
     """
     needed = PARAMETER_BYTES * (sizes.r**2 + max(sizes.blocks, 1) * sizes.h**2)
     free = available_bytes(torch.device("cpu"))
@@ -67,30 +59,24 @@ def check_model(sizes: Architecture) -> None:
 
 
 HELD_BYTES = 2**29
-"""What is held of joint sums or draws that share one pass over the features, about."""
+"""Memory of joint sums or draws that share one pass over the features, about."""
 
 TILE_WORDS = 300
-"""Numbers per tile of a joint law with a tile process: on which 64 rows and 24 tiles it is
-conditioned with which weights, twice while they are put together, and what solves for them."""
+"""Numbers per tile of a joint law with a tile process: the indices and weights of its 64 rows and
+24 tiles, twice while they are put together, and the solver's.
+"""
 
 BLOCK_ARRAYS = 10
-"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles that are held at once: up to 8
-were seen, most of them parts of the kernel."""
+"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles held at once: at most 8 were
+seen, most of them in the kernel.
+"""
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
-    """Return an upper estimate of the bytes that the joint law of a level takes (`JointLevel`).
+    """Return an upper estimate of the bytes of the joint law of a level (`JointLevel`).
 
-    Parameters
-    ----------
-    sizes
-        Of the model.
-    tiles, rows
-        Tiles, and training rows.
-    columns
-        Sums or draws that are asked for.
-    block
-        Numbers of the covariances that are held at once of a tile process; 0 without one.
+    `columns` are the sums or draws asked for, `block` the covariances of a tile process held at
+    once (0 without one).
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width
@@ -103,12 +89,9 @@ def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> None:
-    """Refuse a joint law that does not fit into the machine's memory; see `level_bytes`.
+    """Refuse a joint law that does not fit into memory; see `level_bytes`.
 
-    Raises
-    ------
-    RequestError
-        It needs more than there is; both numbers are given.
+    Raises RequestError: it needs more than is free; the message gives both numbers.
     """
     needed = level_bytes(sizes, tiles, rows, columns, block)
     free = available_bytes(torch.device("cpu"))
@@ -120,14 +103,14 @@ def check_level(sizes: Architecture, tiles: int, rows: int, columns: int, block:
 
 
 def available_bytes(device: torch.device) -> float:
-    """Return the free memory of a device; for the CPU what machine and process limit leave."""
+    """Return the free memory of a device; on the CPU within the process's own limit."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min(_machine_bytes(), _limit_bytes())
 
 
 def _limit_bytes() -> float:
-    """Return what this process may still take under its own limit (``ulimit -v``)."""
+    """Return the memory that the process may still take under its limit (``ulimit -v``)."""
     try:
         import resource  # noqa: PLC0415 - not every system has it
 
@@ -152,10 +135,7 @@ def _machine_bytes() -> int:
 def check_memory(sizes: Architecture, n: int, batch: int, device: torch.device) -> None:
     """Refuse a fit that does not fit into memory.
 
-    Raises
-    ------
-    RequestError
-        It needs more than there is; both numbers are given.
+    Raises RequestError: it needs more than is free; the message gives both numbers.
     """
     needed, free = fit_bytes(sizes, n, batch), available_bytes(device)
     if needed > free:

@@ -8,29 +8,25 @@ import torch
 from torch import Tensor, nn
 
 NOISE_FLOOR = 1e-6
-"""Smallest noise variance (DBK appendix B), in the unit of the standardised target."""
+"""Smallest noise variance (DBK appendix B), for a standardised target."""
 
 NOISE_START = 1e-2
-"""Where the noise variance starts in the papers (DBK appendix B)."""
+"""Start of the noise variance in the papers (DBK appendix B)."""
 
 
 class Noise(nn.Module, ABC):
-    """What the model asks of a noise law."""
+    """The contract of a noise law."""
 
     @abstractmethod
     def forward(self, phi: Tensor | None = None, tests: Tensor | None = None) -> Tensor:
-        """Return the variance of measurements: a scalar, or (b,) where it differs between rows.
+        """Return the variance of measurements: a scalar, or (b,) where rows differ.
 
-        Parameters
-        ----------
-        phi
-            Features (b, r), for laws that vary over the inputs.
-        tests
-            Tests that each measurement averages, (b,), for laws that depend on them.
+        `phi` (b, r) are features, for laws that vary over the inputs; `tests` (b,) the tests in
+        each measurement, for laws that depend on them.
         """
 
     def settle(self, squared_errors: Iterable[Tensor]) -> None:
-        """Take the squared errors of the validation rows in chunks; most laws need none."""
+        """Learn from the squared errors of the validation rows in chunks; most laws need none."""
 
 
 class ConstantNoise(Noise):
@@ -52,7 +48,7 @@ class ConstantNoise(Noise):
 class ValidationNoise(Noise):
     """The mean squared error of the validation rows, at least 1e-6; `start` until it is known.
 
-    For models whose objective says nothing about noise.
+    For models whose objective has no noise.
     """
 
     variance: Tensor
@@ -70,5 +66,5 @@ class ValidationNoise(Noise):
         return self.variance
 
     def settle(self, squared_errors: Iterable[Tensor]) -> None:
-        """Take the squared errors of the validation rows in chunks."""
+        """Take the mean of the squared errors."""
         self.variance.copy_(torch.cat(list(squared_errors)).mean().clamp(min=NOISE_FLOOR))

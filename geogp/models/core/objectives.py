@@ -1,8 +1,8 @@
 """Objectives to minimise, each a plain function (DBK section 3; DBK-1 sections 3.1 and 3.3).
 
-Those of a batch are per datum: means over the batch plus the KL term divided by the number n
-of training rows, with mu the mean m0 + <m, phi> and s² = ||L' phi||². Those of all rows are
-functions of the sums that `Statistics` holds.
+Objectives of a batch are per datum: a mean over the batch plus the KL term over the number n of
+training rows, with mu = m0 + <m, phi> and s² = ||L' phi||². Objectives of all rows are functions of
+the sums in `Statistics`.
 """
 
 import math
@@ -25,10 +25,10 @@ HERMITE = (_NODES, _SHARES / _SHARES.sum())
 
 
 class Repeats(NamedTuple):
-    """Rows of equal inputs, put together: how many `rows`, (b,), and their `scatter`, (b,).
+    """Rows of equal inputs: their number `rows` (b,) and their `scatter` (b,).
 
-    With ybar the mean of their targets and scatter the mean of (y_j - ybar)², their joint
-    Gaussian log density needs no more: for one mean mu and one variance v at an input,
+    With ybar the mean of their targets and scatter the mean of (y_j - ybar)², one mean mu and one
+    variance v at an input,
 
     sum_j log N(y_j; mu, v) = -k/2 log 2π v - k (scatter + (ybar - mu)²) / (2 v).
     """
@@ -39,24 +39,16 @@ class Repeats(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchTerms:
-    """What an objective may use of a batch of b rows, or of b inputs with several rows each.
+    """Terms of the objectives for a batch of b rows, or of b inputs with several rows each.
 
-    Attributes
-    ----------
-    mean, function_variance
-        m0 + <m, phi> and ||L' phi||², each (b,).
-    residual
-        k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
-    feature_norm
-        ||phi||², (b,).
-    noise_var, kl
-        Scalars.
-    repeats
-        How many rows each input has; None for one each. Targets are then their means, and
+    `mean`, `function_variance`: m0 + <m, phi> and ||L' phi||², each (b,).
+    `residual`: k~(x, x) - ||phi||², (b,); 0 for bases that approximate no other kernel.
+    `feature_norm`: ||phi||², (b,).
+    `noise_var`, `kl`: scalars.
+    `repeats`: the rows of each input, or None for one each. Targets are then means of rows, and
         means over the batch are over rows.
-    offset, dispersion
-        For counts: what is added to the log rate, and 1/a of the negative binomial law, each
-        (b,); None for other targets.
+    `offset`, `dispersion`: for counts, each (b,): the offset of the log rate, and 1/a of the
+        negative binomial law. None for other targets.
     """
 
     mean: Tensor
@@ -77,7 +69,7 @@ class BatchTerms:
         return self.repeats.rows.sum()
 
     def average(self, values: Tensor) -> Tensor:
-        """Return the mean over the rows of the batch of values (b,) that belong to inputs."""
+        """Return the mean over rows of values (b,) of inputs."""
         if self.repeats is None:
             return values.mean()
         return (self.repeats.rows * values).sum() / self.rows
@@ -92,19 +84,9 @@ class BatchTerms:
 class Statistics:
     """Sums over all n training rows, float64; e is the target less the mean constant.
 
-    Attributes
-    ----------
-    n
-        Number of rows.
-    gram, moment
-        Phi'Phi (r, r) and Phi'e (r,).
-    square
-        ||e||², a scalar.
-    norm_sum, largest_norm
-        Sum and maximum of ||phi(x_i)||², scalars.
-    log_variance
-        Sum of log v_i where rows have variances v_i of their own, a scalar; `gram`, `moment` and
-        `square` then weigh each row by 1 / v_i. Else 0.
+    `gram` is Phi'Phi (r, r), `moment` Phi'e (r,), `square` ||e||², `norm_sum` and `largest_norm`
+    the sum and maximum of ||phi(x_i)||². `log_variance` is the sum of log v_i where rows have
+    variances v_i, and `gram`, `moment` and `square` then weigh each row by 1 / v_i; else it is 0.
     """
 
     n: int
@@ -144,14 +126,10 @@ def whitened_elbo(
 
     Parameters
     ----------
-    residual
-        W(y - mu), (b,).
-    spread
-        W Phi L, (b, r).
-    log_scale
-        -log|W|, a scalar.
-    kl
-        KL(q(w) || N(0, I)).
+    residual, spread
+        W(y - mu) (b,) and W Phi L (b, r).
+    log_scale, kl
+        -log|W| and KL(q(w) || N(0, I)), scalars.
     n
         Rows in all.
     """
@@ -163,7 +141,7 @@ def whitened_elbo(
 def corrected_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     """Negative evidence lower bound under the variance correction of DBK-1 (equation 11).
 
-    As `elbo`, with max_b ||phi||² - ||phi||² in place of the residual.
+    As `elbo`, with max_b ||phi||² - ||phi||² for the residual.
     """
     return _expected_nll(terms, y, batch_correction(terms)) + terms.kl / n
 
@@ -208,10 +186,10 @@ def poisson_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Ten
 def negative_binomial_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tensor:
     """Negative evidence lower bound of counts, y ~ Poisson(g e^(o + f)), g ~ Gamma(a, a).
 
-    g, of mean 1 and variance 1/a = dispersion, is a row's own; without it y is negative
-    binomial with mean e^(o + f) and shape a. With t = o + f - log a, of which only the softplus
-    has no closed expectation under q (Gauss-Hermite quadrature, 20 nodes):
+    Each row has its own g, of mean 1 and variance 1/a = dispersion; with g integrated out, y is
+    negative binomial with mean e^(o + f) and shape a. With t = o + f - log a,
     mean_b[log Γ(a) + log y! - log Γ(y + a) - y E t + (y + a) E log(1 + e^t)] + KL / n. Float64.
+    Only the softplus has no closed expectation under q: Gauss-Hermite quadrature with 20 nodes.
     """
     counts, log_rate, spread = _count_terms(terms, y)
     assert terms.dispersion is not None, "the law of the counts needs a dispersion"
@@ -295,11 +273,11 @@ def _count_terms(terms: BatchTerms, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _expected_nll(terms: BatchTerms, y: Tensor, missed: Tensor) -> Tensor:
-    """mean_b of E_q[-log N(y; f, noise_var)] with `missed` variance beside s²."""
+    """mean_b of E_q[-log N(y; f, noise_var)] with `missed` variance added to s²."""
     square = terms.square(y) + terms.function_variance + missed
     return terms.average(gaussian_nll(square, terms.noise_var))
 
 
 def batch_correction(terms: BatchTerms) -> Tensor:
-    """Return max_b ||phi||² - ||phi||², (b,): DBK-1's correction, the maximum over the batch."""
+    """Return max_b ||phi||² - ||phi||², (b,): DBK-1's correction, its maximum over the batch."""
     return current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm

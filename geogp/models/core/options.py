@@ -1,4 +1,4 @@
-"""What models and fits can be asked for: names and weights, known without torch."""
+"""Names and weights that a user can choose, known without torch."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from geogp.errors import RequestError
 
 NOISES = ("gaussian", "student-t")
-"""Families of measurement noise; the first is that of every model unless another is asked for."""
+"""Families of measurement noise; the first is the default of every model."""
 
 Placement = Literal["kmeans", "kmeans++", "farthest", "pivoted", "first", "uniform"]
 """How inducing points are chosen; see `place_anchors`."""
@@ -18,24 +18,19 @@ Decay = Literal["cosine", "constant"]
 Optimiser = Literal["adamw", "lbfgs"]
 
 OFFSET = "log_exposure"
-"""Name of the input that models of counts add to the logarithm of the rate; no basis sees it."""
+"""Input that models of counts add to the logarithm of the rate; no basis sees it."""
 
 CANDIDATES = 2000
-"""Tiles whose gain is worked out exactly where measurements are chosen, unless asked otherwise."""
+"""Tiles with an exactly computed gain when measurements are chosen, by default."""
 
 OPTIMISERS: tuple[str, ...] = get_args(Optimiser)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the regularisers.
+    """Weights of the regularisers: `alpha` of dPPGP's trace, `beta` of the KL in PPGP and dPPGP.
 
-    `alpha` is that of the trace in dPPGP, `beta` that of the KL term in PPGP and dPPGP.
-
-    Raises
-    ------
-    RequestError
-        A weight is negative or not finite.
+    Raises RequestError: a weight is negative or not finite.
     """
 
     alpha: float = 0.1

@@ -3,18 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from geogp.models.core.linalg import jittered_cholesky
-from geogp.models.core.products import (
-    lower_of_product,
-    squared_norms,
-    times_lower,
-    times_lower_transposed,
-)
+from geogp.models.core.products import squared_norms
 
 
 class Moments(NamedTuple):
@@ -25,7 +20,7 @@ class Moments(NamedTuple):
 
 
 class WeightedRows(NamedTuple):
-    """Training rows as a posterior in closed form sees them.
+    """Training rows for a closed-form posterior.
 
     Features `phi` (c, r), targets less the mean constant `residual` (c,), and the variance of
     each row around the function `variance` (c,).
@@ -37,10 +32,10 @@ class WeightedRows(NamedTuple):
 
 
 class Posterior(nn.Module, ABC):
-    """What the model asks of a posterior; `settle` learns from the rows outside the gradient.
+    """The contract of a posterior; `settle` learns from the rows outside the gradient.
 
-    `in_closed_form` tells whether its covariance is that of p(w | y) given features and noise,
-    `is_learned` whether mean and covariance are learned, by the gradient.
+    `in_closed_form` tells whether its covariance is p(w | y)'s given features and noise,
+    `is_learned` whether the gradient learns mean and covariance.
     """
 
     in_closed_form: ClassVar[bool] = False
@@ -59,26 +54,17 @@ class Posterior(nn.Module, ABC):
         """Return KL(q(w) || N(0, I)), a scalar."""
 
     def moments_and_kl(self, phi: Tensor) -> tuple[Moments, Tensor]:
-        """Return both for features (b, r); one may share work with the other."""
+        """Return both for features (b, r), so that they can share work."""
         return self.moments(phi), self.kl()
 
     def settle(self, rows: Iterable[WeightedRows]) -> None:
-        """Take what is known of the training rows in chunks; most posteriors need none of it."""
+        """Learn from the training rows in chunks; most posteriors need none."""
 
 
 class VariationalPosterior(Posterior):
     """q(w) = N(m, L L') with L lower triangular, its diagonal positive (DBK appendix B).
 
     m starts at 0, log diag L at -½ log r, the rest of L at standard normals divided by r.
-
-    Parameters
-    ----------
-    r
-        Number of weights.
-    generator
-        Source of the initial off-diagonal values.
-    dtype
-        Of the parameters.
     """
 
     is_learned = True
@@ -91,8 +77,7 @@ class VariationalPosterior(Posterior):
 
     def cholesky(self) -> Tensor:
         """Return L, shape (r, r)."""
-        found: Tensor = _Packed.apply(self.lower, self.log_diagonal)  # type: ignore[no-untyped-call]
-        return found
+        return self.lower.tril(-1) + torch.diag(self.log_diagonal.exp())
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return m and L."""
@@ -107,7 +92,7 @@ class VariationalPosterior(Posterior):
             self.log_diagonal.copy_(lower.diagonal().log())
 
     def moments(self, phi: Tensor) -> Moments:
-        """Return mean and variance of <w, phi> for features (b, r)."""
+        """Return mean and variance of <w, phi>."""
         return self._moments(phi, self.cholesky())
 
     def kl(self) -> Tensor:
@@ -120,66 +105,17 @@ class VariationalPosterior(Posterior):
         return self._moments(phi, L), self._kl(L)
 
     def _moments(self, phi: Tensor, L: Tensor) -> Moments:
-        return Moments(*_LowerMoments.apply(phi, self.m, L))  # type: ignore[no-untyped-call]
+        return Moments(phi @ self.m, squared_norms(phi @ L))
 
     def _kl(self, L: Tensor) -> Tensor:
         squares = squared_norms(L).sum() + self.m.square().sum()
         return 0.5 * (squares - len(self.m)) - self.log_diagonal.sum()
 
 
-class _Packed(torch.autograd.Function):
-    """L from its strictly lower part and the logarithm of its diagonal, in one pass."""
-
-    @staticmethod
-    def forward(ctx: Any, lower: Tensor, log_diagonal: Tensor) -> Tensor:
-        diagonal = log_diagonal.exp()
-        ctx.save_for_backward(diagonal)
-        L = lower.tril(-1)
-        L.diagonal().copy_(diagonal)
-        return L
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        (gradient,) = gradients
-        (diagonal,) = ctx.saved_tensors
-        return gradient.tril(-1), gradient.diagonal() * diagonal
-
-
-class _LowerMoments(torch.autograd.Function):
-    """phi m and the squared norms of the rows of phi L, for lower triangular L.
-
-    The gradient by L is its lower triangle: what stands above does not count.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, phi: Tensor, m: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
-        spread = times_lower(phi, L)
-        ctx.save_for_backward(phi, m, L, spread)
-        return phi @ m, squared_norms(spread)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        by_mean, by_variance = gradients
-        phi, m, L, spread = ctx.saved_tensors
-        by_spread = spread * (2 * by_variance)[:, None]
-        by_phi = times_lower_transposed(by_spread, L).addr_(by_mean, m)
-        return by_phi, by_mean @ phi, lower_of_product(phi, by_spread)
-
-
 class PointPosterior(Posterior):
-    """One value m for the weights: function variance 0, no KL term. It starts at 0.
+    """One value m for the weights: function variance 0, no KL term. It starts at 0."""
 
-    Parameters
-    ----------
-    r
-        Number of weights.
-    dtype
-        Of the parameters.
-    """
-
-    def __init__(self, r: int, dtype: torch.dtype) -> None:
+    def __init__(self, r: int, _generator: torch.Generator | None, dtype: torch.dtype) -> None:
         super().__init__()
         self.m = nn.Parameter(torch.zeros(r, dtype=dtype))
 
@@ -201,18 +137,13 @@ class ClosedFormPosterior(Posterior):
     """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
 
     It is the prior until `settle` has seen the training rows; see `condition`. Float64.
-
-    Parameters
-    ----------
-    r
-        Number of weights.
     """
 
     in_closed_form = True
     m: Tensor
     L: Tensor
 
-    def __init__(self, r: int) -> None:
+    def __init__(self, r: int, *_: object) -> None:
         super().__init__()
         self.register_buffer("m", torch.zeros(r, dtype=torch.float64))
         self.register_buffer("L", torch.eye(r, dtype=torch.float64))
@@ -222,7 +153,7 @@ class ClosedFormPosterior(Posterior):
         return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
-        """Return mean and variance of <w, phi> for features (b, r), float64."""
+        """Return mean and variance of <w, phi>, float64."""
         exact = phi.double()
         return Moments(exact @ self.m, squared_norms(exact @ self.L))
 
@@ -246,17 +177,8 @@ def condition(rows: Iterable[WeightedRows], like: Tensor) -> tuple[Tensor, Tenso
     m = P^(-1) Phi' V^(-1) (y - m0), L L' = P^(-1). With V = noise_var D this is
     noise_var Λ^(-1) with Λ = Phi' D^(-1) Phi + noise_var I, DBK-1 equation 12.
 
-    Parameters
-    ----------
-    rows
-        Features, residuals and variances of the training rows in chunks.
-    like
-        A tensor of shape (r,) on the device to work on.
-
-    Returns
-    -------
-    m, L
-        Shapes (r,) and (r, r), float64; L is upper triangular.
+    `like` is a tensor (r,) on the device to work on. Returns m (r,) and upper triangular L (r, r),
+    float64.
     """
     r = len(like)
     P = torch.eye(r, dtype=torch.float64, device=like.device)

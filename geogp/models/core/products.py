@@ -1,18 +1,16 @@
-"""The products that models spend their time in: with triangular matrices, in blocks of columns.
+"""Products with triangular matrices, in blocks of columns: most of the time of a step.
 
-A product with a triangular matrix is half zeros. In blocks of 192, six at r = 1024, 3/5 of it is
-left, as products of about the library's full speed. All matrices are row-major and stay so:
-elementwise operations that mix the two layouts take ten times as long. On a GPU, where one large
-product is faster than several small ones, there is one block.
+A triangular matrix is half zeros. In blocks of 192, six at r = 1024, 3/5 of the product is left,
+at about the library's full speed. All matrices are row-major and stay so: elementwise operations
+that mix the two layouts take ten times as long. On a GPU one large product is faster than several
+small ones, so there is one block.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor
 
 BLOCK = 192
-"""Columns of a block on a CPU: with fewer, products lose speed; with more, zeros are added up."""
+"""Columns of a block on a CPU: with fewer, products slow down; with more, zeros are added up."""
 
 
 def slices(r: int, device: torch.device) -> list[slice]:
@@ -41,7 +39,7 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
     """Return the lower triangle of A'B, (b, r), (b, r) -> (r, r)."""
     r = A.shape[1]
     out = A.new_zeros(r, r)
-    # Tall blocks, which transposed rows are multiplied into a quarter faster than into wide ones.
+    # Tall blocks: a quarter faster than wide ones for transposed rows.
     for part in slices(r, A.device):
         torch.mm(A[:, part.start :].T, B[:, part], out=out[part.start :, part])
         out[part, part].tril_()
@@ -49,9 +47,9 @@ def lower_of_product(A: Tensor, B: Tensor) -> Tensor:
 
 
 def mirrored(A: Tensor) -> Tensor:
-    """Put the lower triangle of A (r, r) onto its upper one, in place.
+    """Copy the lower triangle of A (r, r) onto its upper one, in place.
 
-    In blocks that fit into the cache: a whole matrix and its transpose are read against the grain.
+    In blocks that fit into the cache: a whole matrix and its transpose do not.
     """
     parts = slices(len(A), A.device)
     for i, rows in enumerate(parts):
@@ -72,22 +70,7 @@ def congruence(S: Tensor, L: Tensor) -> Tensor:
     return mirrored(out)
 
 
-class _SquaredNorms(torch.autograd.Function):
-    """Squared norms of rows, whose gradient takes one pass over the matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        found: Tensor = torch.linalg.vector_norm(rows, dim=1).square_()  # one pass, no copy
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        rows: Tensor = ctx.saved_tensors[0]
-        return rows * (2 * gradients[0])[:, None]
-
-
 def squared_norms(rows: Tensor) -> Tensor:
     """Return ||row||² for each row of a matrix, (b, r) -> (b,)."""
-    found: Tensor = _SquaredNorms.apply(rows)  # type: ignore[no-untyped-call]
+    found: Tensor = torch.linalg.vector_norm(rows, dim=1).square()  # no copy of the matrix
     return found

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from geogp.distributions.count_prediction import CountPrediction, predict_counts
 from geogp.errors import DataError, RequestError
+from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.noise import NOISE_FLOOR, Noise
@@ -17,20 +19,13 @@ from geogp.models.core.options import OFFSET
 from geogp.models.training.steps import CHUNK, PerBatch
 
 DISPERSION_START = 1.0
-"""Where the dispersion starts."""
+"""Start value of the dispersion."""
 
 
 class CountLaw(Noise):
-    """How counts scatter around their rate: Var(y | rate) = rate + dispersion · rate².
+    """The scatter of counts around their rate: Var(y | rate) = rate + dispersion · rate².
 
     This one is Poisson's: dispersion 0.
-
-    Parameters
-    ----------
-    r
-        Number of basis functions.
-    dtype
-        Of the parameters.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:  # noqa: ARG002
@@ -45,7 +40,7 @@ class CountLaw(Noise):
 class Dispersion(CountLaw):
     """Negative binomial counts: dispersion(x) = exp(c + <c_phi, phi(x)>), at least 1e-6.
 
-    The variance of a gamma effect of mean 1 that multiplies the rate of each row.
+    It is the variance of a gamma effect of mean 1 that multiplies the rate of each row.
     """
 
     def __init__(self, r: int, dtype: torch.dtype) -> None:
@@ -64,34 +59,31 @@ class PerCount(PerBatch):
     """An objective of a batch of counts; see `Step`."""
 
     def gathered(self, rows: Rows) -> Rows:
-        """Return the rows themselves: mean and scatter do not tell all of several counts."""
+        """Return the rows unchanged: mean and scatter are not enough for several counts."""
         return rows
 
 
 class CoxGP(LowRankGP):
     """log rate(x) = log exposure + mu + <w, phi(x)>, counts y around the rate.
 
-    y ~ Poisson(rate), or negative binomial where `noise` has a dispersion. The exposure of a
-    row, such as the area that is counted over, is a column of the inputs named ``log_exposure``
-    that is dropped from the basis; without it every exposure is 1.
-
-    mu is `y_mean`, the logarithm of the mean count of the training rows, plus `mean_constant`.
+    y ~ Poisson(rate), or negative binomial where `noise` has a dispersion. The exposure of a row,
+    such as its area, is an input column ``log_exposure`` that the basis does not use; without the
+    column every exposure is 1. mu is `y_mean`, the logarithm of the mean count of the training
+    rows, plus `mean_constant`.
     """
 
     has_level = False
 
     noise: CountLaw
 
-    def scaled(self, x: Floats | Tensor) -> Tensor:
-        """Return inputs as the basis takes them, and the log exposure as one more column.
+    def __init__(
+        self, name: str, architecture: Architecture, *, law: type[CountLaw] = CountLaw, **parts: Any
+    ) -> None:
+        noise = law(parts["basis"].rank, architecture.torch_dtype)
+        super().__init__(name, architecture, **{**parts, "noise": noise})
 
-        Raises
-        ------
-        DataError
-            `x` has another dimension than the training inputs or is not finite.
-        RequestError
-            The model's tensors differ in device or dtype.
-        """
+    def scaled(self, x: Floats | Tensor) -> Tensor:
+        """Return inputs for the basis, with the log exposure as one more column."""
         seen = super().scaled(x)
         columns = self.architecture.columns
         if OFFSET not in columns:
@@ -102,28 +94,22 @@ class CoxGP(LowRankGP):
     def take_target(self, y: Floats) -> None:
         """Take the logarithm of the mean count; counts are not standardised.
 
-        Raises
-        ------
-        DataError
-            A target is no count.
+        Raises DataError: a target is not a count.
         """
         _check_counts(y)
         self.y_mean.fill_(math.log(float(y.mean())))
         self.y_sd.fill_(1.0)
 
     def standardised(self, y: Floats) -> Tensor:
-        """Return counts (n,) as they are.
+        """Return counts (n,) unchanged.
 
-        Raises
-        ------
-        DataError
-            A target is no count.
+        Raises DataError: a target is not a count.
         """
         _check_counts(y)
         return torch.from_numpy(y).to(self.device, self.architecture.torch_dtype)
 
     def terms(self, x: Tensor) -> BatchTerms:
-        """Return what the objectives use of inputs (b, d) that `scaled` has returned."""
+        """Return the terms of the objectives at inputs (b, d) returned by `scaled`."""
         found = self.basis(x[:, :-1])
         moments, kl = self.posterior.moments_and_kl(found.phi)
         return BatchTerms(
@@ -138,7 +124,7 @@ class CoxGP(LowRankGP):
         )
 
     def settle(self, rows: Rows, validation: Rows) -> None:
-        """Every part of the model learns by its gradient."""
+        """Do nothing: the gradient trains every part."""
 
     def predict_scaled(
         self,
@@ -147,12 +133,9 @@ class CoxGP(LowRankGP):
         *,
         level: bool = False,
     ) -> CountPrediction:
-        """Predict counts at inputs that `scaled` has returned.
+        """Predict counts at inputs returned by `scaled`.
 
-        Raises
-        ------
-        RequestError
-            A level was asked for: counts are predicted with their scatter.
+        Raises RequestError: a level was asked for; counts are predicted with their scatter.
         """
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no level apart from them.")

@@ -9,13 +9,7 @@ from geogp.models.core.posteriors import ClosedFormPosterior
 
 
 class KernelProcess(LowRankGP):
-    """A process on an `AnchorBasis`, its posterior in closed form, with the mean of the targets.
-
-    Parameters
-    ----------
-    name, architecture, **parts
-        As for `LowRankGP`.
-    """
+    """A process on an `AnchorBasis`, its posterior in closed form, with the mean of the targets."""
 
     basis: AnchorBasis
     posterior: ClosedFormPosterior

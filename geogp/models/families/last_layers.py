@@ -1,21 +1,21 @@
 """Bayesian last layers, plain and enriched by tangent-kernel features.
 
-Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich): with A the
-least-squares map from phi^r to phi^m over the training rows (8, 9) and B = (A, I), B'B = L L', the
-features L' phi^r are those of the tangent kernel as far as the last layer can say (14), and
+Calvo-Ordoñez et al., "Richer Bayesian Last Layers with Subsampled NTK Features" (Rich): A is the
+least-squares map from phi^r to phi^m over the training rows (8, 9). With B = (A, I) and B'B = L L',
+the features L' phi^r are the tangent kernel's as far as the last layer can express them (14), and
 
 S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
 
-Neither A (m, r) nor Phi^m (n, m) is ever whole: with Phi^r = Q T (Q orthonormal, T triangular),
-A = D T^(-T) for D = Phi^m' Q, which comes in blocks of parameters over chunks of rows, and of
-which no more than its triangular factor is kept. Nothing is squared: factors are those of QR.
+Neither A (m, r) nor Phi^m (n, m) is ever whole. With Phi^r = Q T (Q orthonormal, T triangular),
+A = D T^(-T) for D = Phi^m' Q. D comes in blocks of parameters over chunks of rows, and only its
+triangular factor is kept. Factors come from QR, so nothing is squared.
 """
 
 import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,9 +23,7 @@ from torch import Tensor
 from geogp.errors import RequestError
 from geogp.models.bases.tangents import BASE_WIDTH, LastLayerBasis, Mlp, parameter_blocks
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
-from geogp.models.core.noise import Noise
 from geogp.models.core.posteriors import Moments, PointPosterior, WeightedRows
 from geogp.models.core.products import squared_norms
 from geogp.models.training.steps import CHUNK
@@ -39,7 +37,7 @@ EXACT_ENTRIES = 10**9
 """Rows times parameters up to which `rich-bll` uses all rows for A; a minute at r = 257."""
 
 RANK_TOLERANCE = 1e-10
-"""Singular values of Phi^r below this share of the largest count as 0, as those of dead units."""
+"""Singular values of Phi^r below this share of the largest count as 0: dead units have such."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,10 @@ class Exact:
 
 @dataclass(frozen=True)
 class Projection:
-    """Phi^m P in place of Phi^m, P (m, q) of N(0, 1/q) (Rich appendix B).
+    """Phi^m P for Phi^m, P (m, q) of N(0, 1/q) (Rich appendix B).
 
-    B'B is then right in expectation, with a relative error of about 1/√q. It spares no time here,
-    where the exact one costs n m r: it is for comparison.
-
-    Raises
-    ------
-    RequestError
-        q is below 1.
+    B'B is then right in expectation, with a relative error of about 1/√q. It saves no time here,
+    where the exact one costs n m r: it is for comparison. Raises RequestError: q is below 1.
     """
 
     q: int
@@ -78,16 +71,11 @@ Method = Exact | Projection | Subsample
 
 
 class Enrichment(NamedTuple):
-    """What the training rows say of a last layer, float64.
+    """The training rows' information about a last layer, float64.
 
-    Attributes
-    ----------
-    L
-        Lower Cholesky factor of B'B = A'A + I, (r, r).
-    T
-        Upper triangular, T'T = Phi^r' Phi^r (scaled by N/k where k rows stand for N), (r, r).
-    rows
-        Rows that A is fitted to.
+    `L`: lower Cholesky factor of B'B = A'A + I, (r, r).
+    `T`: upper triangular, T'T = Phi^r' Phi^r (times N/k where k rows stand for N), (r, r).
+    `rows`: rows that A is fitted to.
     """
 
     L: Tensor
@@ -98,26 +86,12 @@ class Enrichment(NamedTuple):
 def enrich(
     network: Mlp, readout: Tensor, x: Tensor, method: Method | None = None, *, seed: int = 0
 ) -> Enrichment:
-    """Find the factor L of B'B from a trained network and its training inputs.
+    """Find the factor L of B'B from a trained network and its training inputs x (n, d).
 
-    Where Phi^r has not full rank (dead units, fewer rows than features), A is the solution of
-    least norm.
-
-    Parameters
-    ----------
-    network, readout
-        The network and the weights and bias of its last layer, (r,).
-    x
-        Inputs as the network takes them, (n, d).
-    method
-        All rows and parameters, a random projection or a subsample; None is `Exact`.
-    seed
-        Of the projection or the subsample.
-
-    Raises
-    ------
-    RequestError
-        A subsample of fewer rows than features, or of more rows than there are.
+    `readout` (r,) has the weights and bias of the last layer; `seed` fixes a projection or
+    subsample. Where Phi^r has not full rank (dead units, fewer rows than features), A is the
+    least-norm solution. Raises RequestError: a subsample of fewer rows than features, or of more
+    rows than there are.
     """
     generator = torch.Generator().manual_seed(seed)
     scale = 1.0
@@ -151,12 +125,7 @@ def row_factor(network: Mlp, x: Tensor) -> Tensor:
 def posterior_factor(T: Tensor, L: Tensor, noise_var: float) -> Tensor:
     """Return V with V V' = (T'T / noise_var + (L L')^(-1))^(-1), (r, r) (Rich equation 13).
 
-    Parameters
-    ----------
-    T, L
-        As of `Enrichment`.
-    noise_var
-        Noise variance, above 0.
+    T and L as in `Enrichment`.
     """
     identity = torch.eye(len(L), dtype=L.dtype, device=L.device)
     P = _triangle(T @ L / math.sqrt(noise_var), identity)
@@ -170,9 +139,10 @@ def parameters_before_the_last(network: Mlp) -> int:
 
 
 def method_for(network: Mlp, n: int) -> Method:
-    """Return how `rich-bll` finds A for n rows: by all of them, where n m is within EXACT_ENTRIES.
+    """Return the method of `rich-bll` to find A from n rows.
 
-    Else by as many rows as that allows, r at least.
+    All rows where n m is at most EXACT_ENTRIES; else the largest subsample within that, of r rows
+    at least.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
@@ -189,7 +159,7 @@ def _drawn(k: int, n: int, r: int, generator: torch.Generator) -> Tensor:
 
 
 def _triangle(*parts: Tensor) -> Tensor:
-    """Return the upper triangular factor of stacked matrices, with a diagonal of 0 or more."""
+    """Return the upper triangular factor of stacked matrices, its diagonal 0 or more."""
     stacked = torch.cat(parts)
     R: Tensor = torch.linalg.qr(stacked, mode="r").R
     sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(R.dtype)
@@ -226,25 +196,18 @@ def _tangent_factor(
 class LastLayerPosterior(PointPosterior):
     """The trained weights m of the last layer, and the factor of their posterior covariance.
 
-    The mean stays the network's output; `L` is 0 until it is known. Float64 but for m.
-
-    Parameters
-    ----------
-    r
-        Number of weights.
-    dtype
-        Of m.
+    The mean stays the network's output; `L` is 0 until it is known. Float64 except m.
     """
 
     in_closed_form = True
     L: Tensor
 
-    def __init__(self, r: int, dtype: torch.dtype) -> None:
-        super().__init__(r, dtype)
+    def __init__(self, r: int, generator: torch.Generator | None, dtype: torch.dtype) -> None:
+        super().__init__(r, generator, dtype)
         self.register_buffer("L", torch.zeros(r, r, dtype=torch.float64))
 
     def weights(self) -> tuple[Tensor, Tensor]:
-        """Return m and L, the second float64."""
+        """Return m and L, float64."""
         return self.m, self.L
 
     def moments(self, phi: Tensor) -> Moments:
@@ -264,20 +227,9 @@ class LastLayerGP(LowRankGP):
     enrichment: Tensor
     enrichment_rows: Tensor
 
-    def __init__(
-        self,
-        name: str,
-        architecture: Architecture,
-        *,
-        basis: LastLayerBasis,
-        posterior: LastLayerPosterior,
-        noise: Noise,
-        diagonal: Diagonal,
-    ) -> None:
-        super().__init__(
-            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
-        )
-        r = basis.rank
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
+        super().__init__(name, architecture, **parts)
+        r = self.basis.rank
         self.register_buffer("enrichment", torch.eye(r, dtype=torch.float64))
         self.register_buffer("enrichment_rows", torch.zeros((), dtype=torch.int64))
         self._held: tuple[Tensor, int] | None = None
@@ -288,12 +240,12 @@ class LastLayerGP(LowRankGP):
         return self.basis.backbone
 
     def rates(self) -> dict[str, float]:
-        """Return learning rates of parameters as multiples; see `Mlp.rates`."""
+        """Return learning rates as multiples; see `Mlp.rates`."""
         own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / self.network.root}
         return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
 
     def hold(self, rows: Rows, seed: int) -> Rows:
-        """Remember the training inputs for `finish`, and forget an earlier posterior."""
+        """Keep the training inputs for `finish`, and reset an earlier posterior."""
         self._held = rows.x, seed
         self.posterior.L.zero_()
         self.enrichment.copy_(torch.eye(self.basis.rank, dtype=torch.float64))
@@ -301,12 +253,9 @@ class LastLayerGP(LowRankGP):
         return rows
 
     def finish(self, validation: Rows) -> None:  # noqa: ARG002
-        """Work out the closed form from the training rows, once the best epoch is known.
+        """Compute the closed form from the training rows, after the best epoch is known.
 
-        Raises
-        ------
-        RequestError
-            The model has seen no training rows.
+        Raises RequestError: the model has seen no training rows.
         """
         if self._held is None:
             raise RequestError("expected training rows before the end of a fit, found none.")
@@ -319,7 +268,7 @@ class LastLayerGP(LowRankGP):
         self._held = None
 
     def enrich(self, x: Tensor, seed: int) -> None:
-        """Find F from scaled training inputs; here it stays I."""
+        """Find F from scaled training inputs; here F stays I."""
 
     def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
         """Yield F' phi^r(x) in the target's unit, float64, in chunks (c, r) on the device."""
@@ -327,12 +276,12 @@ class LastLayerGP(LowRankGP):
             yield phi @ self.enrichment
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
-        """Yield rows as `LowRankGP` does, of the features F' phi^r."""
+        """Yield rows as `LowRankGP` does, with the features F' phi^r."""
         for part in super().weighted_rows(rows):
             yield part._replace(phi=part.phi.double() @ self.enrichment)
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights of F' phi^r: the mean is that of the network."""
+        """Return mean and factor of the weights of F' phi^r; the mean is the network's."""
         _, L = super().conditioned(rows)
         m = self.posterior.m.detach().double()[:, None]
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
@@ -341,8 +290,8 @@ class LastLayerGP(LowRankGP):
 class RichGP(LastLayerGP):
     """As `LastLayerGP`, with F = L, the Cholesky factor of B'B; see `enrich`.
 
-    A is fitted as `method` says of network and number of rows; by default `method_for`, which
-    reports a subsample. `enrichment_rows` holds how many rows it was.
+    `method` chooses how A is fitted from network and number of rows; the default `method_for`
+    reports a subsample. `enrichment_rows` is the number of rows used.
     """
 
     method: Callable[[Mlp, int], Method] = staticmethod(method_for)

@@ -1,15 +1,14 @@
-"""Processes whose overall scale is random: Student-t processes (Scale theorem 3.1, lemma B.1).
+"""Processes with a random overall scale: Student-t processes (Scale theorem 3.1, lemma B.1).
 
-y ~ N(0, s² A) with A = Phi Phi' + t² I, the noise sharing the scale, and s² ~ InvGamma(a, b).
-Then y has a multivariate t distribution of 2a degrees of freedom and scale matrix (b / a) A. Under
-any prior of s², such as that of `burr.py`, everything that follows needs only n,
-e'A^(-1)e and log|A|, which sums over the rows give.
+y ~ N(0, s² A) with A = Phi Phi' + t² I, so the noise shares the scale, and s² ~ InvGamma(a, b).
+Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. Under any prior of
+s², such as `burr.py`'s, all results need only n, e'A^(-1)e and log|A|, which sums over rows give.
 
-What a random scale is for: a prior scale that is far off costs a Gaussian process its intervals
-while there are few rows. With a scale off by ten and 20 rows, 95 % intervals of the Gaussian
-process held 15 % and the log score was 47, against 93 % and 0.85 here (`benchmarks/student.py`). A
-Gaussian process whose scale is learned does as well; with 100,000 rows and learned parameters the
-two agree to 1e-3. Single bad rows it does not bear any better.
+A random scale helps where the prior scale is far off and there are few rows. With a scale off by
+ten and 20 rows, the 95 % intervals of a Gaussian process held 15 % with a log score of 47, against
+93 % and 0.85 here (`benchmarks/student.py`). A Gaussian process with a learned scale does as well;
+with 100,000 rows and learned parameters the two agree to 1e-3. Single bad rows do the same harm
+to both.
 """
 
 import math
@@ -55,10 +54,7 @@ class InverseGamma:
     def mean(self) -> float:
         """B / (a - 1), the mean of s².
 
-        Raises
-        ------
-        RequestError
-            a is at most 1: there is none.
+        Raises RequestError: a is at most 1, so there is no mean.
         """
         if self.a <= 1:
             raise RequestError(
@@ -85,21 +81,17 @@ class InverseGamma:
 
 
 SCALE_PRIOR = InverseGamma(2.0, 2.0)
-"""4 degrees of freedom and a scale of about 1 for a standardised target: a choice of geogp's,
-Scale searches a grid."""
+"""4 degrees of freedom and a scale of about 1 for a standardised target: geogp's choice; Scale
+searches a grid.
+"""
 
 
 def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: int) -> Tensor:
     """Return the log density of all rows from e'A^(-1)e and log|A|, a scalar.
 
     -½ (n log 2π + log|A|) + log ∫ p(u) exp(-n/2 u - e'A^(-1)e / 2 e^(-u)) du. The nodes are
-    those of `BurrScale`, held fixed where it is differentiated: by e'A^(-1)e that gives
-    -½ E[1/s² | y], as it should.
-
-    Raises
-    ------
-    RequestError, NumericalError
-        As `BurrScale`.
+    `BurrScale`'s, held fixed in the derivative: by e'A^(-1)e it is then -½ E[1/s² | y], as it
+    should be. Errors as for `BurrScale`.
     """
     u, step = BurrScale(burr, n, float(distance.detach())).nodes
     prior, held = (
@@ -115,10 +107,7 @@ def burr_log_evidence(burr: Burr, distance: Tensor, log_determinant: Tensor, n: 
 def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     """Log density of all rows under the t process with `SCALE_PRIOR`, from sums over them.
 
-    Raises
-    ------
-    NumericalError
-        The matrix of the sums does not factorise.
+    Raises NumericalError: the matrix of the sums does not factorise.
     """
     return SCALE_PRIOR.log_evidence(*quadratic_form(sums, noise_var), sums.n)
 
@@ -126,16 +115,14 @@ def student_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tens
 def burr_log_marginal_likelihood(sums: Statistics, noise_var: Tensor) -> Tensor:
     """Log density of all rows under the process with `BURR_PRIOR`, from sums over them.
 
-    Raises
-    ------
-    NumericalError
-        The matrix of the sums does not factorise, or the scale's distribution is too wide.
+    Raises NumericalError: the matrix of the sums does not factorise, or the scale's distribution is
+    too wide.
     """
     return burr_log_evidence(BURR_PRIOR, *quadratic_form(sums, noise_var), sums.n)
 
 
 class ScaleLaw(Protocol):
-    """What predictions ask of the distribution of s²."""
+    """The distribution of s², for predictions."""
 
     @property
     def mean(self) -> float:
@@ -151,11 +138,6 @@ class ScaleMixture(KernelProcess, ABC):
 
     A new value has the location of the Gaussian process, its variance times E[s²], and the shape
     of a mixture of normals over s².
-
-    Parameters
-    ----------
-    name, architecture, **parts
-        As for `LowRankGP`.
     """
 
     usual_prior: ClassVar[InverseGamma | Burr]
@@ -172,14 +154,10 @@ class ScaleMixture(KernelProcess, ABC):
         """The distribution of s² given the training rows; the prior before there are any."""
 
     def set_prior(self, prior: InverseGamma | Burr) -> None:
-        """Replace the prior of the scale, for a kernel that is known.
+        """Replace the prior of the scale, for a known kernel.
 
-        `fit` learns kernel and noise under the usual one.
-
-        Raises
-        ------
-        RequestError
-            The prior is of another kind.
+        `fit` learns kernel and noise under the usual prior. Raises RequestError: the prior is of
+        another kind.
         """
         kind = type(self.usual_prior)
         if not isinstance(prior, kind):
@@ -201,25 +179,22 @@ class ScaleMixture(KernelProcess, ABC):
                 left = weighted.residual.double() - weighted.phi.double() @ m
                 distance += (left.square() / weighted.variance).sum()
                 if part.repeats is not None:
-                    # The variance is that of a mean of rows; their scatter is a mean too.
+                    # The variance belongs to a mean of rows; their scatter is a mean too.
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights; their covariance has the mean of s² in it."""
+        """Return mean and factor of the weights; the covariance includes the mean of s²."""
         m, L = super().conditioned(rows)
         return m, L * math.sqrt(self.scale_posterior.mean)
 
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict at inputs that `scaled` has returned; see `predict`.
+        """Predict at inputs returned by `scaled`; see `predict`.
 
-        Raises
-        ------
-        RequestError
-            The scale has no mean, and so predictions no variance.
+        Raises RequestError: the scale has no mean, so predictions have no variance.
         """
         found = super().predict_scaled(x, tests, level=level)
         return _scaled(found, self.scale_posterior)
@@ -258,12 +233,9 @@ class BurrProcess(ScaleMixture):
 
 @dataclass(frozen=True)
 class ScaledTerms(BatchTerms):
-    """Terms of a batch whose scale is random; variances are in units of s².
+    """Terms of a batch with a random scale; variances are in units of s².
 
-    Attributes
-    ----------
-    inverse_scale, log_scale
-        E[1 / s²] and E[log s²] under q, scalars.
+    `inverse_scale` is E[1 / s²] and `log_scale` E[log s²] under q, scalars.
     """
 
     inverse_scale: Tensor = None  # type: ignore[assignment]
@@ -285,12 +257,7 @@ class VariationalStudentProcess(LowRankGP):
     """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
 
     Scale appendix D with Gaussian rows, whose noise shares the scale as in `StudentProcess`. The
-    best a' is a + n/2 whatever the rest, and is set to that; b' is learned.
-
-    Parameters
-    ----------
-    name, architecture, **parts
-        As for `LowRankGP`; the posterior is variational.
+    best a' is always a + n/2, and a' is set to it; b' is learned.
     """
 
     posterior: VariationalPosterior
@@ -317,18 +284,18 @@ class VariationalStudentProcess(LowRankGP):
         return a, a * self.log_scale.double().exp()
 
     def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights; their covariance has the mean of s² in it."""
+        """Return mean and factor of the weights; the covariance includes the mean of s²."""
         m, L = super().conditioned(rows)
         return m, L * math.sqrt(self._scale().mean)
 
     def added_variance(self, x: Floats) -> Floats:
-        """Return what the diagonal adds at single points, with the mean of s² in it, (n,)."""
+        """Return the diagonal's part at single points, times the mean of s², (n,)."""
         return self._scale().mean * super().added_variance(x)
 
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict at inputs that `scaled` has returned: Student-t of 2 a' degrees of freedom."""
+        """Predict at inputs returned by `scaled`: Student-t of 2 a' degrees of freedom."""
         return _scaled(super().predict_scaled(x, tests, level=level), self._scale())
 
     def _scale(self) -> InverseGamma:
@@ -361,7 +328,7 @@ class VariationalStudentProcess(LowRankGP):
 
 
 def _scaled(found: Prediction, scale: ScaleLaw) -> Prediction:
-    """Return a prediction in units of s² as that of the scale's distribution."""
+    """Return a prediction in units of s² under the scale's distribution."""
     share = scale.mean
     return Prediction(
         found.mean,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from geogp.models.bases.basis_functions import Features
 
 DF_START = 4.0
-"""Where the degrees of freedom start."""
+"""Start value of the degrees of freedom."""
 
 LEAST_DF = 2.05
 """Least degrees of freedom; at 2 the noise has no variance."""
@@ -34,7 +34,7 @@ _STIRLING_FROM = 50.0
 
 
 class StudentNoise(Noise):
-    """Student-t noise of squared scale σ² and df degrees of freedom, the same for all rows.
+    """Student-t noise of squared scale σ² and df degrees of freedom, equal for all rows.
 
     σ² is at least 1e-6, df above 2.05; the variance is σ² df / (df - 2).
     """
@@ -72,7 +72,7 @@ class StudentGP(LowRankGP):
     def predict_scaled(
         self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
     ) -> Prediction:
-        """Predict at inputs that `scaled` has returned; see `predict`.
+        """Predict at inputs returned by `scaled`; see `predict`.
 
         f is normal and the noise Student-t: a scale mixture of normals. The level is f alone.
         """
@@ -87,7 +87,7 @@ class StudentGP(LowRankGP):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
 
-        The variance of a row is σ² / E[g] and what the diagonal adds, with E[g] =
+        The variance of a row is σ² / E[g] plus the diagonal's, with E[g] =
         (df + 1) / (df + ((y - mu)² + s²) / σ²): the mean-field posterior of g given q(f)
         (Tipping and Lawrence 2005). Rows far from the function hardly count.
         """
@@ -106,12 +106,8 @@ class StudentGP(LowRankGP):
 class StudentPerBatch(ByRows[StudentGP]):
     """The evidence lower bound under Student-t noise, by batches; see `Step`.
 
-    Rows of equal inputs stay apart: no sums stand for them under this law.
-
-    Attributes
-    ----------
-    missed
-        Variance of f beside s² = ||L' phi||² that the objective counts, (b,).
+    Rows of equal inputs are not collapsed: sums do not suffice under this law. `missed` is the
+    variance of f that the objective adds to s² = ||L' phi||², (b,).
     """
 
     missed: Callable[[BatchTerms], Tensor]
@@ -133,19 +129,12 @@ def student_expected_nll(
 ) -> Tensor:
     """Return E_q[-log t_df(y; f, σ²)] for f ~ N(y - residual, variance), (b,), float64.
 
-    By Gauss-Hermite quadrature with 20 nodes, right to 1e-8 while the sd of f is at most that of
-    the noise; at 5 times as much the error is up to 0.04, at 16 times 0.5. The model is that of
-    Jylänki, Vanhatalo and Vehtari (2011).
-
     log t_df(e; σ²) = log Γ((df + 1)/2) - log Γ(df/2) - ½ log(df π σ²)
     - (df + 1)/2 log(1 + e²/(df σ²)).
 
-    Parameters
-    ----------
-    residual, variance
-        (b,); the variance 0 or more.
-    scale_squared, df
-        σ² and the degrees of freedom, scalars, float64.
+    The model of Jylänki, Vanhatalo and Vehtari (2011), by Gauss-Hermite quadrature with 20 nodes.
+    The error is 1e-8 while the sd of f is at most the noise's; at 5 times as much up to 0.04, at 16
+    times 0.5. `residual` and `variance` (0 or more) are (b,), σ² and df scalars, float64.
     """
     at, share = (torch.from_numpy(part).to(residual.device) for part in HERMITE)
     # The square root has no slope at 0.

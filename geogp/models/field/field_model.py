@@ -2,10 +2,10 @@
 
     y(tile, quarter) = f(place, quarter) + shift(k) + u(tile, quarter) + e,
 
-f = m0 + <w, phi> of the low rank, u of `TileProcess`, e of variance `MeasurementLaw` for an
-average of k tests. Given the weights w, y is Gaussian with the covariance of u + e, whose
-Vecchia factor W whitens rows and features alike: W y ~ N(W(m0 + Phi w + shift), I). With
-q(w) = N(m, L L') the evidence lower bound is that of a linear regression on W Phi.
+f = m0 + <w, phi> of low rank, u of `TileProcess`, e of variance `MeasurementLaw` for an average of
+k tests. Given the weights w, y is Gaussian with the covariance of u + e, whose Vecchia factor W
+whitens rows and features alike: W y ~ N(W(m0 + Phi w + shift), I). With q(w) = N(m, L L') the
+evidence lower bound is the bound of a linear regression on W Phi.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import BatchTerms
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
-from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed, whitened
+from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
 from geogp.models.field.level_drift import level_drift
 from geogp.models.field.shape_laws import FEW_RESIDUALS, NO_LAW, ShapeLaw, fit_shape, width_factor
-from geogp.models.field.vecchia import NO_ROW, Sites
+from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
 
@@ -38,21 +38,21 @@ ROWS_AT_ONCE = 256
 """Rows that are predicted at once."""
 
 PARTS = 4
-"""Parts of a step's blocks, each padded for itself."""
+"""Parts of a step's blocks, each with its own padding."""
 
 
 class FieldNetwork(FieldProcess):
     """A low-rank process, a process of single tiles and a law of measurements.
 
-    Its parameters are those of `FieldProcess`.
+    Its parameters: see `FieldProcess`.
     """
 
     # Training.
 
     def single_row_terms(self, rows: Rows) -> BatchTerms:
-        """Return what `elbo` needs when every row is a block of its own.
+        """Return the terms of `elbo` when every row is its own block.
 
-        The variance around f is then that of the tile process plus that of the measurement.
+        The variance around f is then the tile process's plus the measurement's.
         """
         found = self.row_terms(rows.x, rows.tests)
         moments, kl = self.posterior.moments_and_kl(found.phi)
@@ -68,14 +68,9 @@ class FieldNetwork(FieldProcess):
         )
 
     def block(self, sites: Tensor, *, factor: Tensor | None) -> Block:
-        """Return the whitened held rows of some places.
+        """Return the whitened held rows of places with these numbers (b,).
 
-        Parameters
-        ----------
-        sites
-            Numbers of places, (b,).
-        factor
-            L of q(w), (r, r), or None for W Phi itself.
+        `factor` is the L (r, r) of q(w), or None for W Phi itself.
         """
         earlier = self.earlier[sites]
         number = sites.cpu().numpy()
@@ -89,7 +84,7 @@ class FieldNetwork(FieldProcess):
         x, y, tests = self.rows.x[distinct], self.rows.y[distinct], self.rows.tests[distinct]
         terms = self.row_terms(x, tests)
         spread = terms.phi if factor is None else terms.phi @ factor
-        # All in units of the amplitude at the rows: for a diagonal D, D K D is not worked out.
+        # In units of the amplitude at the rows, which saves the product D K D.
         values = torch.cat([(y - terms.mean)[:, None], spread.double()], 1)
         values = values * terms.amplitude.reciprocal()[:, None]
         noise, points = terms.noise / terms.amplitude.square(), self.points(x)
@@ -97,24 +92,21 @@ class FieldNetwork(FieldProcess):
         for part in packed(Padded(back, known, own), PARTS):
             at = points[part.rows]
             prior = self.tiles(at, at)
-            L, white = whitened(prior, noise[part.rows], part.known, values[part.rows])
+            L, white = whiten(prior, noise[part.rows], part.known, values[part.rows])
             kept.append(white[part.own])
             log_scale = log_scale + L.diagonal(dim1=1, dim2=2)[part.own].log().sum()
         found = torch.cat(kept)
         return Block(found[:, 0], found[:, 1:], log_scale)
 
     def settle(self, rows: Rows, validation: Rows) -> None:
-        """Nothing is learned outside the gradient before the end; see `finish`."""
+        """Learn nothing outside the gradient before the end; see `finish`."""
 
     def finish(self, validation: Rows) -> None:
-        """Learn the drift of the level between quarters, and the shape of what is left.
+        """Learn the drift of the level between quarters, and the shape of the residuals.
 
-        Parameters
-        ----------
-        validation
-            Rows that took no part in the gradient; their standardised residuals give location,
-            scale, skewness and tail weight of the predictive distribution, by number of tests
-            and distance to the held places near; of few rows its scale alone.
+        The standardised residuals of the validation rows give location, scale, skewness and tail
+        weight of the predictive distribution, by number of tests and distance to near held places;
+        few rows give its scale alone.
         """
         with torch.no_grad():
             self.drift.copy_(self._drift())
@@ -129,7 +121,7 @@ class FieldNetwork(FieldProcess):
             self._set_shape(fit_shape(residuals, numpy_of(validation.tests), distance))
 
     def widen(self, factor: float) -> None:
-        """Take a normal law, `factor` times as wide, in the place of one from validation rows."""
+        """Replace the shape by a normal law, `factor` times as wide."""
         coefficients = NO_LAW.coefficients.copy()
         coefficients[1, 0] = np.log(factor)
         self._set_shape(ShapeLaw(coefficients, NO_LAW.ranges))
@@ -137,10 +129,7 @@ class FieldNetwork(FieldProcess):
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield W Phi and W (y - m0 - shift) of the held rows in chunks, of variance 1.
 
-        Raises
-        ------
-        RequestError
-            Other rows than those the model was fitted to: their tests are not known.
+        Raises RequestError: other rows than the training rows, whose tests are not known.
         """
         if rows.x.shape != self.rows.x.shape:
             raise RequestError(
@@ -154,7 +143,7 @@ class FieldNetwork(FieldProcess):
             yield WeightedRows(found.spread, found.residual + mean, torch.ones_like(found.residual))
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> TileLevel:  # noqa: ARG002
-        """Return the joint law of field and tile process at tiles, from the rows that it holds."""
+        """Return the joint law of field and tile process at tiles, given the held rows."""
         return tile_level(self, x, how)
 
     # Prediction.
@@ -167,20 +156,19 @@ class FieldNetwork(FieldProcess):
         Parameters
         ----------
         x
-            Inputs. Beyond the first and last time of the training rows the field stays as it
-            was there, and its variance grows (if they have more than one time).
+            Inputs. Before the first and after the last time of the training rows the field stays
+            constant, and its variance grows (if they have more than one time).
         tests
-            Tests behind each average, (n,) or one number for all; 1 where nothing is given.
-            Infinity is allowed; see `MeasurementLaw` for counts that were never seen.
-        level
-            Predict what measurements scatter around: without noise, with the mean of as many
-            tests as the training rows ever had. Its shape is the normal: lean and heavy tails are
-            those of measurements. `tests` is then of no account.
+            Tests in each average, (n,) or one number for all; 1 by default. Infinity is allowed;
+            see `MeasurementLaw` for counts outside the training rows. level Predict the level that
+            measurements scatter around: no noise, and the mean of the largest number of tests in
+            the training rows; `tests` is ignored. Its shape is normal: skewness and heavy tails
+            belong to measurements.
 
         Returns
         -------
         Prediction
-            `function_variance` is that of field and tile process; `tile_variance` the second.
+            `function_variance` is of field and tile process, `tile_variance` of the tile process.
 
         Raises
         ------
@@ -201,15 +189,15 @@ class FieldNetwork(FieldProcess):
         level: bool = False,
         alone: bool = False,
     ) -> Prediction:
-        """Predict at inputs that `scaled` has returned; see `predict`.
+        """Predict at inputs returned by `scaled`; see `predict`.
 
-        With `alone`, without what near held rows tell of a tile: cheap.
+        `alone` ignores the held rows near each tile, which is cheap.
         """
         if tests is None:
             tests = torch.ones(len(x), dtype=torch.float64, device=self.device)
         nothing = alone or not len(self.rows.y)
         parts = torch.zeros(4, len(x), dtype=torch.float64, device=self.device)
-        # Rows of near places together: they share what they are conditioned on.
+        # Rows of near places together: they share conditioning rows.
         order = torch.from_numpy(Sites.of(numpy_of(self.points(x)[:, :2])).order).to(self.device)
         for rows in order.split(ROWS_AT_ONCE):
             with torch.no_grad():
@@ -219,10 +207,7 @@ class FieldNetwork(FieldProcess):
         return self._assembled(parts, found, level=level)
 
     def function_variance(self, x: Floats, L: Tensor) -> Floats:
-        """Return the variance of field and tile process at points were that of the weights L L'.
-
-        (n,), in the target's squared unit; see `LowRankGP`. Whatever else `predict` has stays.
-        """
+        """Return `predict(x).function_variance`, (n,), if the weights had the covariance L L'."""
         other = deepcopy(self)
         other.posterior.take_covariance(L)
         return other.predict(x, np.inf).function_variance
@@ -251,15 +236,15 @@ class FieldNetwork(FieldProcess):
         asked = self.row_terms(x, tests)
         points = torch.cat([self.points(held), at])
         here = torch.arange(len(x), device=self.device)[:, None] + len(held)
-        # All in units of the amplitude at the rows: for a diagonal D, D K D is not worked out.
+        # In units of the amplitude at the rows, which saves the product D K D.
         prior = self.tiles(points[back], points[back])
         cross = self.tiles(points[back], points[here]) * asked.amplitude[:, None, None]
         deviations = (self.rows.y[distinct] - seen.mean)[:, None]
         spread = (torch.cat([seen.phi, asked.phi]) @ self.factor).double()
         noise = (seen.noise / seen.amplitude.square())[back]
-        factor, white = whitened(prior, noise, known, cross)
+        factor, white = whiten(prior, noise, known, cross)
         tile = asked.amplitude.square() * self.tiles.variance() - white.square().sum((1, 2))
-        # One column is solved for, whatever the rank; the padding has the weight 0.
+        # One column to solve for, for any rank; the padding has the weight 0.
         weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]
         weights = weights / seen.amplitude[back]
         told = torch.cat([deviations, spread[: len(held)]], 1)
@@ -268,7 +253,7 @@ class FieldNetwork(FieldProcess):
         return torch.stack([asked.mean + shared[:, 0], field, tile.clamp(min=0), asked.noise])
 
     def _given_nothing(self, x: Tensor, tests: Tensor) -> Tensor:
-        """Return what `_given_rows` does, had the model no rows near."""
+        """Return what `_given_rows` would return without near rows."""
         asked = self.row_terms(x, tests)
         field = self.posterior.moments(asked.phi).variance.double()
         tile = asked.amplitude.square() * self.tiles.variance()

@@ -1,9 +1,10 @@
-"""The process of the field model and the rows that it holds: means, covariances, neighbours.
+"""The process of the field model and its held rows: means, covariances, neighbours.
 
 `field_model.py` has the equations, learns the process and predicts with it.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +13,9 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from geogp.errors import RequestError
-from geogp.models.bases.basis_functions import Basis
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.diagonals import Diagonal
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.core.posteriors import Posterior, VariationalPosterior
+from geogp.models.core.posteriors import VariationalPosterior
 from geogp.models.field import vecchia
 from geogp.models.field.field_rows import HeldRows, RowTerms
 from geogp.models.field.measurement import MeasurementLaw
@@ -40,21 +39,13 @@ SITES_AT_ONCE = 256
 class FieldProcess(LowRankGP):
     """A low-rank process, a process of single tiles and a law of measurements.
 
-    Parameters
-    ----------
-    name, architecture, basis, posterior, diagonal
-        As for `LowRankGP`.
-    noise
-        The law of measurements.
-    tiles
-        The process of single tiles.
-    units
-        Kilometres (two) and quarters that one unit of each scaled input stands for, (2,) or (3,).
+    Parameters are those of `LowRankGP`; a `MeasurementLaw` replaces the noise. `units` are the
+    kilometres (two) and quarters in one unit of each scaled input, (3,).
 
     Raises
     ------
     RequestError
-        Other inputs than two coordinates and, or not, a time.
+        Other inputs than two coordinates and an optional time, or no units of them.
     """
 
     holds_rows = True
@@ -67,18 +58,7 @@ class FieldProcess(LowRankGP):
     shape_ranges: Tensor
     order_seed: Tensor
 
-    def __init__(
-        self,
-        name: str,
-        architecture: Architecture,
-        *,
-        basis: Basis,
-        posterior: Posterior,
-        noise: MeasurementLaw,
-        diagonal: Diagonal,
-        tiles: TileProcess,
-        units: Tensor,
-    ) -> None:
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
         if architecture.d not in {2, 3} or architecture.dropped not in {
             (),
             architecture.columns[2:],
@@ -88,23 +68,34 @@ class FieldProcess(LowRankGP):
                 f"{', '.join(architecture.columns)}"
                 f"{' without ' if architecture.dropped else ''}{', '.join(architecture.dropped)}."
             )
-        super().__init__(
-            name, architecture, basis=basis, posterior=posterior, noise=noise, diagonal=diagonal
-        )
-        self.tiles = tiles
-        self.rows = HeldRows(len(architecture.used), architecture.torch_dtype)
-        self.register_buffer("units", torch.cat([units.double(), torch.ones(3 - len(units))]))
+        if not architecture.units:
+            raise RequestError(
+                f"{name} measures distances: give Architecture(units=...), the kilometres and "
+                "quarters that one unit of each input stands for."
+            )
+        r, dtype = parts["basis"].rank, architecture.torch_dtype
+        super().__init__(name, architecture, **{**parts, "noise": MeasurementLaw(r, dtype)})
+        self.tiles = TileProcess(r, dtype)
+        self.rows = HeldRows(len(architecture.used), dtype)
+        self.register_buffer("units", torch.ones(3, dtype=torch.float64))
         self.register_buffer("drift", torch.zeros(2, dtype=torch.float64))
         self.register_buffer("shape_coefficients", torch.zeros(4, 3, dtype=torch.float64))
         self.register_buffer("shape_ranges", torch.zeros(2, 2, dtype=torch.float64))
         self.register_buffer("order_seed", torch.zeros((), dtype=torch.int64))
-        # Worked out from the held rows when they are first needed.
+        # Computed from the held rows on first use.
         self._sites: tuple[Sites, KDTree] | None = None
         self._earlier: Tensor | None = None
 
+    def take_range(self, low: Tensor, high: Tensor) -> None:
+        """Take the range of the inputs, and with it the units of the scaled ones."""
+        super().take_range(low, high)
+        used = list(self.architecture.used)
+        per_input = torch.tensor(self.architecture.units, dtype=torch.float64)[used]
+        self.units[: len(used)] = per_input * ((high - low) / 2).double()
+
     @property
     def can_solve_mean(self) -> bool:
-        """No: its steps take places with the rows near them, not rows by themselves."""
+        """False: steps take places with the rows near them, not single rows."""
         return False
 
     @property
@@ -118,9 +109,9 @@ class FieldProcess(LowRankGP):
         return self.posterior.cholesky()
 
     def hold(self, rows: Rows, seed: int) -> Rows:
-        """Keep the training rows, in the order of their places, and return them so.
+        """Keep the training rows, and return them, in the order of their places.
 
-        What an earlier fit learned from other rows (drift, shape) is forgotten.
+        It resets drift and shape of an earlier fit.
         """
         sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
         order = torch.from_numpy(sites.order).to(self.device)
@@ -146,7 +137,7 @@ class FieldProcess(LowRankGP):
 
     @property
     def earlier(self) -> Tensor:
-        """The held rows that the rows of each place are conditioned on, (s, most)."""
+        """The held rows that condition the rows of each place, (s, most)."""
         if self._earlier is None:
             random = np.random.default_rng([int(self.order_seed), 1])
             self._earlier = torch.from_numpy(earlier_rows(self.sites[0], random))
@@ -163,7 +154,7 @@ class FieldProcess(LowRankGP):
         self.shape_ranges.copy_(torch.from_numpy(law.ranges))
 
     def row_terms(self, x: Tensor, tests: Tensor) -> RowTerms:
-        """Return means and laws of scaled inputs (n, d) and counts of tests (n,)."""
+        """Return means and laws at scaled inputs (n, d) with counts of tests (n,)."""
         phi = self.basis(self._within_data(x)).phi
         mean = self.mean_constant.double() + self.posterior.moments(phi).mean.double()
         return RowTerms(
@@ -174,9 +165,9 @@ class FieldProcess(LowRankGP):
         )
 
     def near_rows(self, points: Tensor) -> Tensor:
-        """Return the held rows that predictions at points (b, 3) are conditioned on, (b, m).
+        """Return the held rows that condition predictions at points (b, 3), (b, m).
 
-        Of the rows of the nearest places those of largest prior correlation with the point.
+        The rows of the nearest places with the largest prior correlation with the point.
         """
         sites, tree = self.sites
         near = torch.from_numpy(nearest_rows(sites, tree, numpy_of(points[:, :2]))).to(self.device)
@@ -191,7 +182,7 @@ class FieldProcess(LowRankGP):
         return torch.cat(chosen)
 
     def beyond(self, x: Tensor) -> Tensor:
-        """Return the variance of what the level may do outside the times of the held rows."""
+        """Return the variance of the level's drift outside the times of the held rows."""
         if x.shape[-1] == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
         away = (x - self._within_data(x))[..., 2].double().abs() * self.units[2]
@@ -208,7 +199,7 @@ class FieldProcess(LowRankGP):
     def field_mean(self, x: Floats) -> Floats:
         """Return the mean of field and shift at infinitely many tests, in the target's unit, (n,).
 
-        The level that `predict` gives adds to it what near tiles tell of each tile.
+        `predict` at the level adds the effect of near rows on each tile.
         """
         parts = []
         for part in self.scaled(x).split(CHUNK):
@@ -220,7 +211,7 @@ class FieldProcess(LowRankGP):
     def tile_kernel(self, x: Floats, x2: Floats) -> Floats:
         """Return the prior covariance of u between points, in the target's squared unit, (n, n2).
 
-        `kernel` is that of f.
+        `kernel` is the prior covariance of f.
         """
         second = self.scaled(x2)
         with torch.no_grad():
@@ -240,17 +231,16 @@ class FieldProcess(LowRankGP):
         return exact * self.units
 
     def distance_to_others(self, x: Tensor) -> Floats:
-        """Return the mean distance from scaled inputs to the held places near, in km, (n,).
+        """Return the mean distance from scaled inputs to the near held places, in km, (n,).
 
-        Of the 16 nearest places other than the input's own; 1 where the model holds fewer than two
-        places. See `distance_to_others`.
+        See `distance_to_others`; 1 where the model holds fewer than two places.
         """
         if not len(self.rows.y):
             return np.ones(len(x))
         return distance_to_others(self.sites[0].places, numpy_of(self.points(x)[:, :2]))
 
     def _within_data(self, x: Tensor) -> Tensor:
-        """Return inputs with their times brought into those of the held rows."""
+        """Return inputs with their times clamped to the times of the held rows."""
         if x.shape[-1] == 2 or not len(self.rows.x):
             return x
         times = self.rows.x[:, 2]

@@ -1,4 +1,4 @@
-"""Rows of the field model: those it holds, what its parts say of rows, and whitened blocks."""
+"""Rows of the field model: its held rows, their terms, and whitened blocks."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from geogp.errors import NumericalError
 from geogp.models.core.lowrank import Rows
-from geogp.models.field.vecchia import whiten
 
 
 class HeldRows(nn.Module):
-    """The training rows, those of one place together; part of the saved model.
+    """The training rows, grouped by place; part of the saved model.
 
     `x` scaled inputs, `y` standardised targets, `tests` counts.
     """
@@ -37,7 +35,7 @@ class HeldRows(nn.Module):
         return Rows(self.x, self.y, self.tests)
 
     def _load_from_state_dict(self, state: Any, prefix: str, *others: Any) -> None:
-        # The number of rows is that of the file.
+        # The file gives the number of rows.
         for name in ("x", "y", "tests"):
             own, found = getattr(self, name), state.get(prefix + name)
             if found is not None and found.shape[1:] == own.shape[1:]:
@@ -46,7 +44,7 @@ class HeldRows(nn.Module):
 
 
 class RowTerms(NamedTuple):
-    """What the low rank and the laws say of rows: phi (n, r); the others (n,) float64."""
+    """Terms of the low rank and the laws at rows: phi (n, r); the others (n,) float64."""
 
     phi: Tensor
     mean: Tensor
@@ -56,16 +54,10 @@ class RowTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Whitened rows of some places, which are in no particular order.
+    """Whitened rows of some places, in no particular order.
 
-    Attributes
-    ----------
-    residual
-        W (y - mean), (k,).
-    spread
-        W Phi L for the factor L of q(w), or W Phi, (k, r).
-    log_scale
-        Sum of the logarithms of the conditional standard deviations, a scalar.
+    `residual` is W (y - mean) (k,), `spread` W Phi L for the factor L of q(w), or W Phi, (k, r),
+    `log_scale` the sum of log conditional standard deviations, a scalar.
     """
 
     residual: Tensor
@@ -73,29 +65,10 @@ class Block:
     log_scale: Tensor
 
 
-def whitened(
-    covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return what `whiten` does.
-
-    Raises
-    ------
-    NumericalError
-        A covariance does not factorise.
-    """
-    try:
-        return whiten(covariance, noise, known, values)
-    except RuntimeError as error:
-        raise NumericalError(
-            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
-            "diverged. Lower the learning rate."
-        ) from error
-
-
 def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the distinct rows among known ones, and where each place of `index` finds its row.
+    """Return the distinct known rows, and the place of each entry of `index` among them.
 
-    Padding finds the first.
+    Padding gets the first.
     """
     distinct, inverse = torch.unique(index[known], return_inverse=True)
     if not len(distinct):
@@ -106,7 +79,7 @@ def distinct_rows(index: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Padded(NamedTuple):
-    """Rows of some blocks: numbers, which are no padding, and which are its own, each (b, m)."""
+    """Rows of some blocks, each (b, m): numbers, known (not padding), own (of the block itself)."""
 
     rows: Tensor
     known: Tensor
@@ -114,7 +87,7 @@ class Padded(NamedTuple):
 
 
 def packed(blocks: Padded, parts: int) -> list[Padded]:
-    """Return the blocks in parts of similar size, by their numbers of rows, with less padding.
+    """Return the blocks in parts of similar numbers of rows, with less padding.
 
     The rows of a block keep their order, and the padding comes last.
     """

@@ -1,4 +1,4 @@
-"""The step of the field model: rows by themselves first, then blocks of whole places."""
+"""The step of the field model: single rows first, then blocks of whole places."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,26 +17,21 @@ if TYPE_CHECKING:
     from geogp.models.field.field_model import FieldNetwork
 
 GROUP = 16
-"""Neighbouring places that a step takes together: they share rows they are conditioned on."""
+"""Neighbouring places in one group of a step: they share conditioning rows."""
 
 
 @dataclass(frozen=True)
 class PerPlace(Step["FieldNetwork"]):
     """The evidence lower bound under Vecchia's approximation; see `Step`.
 
-    In the first epochs every row is a block of its own, which is cheap and finds field, noise
-    and amplitude; then the blocks are whole places, conditioned on near ones.
-
-    Attributes
-    ----------
-    single
-        Share of the epochs with blocks of single rows.
+    In the first epochs, a share `single` of all, every row is its own block, which is cheap and
+    finds field, noise and amplitude; then the blocks are whole places, conditioned on near ones.
     """
 
     single: float = 0.5
 
     def complete(self, share: float) -> bool:
-        """Tell whether an epoch, with which `share` is done, takes whole places."""
+        """Tell whether the epoch that ends at `share` takes whole places."""
         return share > self.single
 
     def parts(
@@ -63,7 +58,7 @@ class PerPlace(Step["FieldNetwork"]):
         ]
 
     def split(self, model: "FieldNetwork", rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Cut a part into so many: of rows, or of whole places that lie together."""
+        """Cut a part into `count` parts, of rows or of whole neighbouring places."""
         own = part.numbers.tensor_split(count)
         if not part.whole_places:
             return [Part(numbers, rows.at(numbers).n) for numbers in own]
@@ -86,5 +81,5 @@ class PerPlace(Step["FieldNetwork"]):
         return loss.detach().double()
 
     def predicted(self, model: "FieldNetwork", rows: "Rows", share: float) -> "Prediction":
-        """Predict from near places once the epochs take them; before, by the field alone."""
+        """Predict from near places once the epochs take them; earlier, by the field alone."""
         return model.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))

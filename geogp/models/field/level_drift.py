@@ -1,4 +1,4 @@
-"""How the level of a field changes from one time to the next."""
+"""Changes of the level of a field from one time to the next."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,9 @@ from torch import Tensor
 def level_drift(times: Tensor, values: Tensor) -> Tensor:
     """Return variance per quarter and squared mean of the level's change in a quarter, (2,).
 
-    From the changes between successive times of the mean of the values, less the variance that
-    those means have from their rows. With two times the one change is all there is, and counts as
-    variance; with one there is none.
-
-    Parameters
-    ----------
-    times
-        Quarters, (n,).
-    values
-        Measurements without what does not belong to the level, (n,) float64.
+    From the changes between successive times of the mean of the values, less the sampling variance
+    of those means. With two times, the only change counts as variance; with one time, both are 0.
+    `times` are quarters (n,), `values` measurements without their shift, (n,) float64.
     """
     times, number = torch.unique(times, return_inverse=True)
     if len(times) < 2:

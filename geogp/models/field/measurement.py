@@ -1,4 +1,4 @@
-"""The law of a measurement that averages k tests: its variance and its shift."""
+"""The law of a measurement, the average of k tests: its variance and its shift."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from geogp.models.core.noise import NOISE_FLOOR, Noise
 
 FLOOR_START, SINGLE_START = 0.2, 0.5
-"""Where the two parts of the variance start, for a standardised target."""
+"""Start values of the two parts of the variance, for a standardised target."""
 
 
 ENDLESS = 1e300
@@ -21,19 +21,18 @@ class MeasurementLaw(Noise):
     variance(x, k) = exp(a + <c_a, phi(x)>) + exp(b + <c_b, phi(x)>) k^(-p),
     shift(k) = g (1 - k^(-s)).
 
-    k is held within the counts of the training rows: the law is not drawn out beyond them, and
-    infinitely many tests are as many as were ever seen.
-    The first term is what no number of tests removes. The shift is there because the target is
-    the logarithm of an average: by Jensen's inequality the expected logarithm of an average of
-    k positive values rises with k, from that of a single test (shift 0) to that of very many
-    (shift g).
+    k is clamped to the counts of the training rows: the law does not extrapolate, and infinitely
+    many tests are the largest count seen. No number of tests removes the first term. The shift
+    exists because the target is the logarithm of an average: by Jensen's inequality the expected
+    logarithm of an average of k positive values rises with k, from a single test (shift 0) to very
+    many (shift g).
 
     Parameters
     ----------
     r
-        Number of basis functions phi on which the variance depends.
+        Number of basis functions phi in the variance.
     dtype
-        Of the parameters; what is worked out from them is float64.
+        Of the parameters; results are float64.
     """
 
     tests_range: Tensor
@@ -63,7 +62,7 @@ class MeasurementLaw(Noise):
         return NOISE_FLOOR + floor + single * counts ** (-self.log_decay.double().exp())
 
     def shift(self, tests: Tensor) -> Tensor:
-        """Return what an average of so many tests lies above a single test's mean, (b,)."""
+        """Return the difference of an average of `tests` tests from a single test's mean, (b,)."""
         counts = tests.clamp(*self.tests_range)
         return self.gain.double() * (1 - counts ** (-self.log_gain_decay.double().exp()))
 

@@ -1,4 +1,4 @@
-"""Laws of shapes: location, scale and shape of residuals by tests and distance to other places."""
+"""Location, scale and shape of residuals by tests and distance to other places."""
 
 import math
 from dataclasses import dataclass
@@ -18,38 +18,34 @@ from geogp.distributions.sinh_arcsinh import (
 from geogp.errors import NumericalError
 
 PRIOR_ROWS = 30.0
-"""Weight, in rows, of the standard normal in the fit of a shape: a few rows do not bend it."""
+"""Weight of the standard normal in the fit of a shape, in rows: a few rows do not bend it."""
 
 FEW_RESIDUALS = 300
-"""Of fewer residuals the width alone is learned: location and shape would follow their chance."""
+"""Fewer residuals give the width alone: their location and shape would be chance."""
 
 PRIOR_RESIDUALS = 10.0
-"""Weight of a sound model, one that needs no wider law, in residuals."""
+"""Weight of a prior width of 1, in residuals."""
 
 DISTANCES = 16
-"""Distances that a law tells apart: rows of one distance and as many tests share a shape."""
+"""Distinct distances of a law: rows of one distance and one number of tests share a shape."""
 
 LEAST_RANGE = 1e-6
-"""Logarithms that differ by less are the same: distances on a lattice are, but for rounding."""
+"""Logarithms that differ by less are equal: distances on a lattice differ by rounding only."""
 
 
 @dataclass(frozen=True)
 class ShapeLaw:
     """Location, scale and shape of standardised residuals, by tests and distance to other places.
 
-    Each of a, log b, ε and log δ is c_0 + c_1 t + c_2 s, with t the logarithm of the tests behind a
-    measurement and s that of the mean distance to the nearest training places, both held within
-    what the law was fitted to. s is rounded to `DISTANCES` values, evenly spaced: shapes differ by
-    tests and these only, so that a map of one number of tests has few. ε and log δ then bend
-    smoothly into their bounds, B tanh(value / B) with B the bound on the value's side. The
-    residual is a + b sinh((asinh(Z) + ε) / δ), Z standard normal.
+    Each of a, log b, ε and log δ is c_0 + c_1 t + c_2 s, with t the logarithm of the tests in a
+    measurement and s the logarithm of the mean distance to the nearest training places, both
+    clamped to their range in the fit. s is rounded to `DISTANCES` evenly spaced values, so that a
+    map of one number of tests has few shapes. ε and log δ then bend smoothly into their bounds, B
+    tanh(value / B) with B the bound on the value's side. The residual is a + b sinh((asinh(Z) + ε)
+    / δ), Z standard normal.
 
-    Attributes
-    ----------
-    coefficients
-        c_0, c_1 and c_2 of a, log b, ε, log δ: (4, 3).
-    ranges
-        Least and largest t, least and largest s: (2, 2).
+    `coefficients`: c_0, c_1 and c_2 of a, log b, ε, log δ: (4, 3).
+    `ranges`: least and largest t, least and largest s: (2, 2).
     """
 
     coefficients: Floats
@@ -58,12 +54,7 @@ class ShapeLaw:
     def at(self, tests: Floats, distance: Floats | float) -> tuple[Floats, Floats, Shape]:
         """Return mean and sd of the residuals, each (n,), and their shape.
 
-        Parameters
-        ----------
-        tests
-            Tests behind each measurement, (n,); infinity is allowed.
-        distance
-            Kilometres, above 0, (n,) or one number for all.
+        `tests` (n,) may be infinite; `distance` is in km, above 0, (n,) or one number for all.
         """
         covariates = _covariates(tests, distance, self.ranges)
         distinct, number = np.unique(covariates, axis=0, return_inverse=True)
@@ -81,35 +72,20 @@ class ShapeLaw:
 
 
 NO_LAW = ShapeLaw(np.zeros((4, 3)), np.zeros((2, 2)))
-"""The standard normal, whatever the tests and distances."""
+"""The standard normal for all tests and distances."""
 
 
 def fit_shape(
     residuals: Floats, tests: Floats, distance: Floats | float, prior_rows: float = PRIOR_ROWS
 ) -> ShapeLaw:
-    """Fit location, scale and shape to standardised residuals by maximum a posteriori.
+    """Fit location, scale and shape to standardised residuals (n,) by maximum a posteriori.
 
-    The mean log density under `ShapeLaw` less ``prior_rows / (2 n)`` times the sum of the
-    squared coefficients of t and s brought to mean 0 and variance 1: with few residuals it stays
-    near the standard normal. t and s are held between their 1 % and 99 % quantiles. One that is the
-    same in all rows plays no part. By L-BFGS in float64.
-
-    Parameters
-    ----------
-    residuals
-        (measurement - mean) / sd, shape (n,).
-    tests
-        Tests behind each measurement, (n,).
-    distance
-        Mean distance to the nearest training places in kilometres, (n,), or one number for all.
-    prior_rows
-        Weight of the prior.
-
-    Raises
-    ------
-    NumericalError
-        A residual is not finite, a distance or a number of tests not finite or not above 0, or
-        the fit does not end at finite values.
+    The mean log density under `ShapeLaw` less ``prior_rows / (2 n)`` times the sum of the squared
+    coefficients of t and s, standardised to mean 0 and variance 1: few residuals stay near the
+    standard normal. t and s are clamped to their 1 % and 99 % quantiles; one that is constant has
+    no effect. By L-BFGS in float64. `distance` is in km, (n,) or one number for all. Raises
+    NumericalError: a residual is not finite, a distance or number of tests is not finite or not
+    above 0, or the fit does not end at finite values.
     """
     r = torch.from_numpy(np.ascontiguousarray(residuals, np.float64))
     if not len(r) or not bool(torch.isfinite(r).all()):
@@ -155,13 +131,13 @@ def fit_shape(
 
 
 def width_factor(residuals: Floats) -> float:
-    """Return what a normal law must be widened by, from m standardised residuals z, (m,).
+    """Return the factor that widens a normal law, from m standardised residuals z, (m,).
 
         s t(0.975, k + m) / Φ^{-1}(0.975),    s² = (k + Σ z²) / (k + m),
 
-    k = `PRIOR_RESIDUALS`: s² is the scale of its posterior, a scaled inverse chi-squared law, under
-    a prior of k degrees of freedom around 1 (Gelman et al. 2013, section 2.6), and the factor is
-    that of the Student-t law of a new residual at the ends of the 95 % interval.
+    k = `PRIOR_RESIDUALS`. s² is the scale of its posterior, a scaled inverse chi-squared law, under
+    a prior of k degrees of freedom around 1 (Gelman et al. 2013, section 2.6). The factor is that
+    posterior's Student-t quantile of a new residual at the ends of the 95 % interval.
     """
     known = PRIOR_RESIDUALS + len(residuals)
     s = math.sqrt((PRIOR_RESIDUALS + float(residuals @ residuals)) / known)
@@ -169,7 +145,7 @@ def width_factor(residuals: Floats) -> float:
 
 
 def _covariates(tests: Floats, distance: Floats | float, ranges: Floats) -> Floats:
-    """Return t and s as a law takes them, (n, 2)."""
+    """Return clamped and rounded t and s, (n, 2)."""
     low, high = ranges.T
     found = np.log(np.column_stack(np.broadcast_arrays(tests, distance)))
     held: Floats = np.clip(found, low, high)
@@ -185,7 +161,7 @@ def _design(covariates: Floats) -> Floats:
 
 
 def _bounded(skewness: torch.Tensor, log_tail: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ε and log δ within their bounds; near 0 they are what they were."""
+    """Return ε and log δ within their bounds; near 0 they hardly change."""
     low, high = math.log(LEAST_TAILWEIGHT), math.log(MOST_TAILWEIGHT)
     bent = torch.where(
         log_tail < 0, low * torch.tanh(log_tail / low), high * torch.tanh(log_tail / high)

@@ -1,9 +1,9 @@
 """The tile process at many tiles given the rows, as a sequence: Vecchia, response first.
 
-The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict`
-conditions on, and on the effects of near tiles that come earlier in a random order (Katzfuss,
-Guinness, Gong and Zilber 2020, section 4: "response first"). With w the weights of the field and
-b the mean of the rows at w = 0,
+The effect u_t of a tile is conditioned on the training rows that `FieldNetwork.predict` uses, and
+on the effects of near tiles that come earlier in a random order (Katzfuss, Guinness, Gong and
+Zilber 2020, section 4: "response first"). With w the weights of the field and b the mean of the
+rows at w = 0,
 
 u = A (y - b - Phi_rows w) + B u + s eps,    eps ~ N(0, I),
 
@@ -25,7 +25,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from geogp.errors import DataError, NumericalError
+from geogp.errors import DataError
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.training.steps import CHUNK
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Sparse = Any
-"""A sparse array of SciPy; its types do not say which."""
+"""A sparse array of SciPy, whose types do not say which."""
 
 EARLIER_TILES = 24
-"""Earlier tiles that a tile is conditioned on, at most."""
+"""Most earlier tiles that condition a tile."""
 
 TILES_AT_ONCE = 512
 """Tiles whose blocks are held at once."""
@@ -48,20 +48,13 @@ TILES_AT_ONCE = 512
 class TileSequence:
     """u at n tiles given w and the rows, for a standardised target; see the module.
 
-    About a kilobyte a tile is held (64 rows and 24 tiles that it is conditioned on); nothing n by
-    n.
+    It holds about a kilobyte a tile (64 rows and 24 tiles that condition it); nothing n by n.
 
-    Attributes
-    ----------
-    order
-        Numbers of the tiles, in the order of the sequence, (n,).
-    A, B
-        Sparse (n, rows) and (n, n), their rows (and B's columns) in that order.
-    s
-        Conditional standard deviations, in that order, (n,).
-    alone
-        The variance of the level of each single tile, field and tile process, as prediction has
-        it: given the rows alone. By number of tile, (n,).
+    `order`: numbers of the tiles, in the order of the sequence, (n,).
+    `A`, `B`: sparse (n, rows) and (n, n), their rows (and B's columns) in that order.
+    `s`: conditional standard deviations, in that order, (n,).
+    `alone`: the variance of the level of each single tile, field and tile process, given the rows
+        alone, as in prediction. By number of tile, (n,).
     """
 
     order: Indices
@@ -90,19 +83,15 @@ class TileSequence:
 
 @dataclass(frozen=True)
 class _Stages:
-    """A strictly lower triangular B in stages: rows of one depend on those of earlier ones alone.
+    """A strictly lower triangular B in stages: rows of one depend on earlier stages alone.
 
     Each stage of a solution is one product of a sparse and a dense matrix; a few hundred stages
     solve for tens of thousands of tiles.
 
-    Attributes
-    ----------
-    order
-        Rows of B, stage by stage, (n,).
-    ends
-        Where each stage ends, the first at 0; the rows of the first depend on none.
-    earlier, later
-        By stage: what its rows take of those before it, and of those after it (for B').
+    `order`: rows of B, stage by stage, (n,).
+    `ends`: end of each stage, from 0; the rows of the first stage depend on none.
+    `earlier`, `later`: by stage: its rows' entries in the columns before it, and of B' in the
+        columns after it.
     """
 
     order: Indices
@@ -147,27 +136,12 @@ class _Stages:
 def tile_sequence(
     model: "FieldNetwork", x: Tensor, L: Tensor, *, earlier: int = EARLIER_TILES, seed: int = 0
 ) -> TileSequence:
-    """Work out the sequence for tiles at one time, in chunks on the model's device, in float64.
+    """Compute the sequence for tiles at one time, in chunks on the model's device, in float64.
 
-    Parameters
-    ----------
-    model
-        A fitted model, which holds its rows.
-    x
-        Inputs of the tiles as `FieldNetwork.scaled` returns them, (n, d).
-    L
-        Factor (r, r) of the posterior of the weights, for `alone`.
-    earlier
-        Earlier tiles that a tile is conditioned on, at most.
-    seed
-        Of the order.
-
-    Raises
-    ------
-    DataError
-        The tiles are not at one time, or two of them are at one place.
-    NumericalError
-        A block does not factorise.
+    `x` are inputs from `FieldNetwork.scaled` (n, d), L (r, r) a factor of the weights' posterior
+    for `alone`, `earlier` the most earlier tiles that condition a tile; `seed` fixes the order.
+    Raises DataError: the tiles are not at one time, or two are at one place. Raises NumericalError:
+    a block does not factorise.
     """
     points = model.points(x)
     _check(points)
@@ -180,7 +154,7 @@ def tile_sequence(
     ends: list[list[Indices]] = [[], []]
     starts: list[list[Indices]] = [[], []]
     values: list[list[Floats]] = [[], []]
-    # Near tiles together: they share what they are conditioned on.
+    # Near tiles together: they share conditioning rows.
     near_together = torch.from_numpy(Sites.of(place).order).to(model.device)
     for tiles in near_together.split(TILES_AT_ONCE):
         with torch.no_grad():
@@ -204,20 +178,10 @@ def tile_sequence(
 
 
 def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
-    """Return the nearest tiles that come earlier in an order, (n, most), `NO_ROW` filling up.
+    """Return the nearest tiles that come earlier in an order, (n, most), filled with `NO_ROW`.
 
-    Tiles of ranks 2^j to 2^(j+1) are looked up among those of ranks below 2^(j+1), of which half
-    or more come earlier: four times as many as are kept are looked at, and more where too few of
-    them do.
-
-    Parameters
-    ----------
-    place
-        Coordinates, (n, 2).
-    order
-        Numbers of the tiles in the order.
-    most
-        Tiles to return for each.
+    Tiles of ranks 2^j to 2^(j+1) are searched among ranks below 2^(j+1), of which half or more come
+    earlier. The search takes four times as many as are kept, and more where too few come earlier.
     """
     n = len(order)
     found = np.full((n, most), NO_ROW)
@@ -230,7 +194,7 @@ def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
             near = tree.query(place[order[rank]], k=min(end, looked))[1].reshape(len(rank), -1)
             before = near < rank[:, None]
             enough = before.sum(1) >= np.minimum(most, rank)
-            # Those that come earlier go first, the nearest of them foremost.
+            # Earlier tiles first, from the nearest on.
             first = np.argsort(~before[enough], 1, kind="stable")[:, :most]
             chosen = np.take_along_axis(np.where(before, near, NO_ROW)[enough], first, 1)
             named = np.where(chosen == NO_ROW, NO_ROW, order[chosen])
@@ -241,7 +205,7 @@ def earlier_tiles(place: Floats, order: Indices, most: int) -> Indices:
 
 
 class _Known(NamedTuple):
-    """What blocks are put together from: points, amplitudes and noise of rows and tiles."""
+    """Points, amplitudes and noise of rows and tiles, the parts of blocks."""
 
     points: Tensor
     amplitude: Tensor
@@ -252,7 +216,7 @@ class _Known(NamedTuple):
 
     @classmethod
     def of(cls, model: "FieldNetwork", x: Tensor, points: Tensor, earlier: Indices) -> "_Known":
-        """Work out the laws of all held rows and of tiles."""
+        """Compute the laws of all held rows and of tiles."""
         laws = [
             (found.amplitude, found.noise)
             for found in _terms(model, model.rows.x, model.rows.tests)
@@ -285,19 +249,14 @@ def _conditionals(
     index = index.clamp(min=0)
     points, amplitude = known.points[index], known.amplitude[index]
     here = known.amplitude[own]
-    # In units of the amplitude: for a diagonal D, D K D is not worked out.
+    # In units of the amplitude, which saves the product D K D.
     cross = model.tiles(points, known.points[own][:, None]) * here[:, None, None]
     noise = known.noise[index] / amplitude.square()
-    try:
-        factor, white = whiten(model.tiles(points, points), noise, there, cross)
-    except RuntimeError as error:
-        raise NumericalError(
-            f"the covariance of a block of tiles does not factorise ({error})."
-        ) from error
+    factor, white = whiten(model.tiles(points, points), noise, there, cross)
     prior = here.square() * model.tiles.variance()
     left = (prior - white[..., 0].square().sum(1)).clamp(min=0)
     weights = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0] / amplitude
-    # The rows come first in a block, so that the factor of theirs is a corner of it.
+    # Rows come first in a block, so their factor is its upper left corner.
     first, corner = white[:, :width], factor[:, :width, :width]
     alone = torch.linalg.solve_triangular(corner.mT, first, upper=True)[..., 0]
     alone = alone / amplitude[:, :width]
@@ -314,7 +273,7 @@ def _conditionals(
 def _field_variance(
     model: "FieldNetwork", x: Tensor, near: Tensor, weights: Tensor, L: Tensor
 ) -> Tensor:
-    """Return ||L'(phi_t - Phi_near' weights)||² and what the drift adds, (b,)."""
+    """Return ||L'(phi_t - Phi_near' weights)||² and the drift's variance, (b,)."""
     rows, back = torch.unique(near.clamp(min=0), return_inverse=True)
     inputs = torch.cat([model.rows.x[rows], x])
     counts = torch.ones(len(inputs), dtype=torch.float64, device=model.device)

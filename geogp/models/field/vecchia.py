@@ -1,4 +1,4 @@
-"""Blocks of a Vecchia approximation: which rows each place is conditioned on.
+"""Blocks of a Vecchia approximation: the rows that condition each place.
 
 log p(y) is approximated by the sum over places of log p(y_t | y_N(t)), where y_t holds all rows
 at one place and N(t) the rows of near places that come earlier in a random order (Vecchia 1988;
@@ -7,7 +7,6 @@ Katzfuss and Guinness 2021). Every choice of N gives a proper distribution.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,42 +14,39 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 from torch import Tensor
 
+from geogp.errors import NumericalError
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 NEIGHBOURS = 6
-"""Earlier places whose rows a place is conditioned on in training, at most."""
+"""Most earlier places whose rows condition a place in training."""
 
 TRAINING_ROWS = 40
-"""Rows that a place is conditioned on in training, at most."""
+"""Most rows that condition a place in training."""
 
 PREDICTION_PLACES = 16
 PREDICTION_ROWS = 64
-"""A prediction is conditioned on the rows most correlated with it, of the nearest places."""
+"""Rows that condition a prediction: the most correlated ones, of the nearest places."""
 
 DISTANCE_PLACES = 16
-"""Near places whose mean distance tells how dense the places are."""
+"""Near places whose mean distance measures the density of places."""
 
 PLACE_ROWS = 64
-"""Rows of one place in a block, at most: a place with more is cut into several blocks."""
+"""Most rows of one place in a block: a place with more is cut into several blocks."""
 
 NO_ROW = -1
 
 
 @dataclass(frozen=True)
 class Sites:
-    """The distinct places of rows, in an order in which near places follow each other.
+    """The distinct places of rows, ordered so that near places follow each other.
 
     A place with more than `PLACE_ROWS` rows counts as several of equal coordinates.
 
-    Attributes
-    ----------
-    order
-        Row numbers, those of one place together, (n,).
-    first, count
-        Where in `order` the rows of each place start, and how many there are, (s,).
-    centre
-        Coordinates of each place, (s, 2).
+    `order`: row numbers, grouped by place, (n,).
+    `first`, `count`: start in `order` and number of the rows of each place, (s,).
+    `centre`: coordinates of each place, (s, 2).
     """
 
     order: Indices
@@ -76,25 +72,16 @@ class Sites:
 
     @cached_property
     def places(self) -> KDTree:
-        """A tree to search the distinct places, each of them once."""
+        """A search tree of the distinct places."""
         return KDTree(np.unique(self.centre, axis=0))
 
     def __len__(self) -> int:
         return len(self.first)
 
     def rows(self, sites: Indices, most: int) -> Indices:
-        """Return the positions in `order` of the rows of sites (m, k), in turn, at most `most`.
+        """Return the positions in `order` of the rows of sites (m, k), nearest first, (m, most).
 
-        Parameters
-        ----------
-        sites
-            Numbers of sites, nearest first; `NO_ROW` where there is none.
-        most
-            Rows to return for each.
-
-        Returns
-        -------
-        ndarray of int64, shape (m, most); `NO_ROW` fills up.
+        `NO_ROW` marks absent sites and fills up.
         """
         count = np.where(sites == NO_ROW, 0, self.count[sites])
         ends = np.cumsum(count, 1)
@@ -109,11 +96,9 @@ class Sites:
 
 
 def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
-    """Return the rows each place is conditioned on: of near places earlier in a random order.
+    """Return the rows that condition each place: of near places earlier in a random order.
 
-    Returns
-    -------
-    ndarray of int64, shape (s, TRAINING_ROWS), positions in `sites.order`, `NO_ROW` filling up
+    Positions in `sites.order`, (s, TRAINING_ROWS), filled with `NO_ROW`.
     """
     s = len(sites)
     rank = rng.permutation(s)
@@ -125,9 +110,9 @@ def earlier_rows(sites: Sites, rng: np.random.Generator) -> Indices:
 
 
 def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
-    """Return the rows of the places nearest to some places (m, 2), (m, most), `NO_ROW` filling up.
+    """Return all rows of the `PREDICTION_PLACES` places nearest to places (m, 2), (m, most).
 
-    `PREDICTION_PLACES` places, with all their rows.
+    Filled with `NO_ROW`.
     """
     _, near = tree.query(place, k=min(len(sites), PREDICTION_PLACES))
     near = near.reshape(len(place), -1)
@@ -137,8 +122,8 @@ def nearest_rows(sites: Sites, tree: KDTree, place: Floats) -> Indices:
 def distance_to_others(places: KDTree, at: Floats) -> Floats:
     """Return the mean distance from points (m, 2) to the nearest of distinct places, (m,).
 
-    Of the `DISTANCE_PLACES` nearest places other than the point itself, or of all there are. A
-    single place tells no density: the distance to it counts as 1.
+    Over the `DISTANCE_PLACES` nearest places other than the point itself, or all there are. A
+    single place has no density: its distance counts as 1.
     """
     if places.n < 2:
         return np.ones(len(at))
@@ -156,60 +141,22 @@ def whiten(
 ) -> tuple[Tensor, Tensor]:
     """Return L and L^(-1) values for padded covariances, L L' = covariance + diag(noise).
 
-    Parameters
-    ----------
-    covariance
-        (b, m, m), float64; anything at the padding.
-    noise
-        (b, m); anything at the padding.
-    known
-        Which of the m rows are no padding, (b, m).
-    values
-        (b, m, c); anything at the padding.
-
-    Returns
-    -------
-    L, whitened
-        (b, m, m) and (b, m, c). Rows of the padding are those of the identity and 0.
+    `covariance` (b, m, m), `noise` (b, m) and `values` (b, m, c) are float64; `known` (b, m) marks
+    rows that are not padding, and the padding may hold anything. Returns (b, m, m) and (b, m, c);
+    padding becomes rows of the identity and 0. Raises NumericalError: a covariance does not
+    factorise.
     """
-    L, white = _Whiten.apply(covariance, noise, known, values)  # type: ignore[no-untyped-call]
-    return L, white
-
-
-class _Whiten(torch.autograd.Function):
-    """L and W = L^(-1) V for K = L L', with products by L^(-1) in place of solves on the way back.
-
-    With tri and sym as in `rbf.py`, and G_L, G_W the gradients, those by V and K are
-    L^(-T) G_W and sym(L^(-T) tri(L' G_L - G_W W') L^(-1)) (Murray 2016). L^(-1) mixes no
-    rows of the padding with others, so that what comes for those can be dropped at the end.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, covariance: Tensor, noise: Tensor, known: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        padding = ~known
-        K = covariance.masked_fill(padding[:, :, None] | padding[:, None, :], 0.0)
-        K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
+    both = known[:, :, None] & known[:, None, :]
+    K = covariance.masked_fill(~both, 0.0) + torch.diag_embed(torch.where(known, noise, 1.0))
+    try:
         L = torch.linalg.cholesky(K)
-        V = values.masked_fill(padding[..., None], 0.0)
-        white = torch.linalg.solve_triangular(L, V, upper=False)
-        ctx.save_for_backward(L, white, padding[..., None])
-        return L, white
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        L, white, padding = ctx.saved_tensors
-        by_L, by_white = gradients
-        identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
-        inverse = torch.linalg.solve_triangular(L, identity, upper=False).contiguous()
-        triangle = torch.baddbmm(torch.bmm(L.mT, by_L), by_white, white.mT, alpha=-1).tril_()
-        triangle.diagonal(dim1=1, dim2=2).mul_(0.5)
-        by_K = torch.bmm(inverse.mT, torch.bmm(triangle, inverse))
-        by_K = (by_K + by_K.mT).mul_(0.5).masked_fill_(padding, 0.0).masked_fill_(padding.mT, 0.0)
-        by_V = torch.bmm(inverse.mT, by_white).masked_fill_(padding, 0.0)
-        return by_K, by_K.diagonal(dim1=1, dim2=2), None, by_V
+    except RuntimeError as error:
+        raise NumericalError(
+            f"the covariance of a block of tiles does not factorise ({error}); the fit has "
+            "diverged. Lower the learning rate."
+        ) from error
+    V = values.masked_fill(~known[..., None], 0.0)
+    return L, torch.linalg.solve_triangular(L, V, upper=False)
 
 
 def _morton(centre: Floats) -> Indices:

@@ -1,4 +1,4 @@
-"""What the rows of the field model say of the level, in closed form."""
+"""The level of the field model given its rows, in closed form."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,14 +21,8 @@ Floats = NDArray[np.float64]
 def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
     """Return the mean of the level under the closed form, by tile, (n,).
 
-    Parameters
-    ----------
-    model, x
-        The fitted model and the inputs of the tiles, (n, d).
-    m
-        Mean of the weights given the rows.
-    tiles
-        The law of the tile process.
+    `x` are the inputs of the tiles (n, d), `m` the mean of the weights given the rows, `tiles` the
+    law of the tile process.
     """
     weights = m.detach()[:, None]
     sd = float(model.y_sd)
@@ -44,7 +38,7 @@ def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSeq
 
 
 def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
-    """Yield the features of the rows that a model holds, in the target's unit."""
+    """Yield the features of the held rows, in the target's unit."""
     held = model.rows
     for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
         with torch.no_grad():

@@ -1,21 +1,21 @@
-"""Where to measure next: tiles whose measurement takes most variance from the level of others.
+"""Where to measure next: the tiles whose measurement removes most variance from the level.
 
-With C the covariance of the level at n tiles given what was measured (`JointLevel`), a the weights
-of the tiles that count and v the noise variance of a new measurement, measuring tile i takes
+With C the covariance of the level at n tiles given the measurements so far (`JointLevel`), a the
+weights of the tiles and v the noise variance of a new measurement, measuring tile i removes
 
 gain_i = Σ_j a_j C_ji² / (C_ii + v_i)
 
 from Σ_j a_j C_jj, and leaves C - h h', h = C e_i / sqrt(C_ii + v_i) (Krause, Singh and Guestrin
 2008 choose sensors greedily by another criterion; this one is the A-criterion of Bayesian design,
 Chaloner and Verdinelli 1995, section 2.2). Tiles are taken one after the other, each the best given
-those before. That is a heuristic: the variance removed need not be submodular, so that no share of
-the best set is promised, and each step looks at all tiles, or at a stated number, anew.
+the ones before. That is a heuristic: the removed variance need not be submodular, so it promises no
+share of the best set, and each step looks again at all tiles, or at a stated number.
 
 C is not formed. With q_i = Σ_j a_j C_ji², a step changes
 
-q_i -> q_i - 2 h_i z_i + h_i² Σ_j a_j h_j²,    z = C (a h), C that of before the step,
+q_i -> q_i - 2 h_i z_i + h_i² Σ_j a_j h_j²,    z = C (a h) with C before the step,
 
-so that a step takes two products of C and a vector, and q is needed once at the start.
+so that a step takes two products of C and a vector, and q is computed once at the start.
 """
 
 from collections.abc import Callable
@@ -37,23 +37,17 @@ AT_ONCE = 32
 """Columns of C that are held at once."""
 
 PROBES = 64
-"""Random vectors by which the local part of q is estimated."""
+"""Random vectors in the estimate of the local part of q."""
 
 
 @dataclass(frozen=True)
 class LevelCovariance:
     """The covariance C = P P' + diag(own) + K of the level at n tiles, as products with vectors.
 
-    Attributes
-    ----------
-    low
-        P, (n, r).
-    variance
-        What is taken for the diagonal of C before a column of it is worked out, (n,).
-    local
-        Returns K x for x (n, k); None where K = 0.
-    own
-        Variance that a tile shares with no other, (n,), or 0; 0 where there is a K.
+    `low`: P, (n, r).
+    `variance`: the diagonal of C until a column of C is computed, (n,).
+    `local`: returns K x for x (n, k); None where K = 0.
+    `own`: variance of a single tile, shared with no other, (n,), or 0; 0 where there is a K.
     """
 
     low: Floats
@@ -80,10 +74,10 @@ class LevelCovariance:
         return found + self.local(unit)
 
     def about_squares(self, weights: Floats, *, seed: int) -> Floats:
-        """Return Σ_j a_j C_ij² for all i, (n,), exact but for Σ_j a_j K_ij² where there is a K.
+        """Return Σ_j a_j C_ij² for all i, (n,), exact except Σ_j a_j K_ij² where there is a K.
 
-        That is the mean of (K diag(a)^(1/2) e)_i² over random signs e (Hutchinson 1990), with a
-        relative standard error of at most sqrt(2 / `PROBES`), 18 %.
+        This term is the mean of (K diag(a)^(1/2) e)_i² over random signs e (Hutchinson 1990), with
+        a relative standard error of at most sqrt(2 / `PROBES`), 18 %.
         """
         weighted = weights[:, None] * self.low
         found: Floats = np.einsum("ir,ir->i", self.low @ (self.low.T @ weighted), self.low)
@@ -103,17 +97,8 @@ class LevelCovariance:
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
     """Return the covariance of a level; P is held whole, in float64.
 
-    Parameters
-    ----------
-    level
-        The level.
-    chosen
-        Tiles that will be chosen: each takes a column more.
-
-    Raises
-    ------
-    RequestError
-        P, what its making takes and the columns of the chosen tiles do not fit into memory.
+    Each of the `chosen` tiles to come takes one more column. Raises RequestError: P, its
+    computation and the columns of the chosen tiles do not fit into memory.
     """
     rank = level.L.shape[1]
     rows = level.row_count
@@ -131,20 +116,13 @@ def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Tiles that are measured one after the other, and what that does.
+    """Tiles measured one after the other, and the effect.
 
-    Attributes
-    ----------
-    tiles
-        Their numbers, in order, (k,).
-    gains
-        What each takes from Σ_j a_j C_jj given those before, (k,), exact.
-    before, after
-        Variance of the level of each before any and after all are measured, (k,).
-    removed
-        What all take from the variance of each tile, (n,).
-    evaluated
-        Tiles whose gain was worked out exactly.
+    `tiles`: their numbers, in order, (k,).
+    `gains`: the variance that each removes from Σ_j a_j C_jj given the ones before, (k,), exact.
+    `before`, `after`: variance of the level of each before any and after all are measured, (k,).
+    `removed`: the variance that all remove from each tile, (n,).
+    `evaluated`: number of tiles with an exactly computed gain.
     """
 
     tiles: Indices
@@ -156,22 +134,14 @@ class Chosen:
 
 
 class Measuring:
-    """The variance of the level as tiles are measured one after the other.
+    """The variance of the level while tiles are measured one after the other.
 
-    Parameters
-    ----------
-    covariance
-        C, given what was measured so far.
-    weights
-        What the variance of each tile counts, 0 or more, (n,).
-    noise
-        Variance of a new measurement around the level, (n,).
+    `covariance`: C, given the measurements so far.
+    `weights`: weight of the variance of each tile, 0 or more, (n,).
+    `noise`: variance of a new measurement around the level, (n,).
 
-    Raises
-    ------
-    DataError
-        Another number of weights or noise variances than tiles; a weight is negative or all are
-        0; a noise variance is not positive.
+    Raises DataError: another number of weights or noise variances than tiles; a weight is negative
+    or all are 0; a noise variance is not positive.
     """
 
     def __init__(self, covariance: LevelCovariance, weights: Floats, noise: Floats) -> None:
@@ -195,7 +165,7 @@ class Measuring:
 
     @property
     def variance(self) -> Floats:
-        """Variance of the level of each tile now, (n,)."""
+        """Current variance of the level of each tile, (n,)."""
         return self._covariance.variance - self.removed
 
     def measure(self, tile: int) -> tuple[Floats, float]:
@@ -215,7 +185,7 @@ class Measuring:
         return h, gain
 
     def spread(self, h: Floats) -> Floats:
-        """Return z = C (a h), with C that of before the last tile was measured, (n,)."""
+        """Return z = C (a h), with C before the last measurement, (n,)."""
         weighted = self._weights * h
         z = self._covariance.times(weighted[:, None])[:, 0]
         earlier = self._h[:, : len(self._tiles) - 1]
@@ -223,14 +193,14 @@ class Measuring:
         return z
 
     def chosen(self, evaluated: int = 0) -> Chosen:
-        """Return what was measured."""
+        """Return the measured tiles and the effect."""
         tiles, before = np.array(self._tiles, np.int64), np.array(self._before)
         after = before - self.removed[tiles]
         return Chosen(tiles, np.array(self._gains), before, after, self.removed, evaluated)
 
 
 class _Gains:
-    """Gains of all tiles: q and the diagonal of C, exact for those that were evaluated."""
+    """Gains of all tiles: q and the diagonal of C, exact for the evaluated tiles."""
 
     def __init__(
         self, covariance: LevelCovariance, weights: Floats, noise: Floats, *, seed: int
@@ -243,12 +213,12 @@ class _Gains:
         self._open = np.ones(len(covariance), bool)
 
     def now(self) -> Floats:
-        """Return gains, estimates included, (n,); below 0 for tiles that were taken."""
+        """Return gains, estimates included, (n,); below 0 for taken tiles."""
         square, variance = self._square + self._changed[0], self._variance + self._changed[1]
         return np.where(self._open, square / (variance.clip(min=0) + self._noise), -1.0)
 
     def evaluate(self, most: int) -> None:
-        """Work out exactly so many of the tiles of largest estimate among the open ones."""
+        """Compute the gains of at most `most` open tiles exactly, largest estimates first."""
         left = np.flatnonzero(~self.exact & self._open)
         best = left[np.argsort(-self.now()[left], kind="stable")][:most]
         for start in range(0, len(best), AT_ONCE):
@@ -263,7 +233,7 @@ class _Gains:
         return int(np.argmax(np.where(self.exact, self.now(), -1.0)))
 
     def take(self, tile: int, h: Floats, z: Floats, gain: float) -> None:
-        """Change all gains as the measurement of a tile does, and close the tile."""
+        """Update all gains for the measurement of a tile, and close the tile."""
         self._open[tile] = False
         self._changed[0] += h * (h * gain - 2 * z)
         self._changed[1] -= np.square(h)
@@ -281,31 +251,20 @@ def choose(
 ) -> Chosen:
     """Choose tiles to measure, one after the other, each once.
 
-    Gains of all tiles are estimated (`LevelCovariance.about_squares`) and follow each step. Those
-    of `candidates` tiles are made exact: half of them at the start, the rest in equal parts before
-    the later steps, always those of the largest estimate now, so that neighbours of a chosen tile,
+    Gains of all tiles are estimated (`LevelCovariance.about_squares`) and updated at each step.
+    Those of `candidates` tiles are made exact, always the largest estimates: half of them at the
+    start, the rest in equal parts before the later steps, so that neighbours of a chosen tile,
     whose gain has fallen, do not crowd out others. The best exact one is taken. With as many
     candidates as tiles, or without a tile process, all are exact.
 
-    Parameters
-    ----------
-    covariance, weights, noise
-        See `Measuring`.
-    count
-        Tiles to choose.
-    candidates
-        Tiles whose gain is worked out exactly.
-    seed
-        Of the estimates.
-    heard
-        Told the number of tiles chosen after each step.
+    `covariance`, `weights`, `noise`: see `Measuring`.
+    `count`: tiles to choose.
+    `candidates`: tiles with an exactly computed gain.
+    `seed`: of the estimates.
+    `heard`: called with the number of tiles chosen after each step.
 
-    Raises
-    ------
-    RequestError
-        No tile, more than there are, or fewer candidates than twice the tiles to choose.
-    DataError
-        See `Measuring`.
+    Raises RequestError: no tile, more than there are, or fewer candidates than twice the tiles to
+    choose. Raises DataError: see `Measuring`.
     """
     n = len(covariance)
     if not 1 <= count <= n:
@@ -332,7 +291,7 @@ def choose(
 
 
 def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices) -> Chosen:
-    """Measure given tiles in their order; see `Measuring` for the rest."""
+    """Measure given tiles in their order; see `Measuring`."""
     measuring = Measuring(covariance, weights, noise)
     for tile in tiles:
         measuring.measure(int(tile))
@@ -340,10 +299,10 @@ def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: 
 
 
 def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: int) -> Chosen:
-    """Measure the tile of largest variance among those of positive weight, again and again.
+    """Measure the tile of largest variance with positive weight, one after the other.
 
-    The variances fall as tiles are measured. Each tile is taken once; where fewer than `count`
-    have a positive weight, those of weight 0 follow in the same way.
+    The variances fall as tiles are measured. Each tile is taken once; tiles of weight 0 follow when
+    no other is left.
     """
     measuring = Measuring(covariance, weights, noise)
     left = np.ones(len(covariance), bool)

@@ -1,14 +1,14 @@
-"""Where a field lies on one side of a threshold everywhere at once, from draws of all its points.
+"""Where a field meets a threshold everywhere at once, from joint draws of all points.
 
-Points are put in the order of their marginal probability p of meeting the threshold. The joint
-region of level l is the largest set D(rho) = {s: p(s) >= rho} with
+Points are ordered by their marginal probability p of meeting the threshold. The joint region of
+level l is the largest set D(rho) = {s: p(s) >= rho} with
 
     P(the threshold is met everywhere in D(rho)) >= l,
 
 and the excursion function F(s) is the largest l whose region holds s (Bolin and Lindgren 2015,
 definitions 1 to 3, with their one-parameter family of sets). By draws, F of the k-th point is the
-share of draws in which the first k points all meet the threshold, so that of each draw only the
-place of the first miss is kept.
+share of draws in which the first k points all meet the threshold, so only the first miss of each
+draw is kept.
 """
 
 from dataclasses import dataclass, field
@@ -25,26 +25,19 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 _CERTAIN = 0.95
-"""Level of the intervals that state what the number of draws leaves open."""
+"""Level of the intervals of the Monte Carlo error."""
 
 
 @dataclass(frozen=True)
 class JointRegion:
     """The joint region of a level.
 
-    Attributes
-    ----------
-    level
-        Probability that the threshold is met everywhere inside, at least.
-    inside
-        The points of the region, (n,).
-    excursion
-        F at each point, (n,).
-    probability, lower, upper
-        Share of draws in which all points inside met the threshold, with the exact binomial 95 %
-        interval that the number of draws leaves; 1 for an empty region.
-    fewest, most
-        95 % interval, over draws, of the number of points inside.
+    `level`: least probability that the threshold is met everywhere inside.
+    `inside`: the points of the region, (n,).
+    `excursion`: F at each point, (n,).
+    `probability`, `lower`, `upper`: share of draws in which all points inside met the threshold,
+        with its exact binomial 95 % interval; 1 for an empty region.
+    `fewest`, `most`: 95 % interval, over draws, of the number of points inside.
     """
 
     level: float
@@ -59,14 +52,11 @@ class JointRegion:
 
 @dataclass
 class FirstMisses:
-    """Of each draw the first point, in falling order of probability, that misses the threshold.
+    """The first point of each draw, in falling order of probability, that misses the threshold.
 
-    Attributes
-    ----------
-    score
-        Rises with the marginal probability that a point meets the threshold, (n,): the
-        standardised distance, which tells apart what rounds to 1. For a Gaussian field its normal
-        distribution function is that probability.
+    `score` (n,) rises with the marginal probability that a point meets the threshold: the
+    standardised distance, which also orders probabilities that round to 1. For a Gaussian field its
+    normal distribution function is that probability. Raises DataError: no score, or one is NaN.
     """
 
     score: Floats
@@ -80,10 +70,7 @@ class FirstMisses:
     def add(self, met: Booleans) -> None:
         """Take draws (b, n): True where the threshold is met.
 
-        Raises
-        ------
-        DataError
-            Another number of points.
+        Raises DataError: another number of points.
         """
         n = len(self.score)
         if met.ndim != 2 or met.shape[1] != n:
@@ -94,10 +81,7 @@ class FirstMisses:
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the joint region of a level.
 
-        Raises
-        ------
-        RequestError
-            A level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
+        Raises RequestError: a level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
         """
         check_inside("a level", level)
         first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
@@ -113,7 +97,7 @@ class FirstMisses:
         last = np.searchsorted(-ranked, -ranked, side="right") - 1
         share = held[last] / draws
         excursion = np.empty(n)
-        # No set is surer than each of its points, whose probability is known without draws.
+        # A set is at most as sure as each of its points, whose probability needs no draws.
         excursion[self._order] = np.minimum(share, special.ndtr(ranked))
         inside = excursion >= level
         size = int(inside.sum())
@@ -139,7 +123,7 @@ def _binomial(hits: int, draws: int) -> tuple[float, float]:
 
 
 def _quantile_ends(ordered: NDArray[np.int64], probability: float) -> tuple[int, int]:
-    """Return order statistics between which the quantile of a probability lies with 95 %."""
+    """Return order statistics that hold the quantile of a probability with 95 %."""
     tail = (1 - _CERTAIN) / 2
     low = int(stats.binom.ppf(tail, len(ordered), probability))
     high = int(stats.binom.ppf(1 - tail, len(ordered), probability))

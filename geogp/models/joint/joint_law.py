@@ -1,4 +1,4 @@
-"""What the low rank says of many points together: covariance, sample paths, effective rank."""
+"""The low rank at many points together: covariance, sample paths, effective rank."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,23 +18,18 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _LEAST_SHARE = 1e-6
-"""Components of less of the variance are rounding errors of float32 features."""
+"""Components with a smaller share of the variance are rounding errors of float32 features."""
 
 
 @dataclass(frozen=True)
 class JointPosterior:
     """p(w | y) = N(m, L L') under a fitted basis and its noise law, and so of f everywhere.
 
-    f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. What a
-    catalogue row adds to the variance at single points is no part of it; `joint_level.py`
-    has both.
+    f(x) = m0 + <w, phi(x)> has covariance phi(x)' L L' phi(x') between points. The diagonal of a
+    catalogue row is not included; `joint_level.py` has both.
 
-    Attributes
-    ----------
-    model
-        The fitted model.
-    m, L
-        Mean (r,) and factor (r, r) of the weights for the standardised target, float64.
+    `model`: the fitted model.
+    `m`, `L`: mean (r,) and factor (r, r) of the weights for the standardised target, float64.
     """
 
     model: "LowRankGP"
@@ -51,23 +46,15 @@ class JointPosterior:
         return torch.cat([part.square().sum(1) for part in self._whitened(x)]).cpu().numpy()
 
     def covariance(self, x: Floats, x2: Floats) -> Floats:
-        """Return Cov(f(x), f(x2)) = phi(x)' L L' phi(x2), shape (n, n2).
-
-        In the target's squared unit. n times n2 values are returned.
-        """
+        """Return Cov(f(x), f(x2)) = phi(x)' L L' phi(x2), (n, n2), in the target's squared unit."""
         second = torch.cat(list(self._whitened(x2)))
         return torch.cat([part @ second.T for part in self._whitened(x)]).cpu().numpy()
 
     def sample_paths(self, x: Floats, paths: int, *, seed: int = 0) -> Floats:
-        """Draw functions f and return them at all points, shape (paths, n), in the target's unit.
+        """Draw functions f and return them at all points, (paths, n), in the target's unit.
 
         One draw of the r weights gives a whole function: calls with the same seed and number of
-        paths return the same functions at any points.
-
-        Raises
-        ------
-        RequestError
-            Fewer than one path.
+        paths return the same functions at any points. Raises RequestError: fewer than one path.
         """
         if paths < 1:
             raise RequestError(f"expected 1 sample path or more, found {paths}.")
@@ -89,58 +76,35 @@ def joint_posterior(model: "LowRankGP", train: "Data") -> JointPosterior:
     """Condition the weights on the training rows, given the fitted basis and noise law.
 
     L L' = (I + Phi' V^(-1) Phi)^(-1), with V the variances of the rows around the function:
-    noise_var and what the diagonal adds; for PPGP and dPPGP, whose s² = ||L' phi||² has learned
-    noise that varies with the input, s² too. The L of those objectives is no posterior
-    covariance and is not used for anything joint.
+    noise_var plus the diagonal's, and also s² = ||L' phi||² for PPGP and dPPGP, where it has
+    learned input-dependent noise. The L of those objectives is no posterior covariance, and nothing
+    joint uses it.
 
-    The basis counts as known: what was uncertain in learning it is not included, so intervals for
-    the mean function hold less than they say where the basis was learned from few rows. A plain
-    network (``dnn``), which has one value for its weights, gets the posterior of a Bayesian last
-    layer on its features; where the closed form is the model's own (``bll``, ``rich-bll``), the
-    mean stays the network's output.
-
-    Parameters
-    ----------
-    model
-        A fitted model.
-    train
-        The rows it was fitted to.
-
-    Raises
-    ------
-    RequestError
-        The model counts.
-    DataError
-        The rows have another dimension than the model.
+    The basis counts as known: the uncertainty of learning it is not included, so intervals for the
+    mean function are too narrow where the basis was learned from few rows. A plain network
+    (``dnn``), which has one value for its weights, gets the posterior of a Bayesian last layer on
+    its features; where the closed form is the model's own (``bll``, ``rich-bll``), the mean stays
+    the network's output. Raises RequestError: the model counts. Raises DataError: the rows have
+    another dimension than the model.
     """
     model.check_has_level()
     return posterior_given(model, model.as_rows(train.x, train.y, train.tests))
 
 
 def posterior_given(model: "LowRankGP", rows: "Rows") -> JointPosterior:
-    """Return `joint_posterior` of rows as the model takes them."""
+    """Return `joint_posterior` of `Rows`."""
     with torch.no_grad():
         return JointPosterior(model, *model.conditioned(rows))
 
 
 def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, float]:
-    """Return the median standard deviation of the function at points by two accounts.
+    """Return two median standard deviations of the function at points (n, d).
 
-    Parameters
-    ----------
-    model, train
-        A fitted model, and the rows it was fitted to.
-    x
-        Inputs (n, d).
-
-    Returns
-    -------
-    dict
-        ``stated``: of the model's own prediction. ``closed_form``: with the covariance of
-        `joint_posterior` in place of its posterior's.
+    ``stated``: from the model's own prediction. ``closed_form``: with the covariance of
+    `joint_posterior` for its posterior's. `train` are the training rows.
     """
     L = joint_posterior(model, train).L
-    # Of averages of endless tests: the level, whose own variance may be 0.
+    # Averages of infinitely many tests: the variance of the level itself may be 0.
     stated = model.predict(x, np.inf).function_variance
     closed = model.function_variance(x, L)
     return {
@@ -153,16 +117,10 @@ def two_variances(model: "LowRankGP", train: "Data", x: Floats) -> dict[str, flo
 class Components:
     """Leading functions of a kernel over some points, uncorrelated there.
 
-    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x): the expansion of Karhunen and Loève
-    with the points' distribution as measure (Zhu, Yuchi and Xie, equation 17).
-
-    Attributes
-    ----------
-    values
-        The functions at the points, in the target's unit, (n, count), largest variance first. The
-        value farthest from 0 is positive.
-    share
-        Share of the mean prior variance of each, (count,).
+    With z_k independent N(0, 1), f(x) = sum_k z_k values_k(x): the Karhunen-Loève expansion with
+    the points' distribution as measure (Zhu, Yuchi and Xie, equation 17). `values` (n, count) are
+    the functions at the points, in the target's unit, largest variance first; the value farthest
+    from 0 is positive. `share` (count,) is each one's share of the mean prior variance.
     """
 
     values: Floats
@@ -170,23 +128,10 @@ class Components:
 
 
 def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
-    """Return the leading components Phi v_k of the features, v_k the eigenvectors of Phi'Phi.
+    """Return the leading components Phi v_k over inputs (n, d), v_k the eigenvectors of Phi'Phi.
 
-    Parameters
-    ----------
-    model
-        The model.
-    x
-        Inputs (n, d) over which the features are taken.
-    count
-        Components; fewer where the others have less than a millionth of the variance.
-
-    Raises
-    ------
-    RequestError
-        Fewer than one component.
-    NumericalError
-        All features are 0.
+    Fewer than `count` where the others have less than a millionth of the variance. Raises
+    RequestError: fewer than one component. Raises NumericalError: all features are 0.
     """
     if count < 1:
         raise RequestError(f"expected 1 component or more, found {count}.")
@@ -202,21 +147,10 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
 
 
 def effective_rank(model: "LowRankGP", x: Floats) -> float:
-    """Return exp(entropy of the normalised eigenvalues of Phi'Phi), from 1 to r.
+    """Return exp(entropy of the normalised eigenvalues of Phi'Phi) over inputs (n, d), from 1 to r.
 
-    Roy and Vetterli (2007), with the eigenvalues that sum to 1; 1 is a kernel of one function.
-
-    Parameters
-    ----------
-    model
-        The model.
-    x
-        Inputs (n, d) over which the features are taken.
-
-    Raises
-    ------
-    NumericalError
-        All features are 0.
+    Roy and Vetterli (2007), with eigenvalues that sum to 1; 1 is a kernel of one function.
+    Raises NumericalError: all features are 0.
     """
     share = torch.linalg.eigvalsh(_gram(model, x)).clamp(min=0)
     share = (share / share.sum()).numpy()

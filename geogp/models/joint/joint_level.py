@@ -1,11 +1,10 @@
 """The level of many tiles together: means, variances of sums, sample paths.
 
-A sum over tiles, such as the mean of a county, varies by the covariances of the tiles and not by
-their variances alone. What is joint here follows from p(w | y) in closed form under the fitted
-basis and noise law (`joint_law.py`), never from the L L' of an objective, and, for models
-with a process of single tiles, from its law at all tiles (`tile_sequence.py`). What a
-model's diagonal adds to the function in single tiles (`diagonals.py`) is independent
-between them.
+The variance of a sum over tiles, such as the mean of a county, needs the covariances of the tiles
+as well as their variances. They follow from p(w | y) in closed form under the fitted basis and
+noise law (`joint_law.py`), never from the L L' of an objective, and, for models with a process of
+single tiles, from its law at all tiles (`tile_sequence.py`). A model's diagonal
+(`diagonals.py`) is independent between tiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 AT_ONCE = 32
-"""Sums that are solved for, or paths that are returned, at once."""
+"""Sums solved for, or paths returned, at once."""
 
 
 class LevelOptions(NamedTuple):
-    """What the joint law of a level is made with; see `joint_level`."""
+    """Options of the joint law of a level; see `joint_level`."""
 
     calibrated: bool = True
     earlier: int = EARLIER_TILES
@@ -55,7 +54,7 @@ class WhiteNoise(NamedTuple):
 class JointLevel:
     """The joint Gaussian law of the level at n tiles at one time, in the unit of the target.
 
-    With a the weights of a sum, scaled by `factor`, and o of `own_variance`,
+    With a the weights of a sum, times `factor`, and o of `own_variance`,
 
     Var = ||L' Phi' a||² + Σ o a².
 
@@ -68,13 +67,13 @@ class JointLevel:
     mean
         Mean of the level, (n,).
     factor
-        What deviations of each tile are multiplied by, (n,).
+        Multiplies the deviations of each tile, (n,).
     noise_variance
         Variance of a measurement around the level of each tile, independent between tiles, (n,);
-        0 unless `measured` has set it.
+        0 unless set by `measured`.
     own_variance
-        Variance of the level of each tile that no other tile shares and no tile process holds,
-        (n,): what the model's diagonal adds.
+        Variance of the level of each tile from the model's diagonal, (n,): shared with no other
+        tile and not part of a tile process.
     """
 
     model: "LowRankGP"
@@ -102,7 +101,7 @@ class JointLevel:
         weights
             Weights of the tiles in each sum.
         noise
-            Add what measurements vary by, one for each tile; see `measured`.
+            Add the noise of one measurement in each tile; see `measured`.
 
         Raises
         ------
@@ -129,8 +128,8 @@ class JointLevel:
     def weighted_sums(self, weights: Weights) -> WeightedSums:
         """Return the joint law of sums over points with weights (n, k) or (n,).
 
-        Covariances condition points on near ones that come earlier, which is approximate: the
-        variance of a point by itself may differ from `single_variances` by some 0.1 %.
+        Covariances condition points on near earlier ones, which is approximate: the variance of a
+        single point may differ from `single_variances` by some 0.1 %.
 
         Raises
         ------
@@ -146,17 +145,17 @@ class JointLevel:
     def low_rank(self) -> Floats:
         """Return P, (n, r): the covariance of the level is P P' + diag(own) + K.
 
-        P is what the weights of the field add; K, of a tile process given the weights, is
-        applied by `local_times`.
+        P comes from the weights of the field; K, of a tile process given the weights, is applied by
+        `local_times`.
         """
         return self.factor[:, None] * spread(self._tile_features(), self.L)
 
     def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K the covariance of `low_rank`: 0 without tile process."""
+        """Return K x for x (n, k), with K as in `low_rank`: 0 without a tile process."""
         return np.zeros_like(x)
 
     def paths(self, paths: int, *, seed: int = 0) -> Iterator[Floats]:
-        """Draw levels of all tiles together: yields (b, n) until there are so many.
+        """Draw levels of all tiles together: yields (b, n) until there are `paths` of them.
 
         Raises
         ------
@@ -171,10 +170,10 @@ class JointLevel:
             yield from self._drawn(min(group, paths - start), rng)
 
     def measured(self, tests: float) -> "JointLevel":
-        """Return the law of the tiles' means of so many tests each: shift and noise are theirs.
+        """Return the law with the shift and noise of a mean of `tests` tests in each tile.
 
-        The noise of models without a law of tests is that of a measurement as the data hold it;
-        where the objective made the function variance carry noise (the PPGP family), that too.
+        The noise of models without a law of tests is a measurement's as in the data; where the
+        objective made the function variance carry noise (the PPGP family), that too.
         """
         asked = self.model.predict(self.x, tests)
         noise = asked.noise_variance
@@ -183,21 +182,20 @@ class JointLevel:
         return replace(self, noise_variance=noise)
 
     def noise_of(self, tests: float) -> Floats:
-        """Return the noise variance of `measured`, (n,), without what else that works out."""
+        """Return the noise variance of `measured` alone, (n,)."""
         return self.measured(tests).noise_variance
 
     def single_variances(self) -> Floats:
-        """Return the variance of each tile's level by itself, as prediction has it, (n,).
+        """Return the variance of each single tile's level, as in prediction, (n,).
 
-        Independent tiles would have these variances in a sum: what a sum of them is worth is seen
-        beside `sum_variances`.
+        A sum of independent tiles would have these variances; compare `sum_variances`.
         """
         parts = [(phi @ self.L).square().sum(1).cpu() for phi in self._tile_features()]
         return torch.cat(parts).numpy() * self.factor**2 + self.own
 
     @property
     def own(self) -> Floats:
-        """Variance of the level of each tile that no other tile shares, (n,); see `low_rank`."""
+        """Variance of the level of each tile shared with no other tile, (n,); see `low_rank`."""
         return self.own_variance * self.factor**2
 
     @property
@@ -207,7 +205,7 @@ class JointLevel:
 
     @property
     def row_count(self) -> int:
-        """Rows that sums over tiles go back to."""
+        """Number of rows that sums over tiles depend on."""
         return 0
 
     def _checked(self, weights: Weights) -> Weights:
@@ -228,7 +226,7 @@ class JointLevel:
         return found
 
     def _roots(self, weights: Weights) -> list[Floats]:
-        """Return matrices (., k) whose squares R'R add up to the covariance of sums but for own."""
+        """Return matrices (., k) whose squares R'R sum to the covariance of sums without own."""
         return [self._field(weights)]
 
     def _field(self, weights: Weights) -> Floats:
@@ -255,21 +253,16 @@ class JointLevel:
             yield self.mean + (self.factor[:, None] * found).T
 
     def _deviations(self, change: Tensor, drawn: Sequence[WhiteNoise]) -> Iterator[Floats]:
-        """Yield what paths differ from the mean by before `factor`, (n, b), batch by batch.
+        """Yield the paths' deviations from the mean before `factor`, (n, b), batch by batch.
 
-        Parameters
-        ----------
-        change
-            Of the weights of the field, in all paths, (r, k).
-        drawn
-            What the batches are drawn from.
+        `change` (r, k) is of the field's weights in all paths, `drawn` the normals of the batches.
         """
         field = spread(self._tile_features(), change)
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):
             yield field[:, part] + np.sqrt(self.own_variance)[:, None] * white.own
 
     def _white(self, paths: int, rng: np.random.Generator) -> WhiteNoise:
-        """Draw what a batch of paths follows from."""
+        """Draw the standard normals of a batch of paths."""
         sizes = (self.L.shape[1], paths), (len(self), paths), (paths,)
         return WhiteNoise(*(rng.standard_normal(size) for size in sizes))
 
@@ -289,38 +282,24 @@ def joint_level(
 ) -> JointLevel:
     """Return the joint law of the level at tiles at one time.
 
-    The basis counts as known: what was uncertain in learning it is not included.
+    The basis counts as known: the uncertainty of learning it is not included.
 
-    Parameters
-    ----------
-    model
-        A fitted model.
-    train
-        The rows it was fitted to; None for models that hold them (``field``).
-    x
-        Inputs of the tiles, (n, d), each tile once.
-    calibrated
-        Give single tiles the mean and variance of the map, `model.predict(x, level=True)`:
-        deviations are multiplied by the ratio of its standard deviation to that of the raw law
-        given the rows alone. Conditioning on other tiles, which is approximate, leaves a few per
-        cent of difference. Models without a tile process have nothing to calibrate: theirs is
-        the closed form.
-    earlier
-        Earlier tiles that a tile is conditioned on, at most.
-    seed
-        Of the order of the tiles.
-    columns
-        Sums or draws that will be asked for, which take memory.
+    `model`: a fitted model.
+    `train`: its training rows; None for models that hold them (``field``).
+    `x`: inputs of the tiles, (n, d), each tile once.
+    `calibrated`: give single tiles the mean and variance of the map, `model.predict(x,
+        level=True)`: deviations are multiplied by the ratio of its standard deviation to the raw
+        law's given the rows alone. Conditioning on other tiles is approximate and leaves a few per
+        cent of difference. Models without a tile process need no calibration: their law is the
+        closed form.
+    `earlier`: most earlier tiles that condition a tile.
+    `seed`: of the order of the tiles.
+    `columns`: sums or draws to be asked for, which take memory.
 
-    Raises
-    ------
-    RequestError
-        The model counts, so that its level is no Gaussian in closed form, or has not been
-        fitted; its rows are needed and not given; or there is not enough memory.
-    DataError
-        The tiles are at several times, or two at one place.
-    NumericalError
-        A block of tiles does not factorise.
+    Raises RequestError: the model counts, so that its level has no closed form, or has not been
+    fitted; its rows are needed and not given; or there is not enough memory. Raises DataError: the
+    tiles are at several times, or two at one place. Raises NumericalError: a block of tiles does
+    not factorise.
     """
     model.check_has_level()
     rows = None if train is None else model.as_rows(train.x, train.y, train.tests)
@@ -330,7 +309,7 @@ def joint_level(
 def low_rank_level(
     model: "LowRankGP", x: Floats, rows: "Rows", options: LevelOptions
 ) -> JointLevel:
-    """Return the joint law of a model without a tile process, given the rows it was fitted to."""
+    """Return the joint law of a model without a tile process, given its training rows."""
     check_level(model.architecture, len(x), rows.n, options.columns)
     posterior = posterior_given(model, rows)
     return JointLevel(
@@ -346,24 +325,20 @@ def low_rank_level(
 
 
 def batches(columns: int) -> list[slice]:
-    """Return slices of so many columns, `AT_ONCE` at a time."""
+    """Return slices of `columns` columns, `AT_ONCE` at a time."""
     return [slice(start, min(start + AT_ONCE, columns)) for start in range(0, columns, AT_ONCE)]
 
 
 def _group(held: int) -> int:
-    """Return how many sums or paths, of so many numbers each, share a pass: whole batches."""
+    """Return the number of sums or paths, of `held` numbers each, in one pass: whole batches."""
     return AT_ONCE * max(1, HELD_BYTES // (WORD * AT_ONCE * max(held, 1)))
 
 
 def check_rows(model: "LowRankGP", y: Floats) -> None:
-    """Refuse targets (m,) that are not those of the rows that the model learned from.
+    """Refuse targets (m,) other than the training rows'.
 
-    Raises
-    ------
-    RequestError
-        The model holds its rows.
-    DataError
-        Mean or standard deviation differ.
+    Raises RequestError: the model holds its rows. Raises DataError: mean or standard deviation
+    differ.
     """
     if model.holds_rows:
         raise RequestError(f"{model.name} holds the rows that it was fitted to; give no others.")

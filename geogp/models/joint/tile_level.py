@@ -26,21 +26,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class TileLevel(JointLevel):
-    """The joint law of the level at n tiles at one time, given the rows that the model holds.
+    """The joint law of the level at n tiles at one time, given the held rows.
 
-    With a the weights of a sum, scaled by `factor`, g = (I - B)^(-T) a, and A, B, s of the
+    With a the weights of a sum, times `factor`, g = (I - B)^(-T) a, and A, B, s of the
     `TileSequence`,
 
     Var = ||L'(Phi_tiles' a - Phi_rows' A' g)||² + Σ s² g² + (Σ a)² shared.
 
-    Attributes
-    ----------
-    tiles
-        The law of the tile process.
-    shared
-        Variance, common to all tiles, of the drift beyond the times of the rows.
-    calibrated
-        Whether means and single variances are those of the map.
+    `tiles`: the law of the tile process.
+    `shared`: variance, common to all tiles, of the drift outside the times of the rows.
+    `calibrated`: whether means and single variances are the map's.
     """
 
     model: "FieldNetwork"
@@ -55,14 +50,14 @@ class TileLevel(JointLevel):
 
     @property
     def row_count(self) -> int:
-        """Rows that sums over tiles go back to."""
+        """Number of rows that sums over tiles depend on."""
         return int(self.tiles.A.shape[1])
 
     def low_rank(self) -> Floats:
         """Return P, (n, r) or (n, r + 1): the covariance of the level is P P' + K.
 
-        P is what the weights of the field add, and the drift that is common to all tiles; K, of
-        the tile process given the weights, is applied by `local_times`.
+        P comes from the weights of the field and the drift common to all tiles; K, of the tile
+        process given the weights, is applied by `local_times`.
         """
         found = spread(self._tile_features(), self.L)
         found -= self.tiles.forward(self.tiles.A @ spread(self._row_features(), self.L))
@@ -71,13 +66,13 @@ class TileLevel(JointLevel):
         return self.factor[:, None] * found
 
     def local_times(self, x: Floats) -> Floats:
-        """Return K x for x (n, k), with K the covariance of `low_rank`."""
+        """Return K x for x (n, k), with K as in `low_rank`."""
         own = float(self.model.y_sd) ** 2 * np.square(self.tiles.s)[:, None]
         inner = own * self.tiles.back(self.factor[:, None] * x)
         return self.factor[:, None] * self.tiles.forward(inner)
 
     def measured(self, tests: float) -> "TileLevel":
-        """Return the law of the tiles' means of so many tests each: shift and noise are theirs."""
+        """Return the law with the shift and noise of a mean of `tests` tests in each tile."""
         model = self.model
         if self.calibrated:
             asked = model.predict(self.x, tests)
@@ -96,16 +91,16 @@ class TileLevel(JointLevel):
         return replace(self, mean=mean, noise_variance=variance)
 
     def noise_of(self, tests: float) -> Floats:
-        """Return the noise variance of `measured`, (n,), without what else that works out."""
+        """Return the noise variance of `measured` alone, (n,)."""
         if not self.calibrated:
             return super().noise_of(tests)
-        # Noise does not depend on what near rows tell of a tile.
+        # Noise does not depend on near rows.
         model = self.model
         counts = torch.full((len(self),), tests, dtype=torch.float64, device=model.device)
         return model.predict_scaled(model.scaled(self.x), counts, alone=True).noise_variance
 
     def single_variances(self) -> Floats:
-        """Return the variance of each tile's level by itself, given the rows alone, (n,)."""
+        """Return the variance of each single tile's level, given the rows alone, (n,)."""
         return self._alone * self.factor**2
 
     @property
@@ -138,7 +133,7 @@ class TileLevel(JointLevel):
         return found
 
     def _fresh(self, g: Floats) -> Floats:
-        """Return what the tile process adds given rows and weights, (n, k)."""
+        """Return the tile process's part given rows and weights, (n, k)."""
         return float(self.model.y_sd) * self.tiles.s[:, None] * g
 
     def _field_given(self, weights: Weights, seen: Floats) -> Floats:
@@ -158,17 +153,7 @@ class TileLevel(JointLevel):
 
 
 def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileLevel:
-    """Return the joint law of the level at tiles at one time; see `joint_level`.
-
-    Raises
-    ------
-    RequestError
-        The model has not been fitted, or there is not enough memory.
-    DataError
-        The tiles are at several times, or two at one place.
-    NumericalError
-        A block of tiles does not factorise.
-    """
+    """Return the joint law of the level at tiles at one time; errors as for `joint_level`."""
     n, rows = len(x), model.rows.as_rows()
     block = min(TILES_AT_ONCE, n) * (PREDICTION_ROWS + options.earlier) ** 2
     check_level(model.architecture, n, rows.n, options.columns, block)

@@ -1,4 +1,4 @@
-"""Sums of the level over points, with what they share."""
+"""Sums of the level over points, with their covariances."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ from geogp.models.core.lowrank import LowRankGP
 class ParameterAverage:
     """Exponential average of a model's parameters over about `span` steps; 0 keeps none.
 
-    Early on the span is short, so that the start is soon forgotten.
+    The first spans are shorter, so that the start is soon forgotten.
     """
 
     def __init__(self, model: LowRankGP, span: float) -> None:
@@ -31,7 +31,7 @@ class ParameterAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model hold the average inside."""
+        """Give the model the averaged parameters inside the block."""
         self._exchange()
         try:
             yield
@@ -52,10 +52,7 @@ class ParameterAverage:
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Continue from the tensors of an earlier average.
 
-        Raises
-        ------
-        ValueError
-            Its count of steps is none.
+        Raises ValueError: its count of steps is not a number of 0 or more.
         """
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
             raise ValueError("the steps of its average are no number")

@@ -1,4 +1,4 @@
-"""The rank that a fit of given length allows."""
+"""The largest rank for a given time of a fit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,13 +23,14 @@ PROBES = (100, 300)
 PROBE_ROWS = 4096
 
 EVALUATIONS_PER_ITERATION = 1.3
-"""Of the objective, in L-BFGS with its line search: 1.07 to 1.38 were seen, on 5,000 rows
-of two regions."""
+"""Evaluations of the objective per iteration of L-BFGS with its line search: 1.07 to 1.38 were
+seen, on 5,000 rows of two regions.
+"""
 
 
 @dataclass(frozen=True)
 class RankChoice:
-    """A rank, and the seconds its fit is expected to take."""
+    """A rank, and the expected seconds of its fit."""
 
     r: int
     seconds: float
@@ -38,28 +39,12 @@ class RankChoice:
 def rank_for(
     budget: float, make: Callable[[int], LowRankGP], rows: Data, settings: FitSettings
 ) -> RankChoice:
-    """Return the largest rank whose fit is expected to take at most `budget` seconds.
+    """Return the largest rank with an expected fit of at most `budget` seconds.
 
-    It is never above the number of distinct inputs.
-
-    One evaluation of the objective and one pass for the posterior are timed at two ranks on a
-    part of the rows; both cost c_1 r + c_2 r² a row (covariances, and their products).
-
-    Parameters
-    ----------
-    budget
-        Seconds.
-    make
-        Makes an untrained model of a rank, on its device.
-    rows
-        The training rows.
-    settings
-        How the fit will go.
-
-    Raises
-    ------
-    RequestError
-        Even the smallest rank takes longer.
+    At most the number of distinct inputs. `make` makes an untrained model of a rank on its device.
+    One evaluation of the objective and one pass for the posterior are timed at two ranks on a part
+    of the rows; both cost c_1 r + c_2 r² a row (covariances and their products).
+    Raises RequestError: the smallest rank takes longer.
     """
     cost = [_seconds(make(r), rows, settings) for r in PROBES]
     a, b = PROBES
@@ -79,7 +64,7 @@ def rank_for(
 
 
 def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
-    """Return what a fit of this model is expected to take, from a part of the rows."""
+    """Return the expected seconds of this model's fit, from a part of the rows."""
     step = spec_of(model).step
     n = min(PROBE_ROWS, len(rows.y))
     tensor = torch.from_numpy(rows.y[:n]).to(model.device, model.architecture.torch_dtype)
@@ -103,7 +88,7 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
 
 
 def _timed(function: Callable[[], None], model: LowRankGP) -> float:
-    """Return the shorter of two times of a function that has run before."""
+    """Return the shorter of two times of a function, after a first call."""
     function()
     times = []
     for _ in range(2):

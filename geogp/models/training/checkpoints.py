@@ -1,6 +1,6 @@
-"""What a checkpoint must hold before a fit continues from it.
+"""Checks of a checkpoint before a fit continues from it.
 
-Its hash tells whether it was changed by chance, not whether it was ever right.
+Its hash shows that it was not changed, not that it was ever right.
 """
 
 import math
@@ -10,13 +10,11 @@ from torch import Tensor
 
 
 def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
-    """Return the description of a `FitState` in a checkpoint of a fit of so many epochs.
+    """Return the description of a `FitState` in a checkpoint of a fit of `epochs` epochs.
 
-    Raises
-    ------
-    ValueError, TypeError, KeyError
-        It is none: epochs are no whole numbers, too many, or not as many as the scores; or losses
-        or scores are not finite (the best score of no epoch is inf).
+    Raises ValueError, TypeError or KeyError: epochs are not whole numbers, are too many, or differ
+    from the number of scores; or losses or scores are not finite (the best score of no epoch is
+    inf).
     """
     epoch, best = described["epoch"], described["best_epoch"]
     losses, scores = described["losses"], described["validation_nll"]
@@ -34,12 +32,9 @@ def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
 
 
 def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    """Refuse tensors that have not the names and shapes of the model's.
+    """Refuse tensors with other names or shapes than the model's.
 
-    Raises
-    ------
-    ValueError
-        They differ.
+    Raises ValueError: they differ.
     """
     shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
     if shapes[0] != shapes[1]:
@@ -47,12 +42,9 @@ def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 
 def check_begun(moments: dict[str, Tensor], epoch: int) -> None:
-    """Refuse a fit with epochs behind it whose optimiser has no state.
+    """Refuse a fit with finished epochs but no state of its optimiser.
 
-    Raises
-    ------
-    ValueError
-        It is so.
+    Raises ValueError: the state is missing.
     """
     if epoch and not moments:
         raise ValueError("it has no state of the optimiser")

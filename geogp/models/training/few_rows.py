@@ -1,4 +1,4 @@
-"""Intervals of models that learned from few rows: their width follows from folds."""
+"""Intervals of models of few rows: their width follows from folds."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,10 @@ from geogp.models.training.training_loop import Data, fit
 Floats = NDArray[np.float64]
 
 FEW_ROWS, FEW_PLACES = 1000, 60
-"""Fewer rows, or fewer places, are few: a validation part of a tenth tells no width."""
+"""Fewer rows, or fewer places, are few: a validation tenth cannot give the width."""
 
 LEAST_PLACES = 10
-"""Fewer places tell nothing of how far a prediction is off where nothing was measured."""
+"""Fewer places cannot give the error of a prediction where nothing was measured."""
 
 FOLDS = 10
 
@@ -28,7 +28,7 @@ def count_places(data: Data) -> int:
 
 
 def are_few(data: Data) -> bool:
-    """Tell whether so few rows or places are at hand that the width must come from folds."""
+    """Tell whether there are so few rows or places that the width must come from folds."""
     return len(data.y) < FEW_ROWS or count_places(data) < FEW_PLACES
 
 
@@ -38,29 +38,13 @@ def widen(
     data: Data,
     settings: FitSettings,
 ) -> float:
-    """Take from folds how much wider a model's intervals must be, and return the factor.
+    """Widen a fitted model's intervals by a factor from folds, and return the factor.
 
-    Each fold holds out a tenth of the places with all their rows. A new model is fitted to the
-    others, of which the next tenth chooses its epoch. The factor of the standard deviation is that
-    of `width_factor`, from the residuals of the rows held out.
-
-    Parameters
-    ----------
-    model
-        The fitted model, changed in place.
-    make
-        Returns an untrained model for rows.
-    data
-        The rows that `model` learned from and those that chose its epoch.
-    settings
-        How each model is trained.
-
-    Raises
-    ------
-    DataError
-        There are fewer than `LEAST_PLACES` places.
-    NumericalError
-        A fit diverges.
+    Each fold holds out a tenth of the places with all their rows. A new model (`make`) is fitted to
+    the other places, and the next tenth of them chooses its epoch. The factor of the standard
+    deviation is `width_factor` of the residuals of the held-out rows. `data` are the rows that the
+    model learned from and those that chose its epoch. Raises DataError: fewer than `LEAST_PLACES`
+    places. Raises NumericalError: a fit diverges.
     """
     factor = width_factor(fold_residuals(make, data, settings))
     model.widen(factor)
@@ -68,12 +52,9 @@ def widen(
 
 
 def check_places(data: Data) -> None:
-    """Refuse rows of too few places.
+    """Refuse rows at fewer than `LEAST_PLACES` places.
 
-    Raises
-    ------
-    DataError
-        There are fewer than `LEAST_PLACES`.
+    Raises DataError: they are.
     """
     places = count_places(data)
     if places < LEAST_PLACES:
@@ -85,12 +66,9 @@ def check_places(data: Data) -> None:
 
 
 def fold_residuals(make: Callable[[Data], LowRankGP], data: Data, settings: FitSettings) -> Floats:
-    """Return (y - mean) / sd of each row, predicted by a fit that saw no row of its place, (n,).
+    """Return (y - mean) / sd of each row, (n,), predicted by a fit without any row of its place.
 
-    Raises
-    ------
-    DataError, NumericalError
-        As `widen` says.
+    Errors as for `widen`.
     """
     check_places(data)
     places, place = np.unique(data.x[:, :2], axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""One fit: what is built for rows of given inputs, how it is trained, and what comes of it."""
+"""One fit: its model, its training, and its result."""
 
 import warnings
 from collections.abc import Callable
@@ -24,25 +24,16 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class FitPlan:
-    """All that decides a fit but for its rows.
+    """All choices of a fit except its rows.
 
-    Attributes
-    ----------
-    model, noise
-        A name of the catalogue, and a family of its noise.
-    preset
-        Sizes and schedule.
-    columns, dropped, units
-        Names of the inputs, those the basis does not see, and what one unit of each stands for;
-        see `Architecture`.
-    epochs, batch
-        In the place of the preset's.
-    weights
-        alpha and beta of the objective.
-    seed
-        Fixes initial values and the order of rows.
-    device
-        Where to compute.
+    `model`, `noise`: a name of the catalogue, and a family of its noise.
+    `preset`: sizes and schedule.
+    `columns`, `dropped`, `units`: names of the inputs, unused ones, and the
+        unit of each; see `Architecture`.
+    `epochs`, `batch`: used instead of the preset's.
+    `weights`: alpha and beta of the objective.
+    `seed`: fixes initial values and the order of rows.
+    `device`: where to compute.
     """
 
     model: str
@@ -59,7 +50,7 @@ class FitPlan:
 
     @property
     def settings(self) -> FitSettings:
-        """How the model is trained."""
+        """The settings of the training."""
         preset = self.preset
         return FitSettings(
             epochs=self.epochs,
@@ -76,12 +67,10 @@ class FitPlan:
         )
 
     def build(self, rows: Data, warn: Tell | None = None) -> LowRankGP:
-        """Return the untrained model on its device; `warn` hears what there is to say of the rows.
+        """Return the untrained model on its device; `warn` is called with warnings about the rows.
 
-        Raises
-        ------
-        RequestError, DataError
-            As `geogp.models.catalogue.build_model.build` says, or there is not enough memory.
+        Raises RequestError or DataError: see `geogp.models.catalogue.build_model.build`; or there
+        is not enough memory.
         """
         preset = self.preset
         sizes = Architecture(
@@ -120,30 +109,17 @@ class FitPlan:
         stage: Tell | None = None,
         name: str = "",
     ) -> tuple[LowRankGP, FitState]:
-        """Build and train a model; of few rows, take the width of intervals from folds.
+        """Build and train a model; with few rows, take the width of intervals from folds.
 
-        Parameters
-        ----------
-        train, validation
-            Rows to learn from, and rows that choose the epoch.
-        checkpoint, progress
-            See `geogp.models.training.training_loop.fit`.
-        warn
-            Hears what there is to say of the rows.
-        stage
-            Hears when the folds begin.
-        name
-            Of the fit, in what is said of it.
+        `train`, `validation`: rows to learn from, and rows that choose the epoch.
+        `checkpoint`, `progress`: see `geogp.models.training.training_loop.fit`.
+        `warn`, `stage`: called with warnings about the rows, and when the folds begin.
+        `name`: name of the fit in these messages.
 
-        Returns
-        -------
-        The model, and its losses, scores and best epoch.
+        Returns the model, and its losses, scores and best epoch.
 
-        Raises
-        ------
-        RequestError, DataError, NumericalError
-            As `build` and `geogp.models.training.training_loop.fit` say; or the rows lie at too
-            few places.
+        Raises RequestError, DataError or NumericalError: see `build` and
+        `geogp.models.training.training_loop.fit`; or there are too few places.
         """
         known = train.joined(validation)
         few = are_few(known) and not find_model(self.model).counts

@@ -1,4 +1,4 @@
-"""Optimisers by name, and their state as flat tensors that a checkpoint can hold."""
+"""Optimisers by name, and their state as flat tensors for a checkpoint."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _TENSORS = ("d", "prev_flat_grad")
 
 
 def make_optimiser(model: LowRankGP, settings: FitSettings) -> torch.optim.Optimizer:
-    """Return the optimiser that `settings` name, over the parameters that take a gradient."""
+    """Return the optimiser named in `settings`, over the parameters that take a gradient."""
     noise_rate = settings.head_rate if settings.noise_rate is None else settings.noise_rate
     groups = {
         "network": {"weight_decay": settings.weight_decay, "rate": 1.0},
@@ -73,12 +73,9 @@ def state_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
-    """Put back what `state_tensors` returned.
+    """Restore a state from `state_tensors`.
 
-    Raises
-    ------
-    DataError, LookupError, RuntimeError, ValueError
-        It is of other parameters.
+    Raises DataError, LookupError, RuntimeError or ValueError: it belongs to other parameters.
     """
     whole = optimiser.state_dict()
     if isinstance(optimiser, torch.optim.LBFGS):

@@ -1,9 +1,9 @@
-"""Data-parallel fits: several processes of torchrun that work on one model.
+"""Data-parallel fits: several processes of torchrun work on one model.
 
-Every process holds the model and all rows. Of each batch it takes a share, and the gradients of
-the shares are added up, weighted by their rows, before every process makes the same step: the fit
-is that of one process but for the order of sums. Process 0 leads: it alone reads, reports and
-writes; the others do the fits that it announces. What they tell each other is tensors and JSON;
+Every process holds the model and all rows, and takes a share of each batch. The gradients of the
+shares are added up, weighted by their rows, before every process makes the same step: the fit
+equals a fit by one process except for the order of sums. Process 0 leads: it alone reads, reports
+and writes; the others join the fits that it announces. Their messages are tensors and JSON;
 nothing is pickled.
 """
 
@@ -33,30 +33,25 @@ PATIENCE = dt.timedelta(days=7)
 _END: dict[str, Any] = {"end": True}
 
 _LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
-"""What errors of gloo say where another process has ended."""
+"""Parts of gloo's error messages where another process has ended."""
 
 _Message = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors by name, and what JSON can hold."""
+"""Tensors by name, and values that JSON can hold."""
 
 
 @contextmanager
 def team() -> Iterator[bool]:
-    """Join the processes that torchrun started; tell which of them leads.
+    """Join the processes that torchrun started; yield whether this one leads.
 
-    The leader goes through the block, and each `fit` in it is done by all.
-    The others do their shares until the leader is through, and skip the block where it asks
-    whether they lead::
+    The leader goes through the block, and all processes do each `fit` in it. The others do their
+    shares until the leader has finished, and skip the body::
 
         with team() as leads:
             if leads:
                 fit(model, train, validation, settings)
 
-    Without torchrun the process is alone, and leads.
-
-    Raises
-    ------
-    RequestError
-        A machine has fewer GPUs, but some, than processes.
+    Without torchrun the process is alone, and leads. Raises RequestError: a machine has GPUs, but
+    fewer than processes.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield True
@@ -71,9 +66,9 @@ def team() -> Iterator[bool]:
             )
         torch.cuda.set_device(local)
         backend = "cpu:gloo,cuda:nccl"
-    # Its default arguments keep the group of the time at which it is first imported, by optimisers
-    # for one. Such a group would outlive its end, and abort the process where a thread of it still
-    # waits for Python when Python ends.
+    # Its default arguments keep the process group at its first import, for example by optimisers.
+    # That group would outlive its end, and abort the process if one of its threads still waits
+    # for Python when Python ends.
     from torch.distributed import nn  # noqa: F401, PLC0415
 
     distributed.init_process_group(backend, timeout=PATIENCE)
@@ -97,7 +92,7 @@ def team() -> Iterator[bool]:
 
 @contextmanager
 def _ending_quietly() -> Iterator[None]:
-    """End without a word where another process has ended, which says why."""
+    """End without a message where another process has ended, which reports the reason."""
     try:
         yield
     except RuntimeError as error:
@@ -107,14 +102,14 @@ def _ending_quietly() -> Iterator[None]:
 
 
 def tell(team: Team, message: _Message | None) -> _Message:
-    """Return the leader's message in every process; the others give None."""
+    """Return the leader's message in every process; the others pass None."""
     if team.size == 1:
         assert message is not None, "the leader has something to say"
         return message
     content = b""
     if message is not None:
         tensors = {k: v.detach().cpu().contiguous() for k, v in message[0].items()}
-        # A file of tensors holds text, so the rest goes with them.
+        # A file of tensors can hold text, so the description goes with them.
         content = save(tensors, {"text": json.dumps(message[1])})
     length = torch.tensor([len(content)])
     distributed.broadcast(length, 0)
@@ -128,13 +123,9 @@ def learn(
 ) -> Tensor:
     """Add the gradient of a part's loss per datum to the parameters; return the loss.
 
-    Loss and gradient of a part are means over its rows plus what does not depend on them, so
-    that of the whole is the mean of those of the shares, weighted by their rows.
-
-    Raises
-    ------
-    RequestError
-        The objective is one of all rows at once.
+    Loss and gradient of a part are means over its rows plus terms that do not depend on them, so
+    the whole is the mean over the shares, weighted by their rows. Raises RequestError: the
+    objective needs all rows at once.
     """
     if team.size == 1:
         return step.learn(model, rows, part, weights)
@@ -148,7 +139,7 @@ def learn(
 
 
 def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSettings) -> _Message:
-    """Return what the others need to fit the same model to the same rows."""
+    """Return all that the others need to fit the same model to the same rows."""
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     rows = {f"data.{name}": value for name, value in data.items()}
     described = {
@@ -161,7 +152,7 @@ def announcement(model: LowRankGP, data: dict[str, Tensor], settings: FitSetting
 
 
 def _serve() -> None:
-    """Do a share of each fit that the leader announces, until it is through."""
+    """Do a share of each fit that the leader announces, until it has finished."""
     from geogp.models.catalogue.build_model import build  # noqa: PLC0415 - which knows of fits
     from geogp.models.training.training_loop import Data, fit  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""How to train: passes, batches and rates."""
+"""The settings of a training: passes, batches and rates."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,46 +12,30 @@ from geogp.models.core.options import OPTIMISERS, Decay, Optimiser, Weights
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How to train.
+    """Settings of a training.
 
-    Attributes
-    ----------
-    epochs, batch
-        Passes over the training rows, and rows per step.
-    optimiser
-        ``adamw``, or ``lbfgs``: L-BFGS with a strong Wolfe line search, ten iterations an epoch,
-        for objectives of all rows. It has no use for rates, decay and clip.
-    learning_rate
-        Of AdamW, at the start.
-    decay
-        ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
-    head_rate, noise_rate
-        Learning rates of posterior and kernel parameters, and of the noise law, as multiples of
-        that of the network. Many of them are logarithms, which must travel far; a noise that
-        falls faster than the mean is learned makes PPGP and dPPGP overconfident. None takes
-        `head_rate` for the noise too.
-    clip
-        Largest norm of a step's gradient; None leaves it alone.
-    average
-        Validate and keep an exponential average of the parameters over about so many epochs,
-        rather than the parameters of the last step; 0 does not average.
-    weight_decay
-        On the network's parameters only.
-    weights
-        alpha and beta of PPGP and dPPGP.
-    solve_mean
-        At the end, take the mean of the weights given the training rows and all that was learned,
-        as `condition` finds it, where that lowers the validation score.
-        For models that are trained by batches of rows and have a `VariationalPosterior`.
-    patience
-        Stop after so many epochs without a better validation score; None never.
-    seed
-        Fixes the order of the rows in every epoch.
+    `epochs`, `batch`: passes over the training rows, and rows per step.
+    `optimiser`: ``adamw``, or ``lbfgs``: L-BFGS with a strong Wolfe line search, ten iterations an
+        epoch, for objectives of all rows. L-BFGS ignores rates, decay and clip.
+    `learning_rate`: of AdamW, at the start.
+    `decay`: ``cosine`` lets the learning rate fall to zero over the epochs; ``constant`` does not.
+    `head_rate`, `noise_rate`: learning rates of posterior and kernel parameters, and of the noise
+        law, as multiples of the network's. Many of these parameters are logarithms with a long way
+        to go. A noise that falls faster than the mean is learned makes PPGP and dPPGP
+        overconfident. None takes `head_rate` for the noise too.
+    `clip`: largest norm of a step's gradient; None does not clip.
+    `average`: validate and keep an exponential average of the parameters over about this number of
+        epochs instead of the last step's parameters; 0 does not average.
+    `weight_decay`: on the network's parameters only.
+    `weights`: alpha and beta of PPGP and dPPGP.
+    `solve_mean`: at the end, replace the mean of the weights by its closed form given the training
+        rows (`condition`) where that lowers the validation score. For models trained by batches of
+        rows with a `VariationalPosterior`.
+    `patience`: stop after this number of epochs without a better validation score; None never
+        stops.
+    `seed`: fixes the order of the rows in every epoch.
 
-    Raises
-    ------
-    RequestError
-        A value is out of range.
+    Raises RequestError: a value is out of range.
     """
 
     epochs: int

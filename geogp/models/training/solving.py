@@ -13,37 +13,19 @@ logger = logging.getLogger(__name__)
 
 
 def check_solvable(model: LowRankGP) -> None:
-    """Refuse models whose mean is not that of a regression on rows.
+    """Refuse models whose mean does not follow from a regression on rows.
 
-    Raises
-    ------
-    RequestError
-        It is not.
+    Raises RequestError: it does not.
     """
     if not model.can_solve_mean:
         raise RequestError(f"expected no solve_mean: not for the posterior of {model.name}.")
 
 
 def solve_mean(model: LowRankGP, rows: Rows, validate: Callable[[], float], best: float) -> float:
-    """Take the mean of the weights given the rows, where the validation score agrees.
+    """Replace the mean of the weights by its closed form, if the validation score falls.
 
-    See `condition`. Covariance and all else stay as they are.
-
-    Parameters
-    ----------
-    model
-        A fitted model that `check_solvable` takes.
-    rows
-        Its training rows.
-    validate
-        Returns the validation score of the model as it is.
-    best
-        That of the model as it was learned.
-
-    Returns
-    -------
-    float
-        The lower of the two scores.
+    See `condition`; covariance and all other parameters stay. `validate` returns the model's
+    validation score, `best` is the score before. Returns the lower score.
     """
     m, _ = model.posterior.weights()
     with torch.no_grad():

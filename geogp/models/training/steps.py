@@ -1,4 +1,4 @@
-"""How an objective is evaluated and its gradient taken: by batches, or over all rows at once."""
+"""Evaluation of an objective and its gradient: by batches, or over all rows at once."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from geogp.models.core.lowrank import LowRankGP, Rows
 
 CHUNK = 8192
-"""Rows whose features are held at once: memory is CHUNK times r, whatever the rows."""
+"""Rows whose features are held at once: memory is CHUNK times r, for any number of rows."""
 
 
 M = TypeVar("M", bound="LowRankGP")
@@ -26,14 +26,14 @@ M_contra = TypeVar("M_contra", bound="LowRankGP", contravariant=True)
 
 
 class Step(ABC, Generic[M]):
-    """How models of a class are trained: which rows a step takes, and what it learns of them."""
+    """How models of a class are trained: the rows of a step, and what it learns from them."""
 
     def rows(self, batch: int, n: int) -> int:
-        """Return the rows of one step, of n: the batch size asked for."""
+        """Return the number of rows of one step, of n: the batch size asked for."""
         return min(batch, n)
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Return the rows as the steps shall take them: as they are."""
+        """Return the rows in the form that the steps take; here unchanged."""
         return rows
 
     def complete(self, share: float) -> bool:  # noqa: ARG002
@@ -48,12 +48,9 @@ class Step(ABC, Generic[M]):
 
     @abstractmethod
     def split(self, model: M, rows: "Rows", part: "Part", count: int) -> list["Part"]:
-        """Cut a part into so many, some of them perhaps empty, for several processes.
+        """Cut a part into `count` parts, perhaps empty ones, for several processes.
 
-        Raises
-        ------
-        RequestError
-            The objective is not a mean over rows.
+        Raises RequestError: the objective is not a mean over rows.
         """
 
     @abstractmethod
@@ -61,7 +58,7 @@ class Step(ABC, Generic[M]):
         """Add the gradient of a part's loss per datum to the parameters; return the loss."""
 
     def predicted(self, model: M, rows: "Rows", share: float) -> "Prediction":  # noqa: ARG002
-        """Predict rows that were held out of the epoch that ends at `share` of all epochs."""
+        """Predict rows held out of the epoch that ends at `share` of all epochs."""
         return model.predict_scaled(rows.x, rows.tests)
 
 
@@ -73,12 +70,12 @@ class LogPrior(Protocol[M_contra]):
 
 
 def no_prior(model: "LowRankGP") -> Tensor:
-    """Return 0: all values are alike beforehand."""
+    """Return 0: a flat prior."""
     return torch.zeros((), dtype=torch.float64, device=model.device)
 
 
 class Part(NamedTuple):
-    """Rows of one step: their numbers, or those of whole places with `n` rows in all."""
+    """Rows of one step: their numbers, or the numbers of whole places with `n` rows in all."""
 
     numbers: Tensor
     n: int
@@ -86,7 +83,7 @@ class Part(NamedTuple):
 
 
 class ByRows(Step[M]):
-    """A step that takes rows one by one, whatever their places."""
+    """A step that takes single rows, whatever their places."""
 
     @abstractmethod
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
@@ -113,7 +110,7 @@ class ByRows(Step[M]):
         part: Part,
         count: int,
     ) -> list[Part]:
-        """Cut a part into so many of about as many inputs."""
+        """Cut a part into `count` parts of about equal numbers of inputs."""
         return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
 
     def learn(self, model: M, rows: "Rows", part: Part, weights: Weights) -> Tensor:
@@ -122,12 +119,12 @@ class ByRows(Step[M]):
 
 
 class ByInputs(ByRows[M]):
-    """A step whose objective needs no more of rows of equal inputs than `Repeats` holds."""
+    """A step whose objective needs only the `Repeats` of rows of equal inputs."""
 
     def gathered(self, rows: "Rows") -> "Rows":
-        """Put rows of equal inputs together where inputs have two rows or more on average.
+        """Collapse rows of equal inputs where inputs have two rows or more on average.
 
-        The objective stays what it was (see `Repeats`), from fewer features.
+        The objective is the same (see `Repeats`), from fewer features.
         """
         found = rows.collapsed()
         return found if len(found.y) <= rows.n / 2 else rows
@@ -151,18 +148,13 @@ class PerBatch(ByInputs["LowRankGP"]):
 class WholeData(ByInputs[M]):
     """The negative of a log likelihood of all rows, per datum; see `Step`.
 
-    The sums over the rows are taken in chunks. Their gradient is known once they are, and a
-    second pass carries it into the features of each chunk: memory does not grow with n.
+    The first pass sums over the rows in chunks and gives the gradient by the sums; a second pass
+    carries it into the features of each chunk. Memory does not grow with n.
 
-    Attributes
-    ----------
-    objective
-        The log likelihood, as a function of `Statistics` and the noise variance.
-    prior
-        What is added to it.
-    own_variance
-        Whether each row's variance is noise_var plus its own residual k~(x, x) - ||phi||², by
-        which the sums are then weighted.
+    `objective`: the log likelihood, a function of `Statistics` and the noise variance.
+    `prior`: the log prior added to it.
+    `own_variance`: whether each row's variance is noise_var plus its own residual k~(x, x) -
+        ||phi||², and weights the sums.
     """
 
     objective: WholeObjective
@@ -205,7 +197,7 @@ class WholeData(ByInputs[M]):
 
 
 def not_split(model: "LowRankGP", count: int) -> RequestError:
-    """Return the error that the objective of a model is one of all rows at once."""
+    """Return the error for an objective that needs all rows at once."""
     return RequestError(
         f"{model.name} is fitted to all rows at once, which {count} processes cannot share. Start "
         "it without torchrun, or choose a model that is fitted by batches, such as field."

@@ -1,4 +1,4 @@
-"""The processes of torchrun that work on one thing, and sums and largest values over them."""
+"""The processes of torchrun that work together, with sums and maxima over them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +9,9 @@ from torch import Tensor, distributed
 
 @dataclass(frozen=True)
 class Team:
-    """Processes that do the same, each for rows of its own.
+    """Processes that do the same work, each for its own rows.
 
-    Attributes
-    ----------
-    rank, size
-        The number of this process, from 0, and how many there are.
+    `rank` is the number of this process, from 0; `size` the number of processes.
     """
 
     rank: int = 0
@@ -26,11 +23,11 @@ class Team:
         return self.rank == 0
 
     def own(self, n: int) -> slice:
-        """Return the rows, of n, that are this process's; they differ by one at most."""
+        """Return this process's rows of n; shares differ by one row at most."""
         return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
     def total(self, value: Tensor) -> Tensor:
-        """Return the sum over the processes; `value` becomes it."""
+        """Return the sum over the processes; `value` is overwritten with it."""
         if self.size > 1:
             distributed.all_reduce(value)
         return value
@@ -38,8 +35,8 @@ class Team:
     def largest(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return the largest of the values (b,) of all processes, a scalar with a gradient.
 
-        The loss that it goes into is a mean over the `rows` of each process, of which the mean
-        over all rows is to be differentiated: see `parallel.py`.
+        The loss that it enters is a mean over the `rows` of each process; the gradient is of the
+        mean over all rows: see `parallel.py`.
         """
         if self.size == 1:
             return torch.max(values)
@@ -48,14 +45,14 @@ class Team:
 
 
 def current_team() -> Team:
-    """Return the processes of `team`; outside of it, this one alone."""
+    """Return the processes of `team`; outside of it, this process alone."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Team()
     return Team(distributed.get_rank(), distributed.get_world_size())
 
 
 class _Largest(torch.autograd.Function):
-    """The maximum over processes; ties share its gradient, as those of `torch.max` do."""
+    """The maximum over processes; ties share its gradient, as in `torch.max`."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, rows: Tensor, team: Team) -> Tensor:
@@ -69,6 +66,6 @@ class _Largest(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         here, rows = ctx.saved_tensors
-        # Gradients of means over rows, which are weighted by their number when they are summed.
+        # Gradients of means over rows, weighted by the number of rows in the sum.
         by_all = ctx.team.total(gradients[0] * rows)
         return here * (by_all / (ctx.ties * rows)), None, None

@@ -30,7 +30,7 @@ from geogp.models.training.teams import current_team
 Floats = NDArray[np.float64]
 
 FAR_LOSS = 1e6
-"""Loss per datum of points at which the objective has no value."""
+"""Loss per datum at points where the objective has no value."""
 
 CHECKPOINT_SECONDS = 10.0
 """Least time between two checkpoints on disk; an interruption always writes one."""
@@ -40,18 +40,11 @@ CHECKPOINT_SECONDS = 10.0
 class Data:
     """Inputs of shape (n, d) and targets of shape (n,); real numbers, kept as float64.
 
-    Attributes
-    ----------
-    x, y
-        Inputs and targets.
-    tests
-        Tests behind each target, which averages them, (n,); 1 where nothing is given.
+    `x`, `y`: inputs and targets.
+    `tests`: tests averaged in each target, (n,); 1 by default.
 
-    Raises
-    ------
-    DataError
-        Shapes do not agree, there are no rows, a value is not a finite real number, or a count
-        of tests is below 1.
+    Raises DataError: shapes do not agree, there are no rows, a value is not a finite real number,
+    or a count of tests is below 1.
     """
 
     x: Floats
@@ -82,19 +75,13 @@ class Data:
 
 @dataclass
 class FitState:
-    """Progress of a fit: what a checkpoint holds beside tensors.
+    """Progress of a fit: the description in a checkpoint, beside its tensors.
 
-    Attributes
-    ----------
-    epoch
-        Epochs finished.
-    best_epoch, best_nll
-        The epoch with the lowest mean validation log score, in the target's unit; the score is
-        that of `solve_mean` where this is lower.
-    losses, validation_nll
-        One value for each finished epoch.
-    seconds
-        Time spent in the finished epochs, over all calls.
+    `epoch`: epochs finished.
+    `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, in the target's
+        unit, and that score, or the score of `solve_mean` where it is lower.
+    `losses`, `validation_nll`: one value for each finished epoch.
+    `seconds`: time of the finished epochs, over all calls.
     """
 
     epoch: int = 0
@@ -120,32 +107,19 @@ def fit(
 ) -> FitState:
     """Train `model` in place and leave it at its best validation epoch.
 
-    Parameters
-    ----------
-    model
-        An untrained model, on the device to train on.
-    train, validation
-        Rows to learn from, and rows that choose the epoch.
-    settings
-        How to train.
-    checkpoint
-        Where to keep the state of an unfinished fit. A fit that finds one there continues from
-        it and ends with the numbers of an uninterrupted fit. The caller removes it.
-    progress
-        Called after every epoch.
-
-    Notes
-    -----
     Within `team` the processes share each batch.
 
-    Raises
-    ------
-    RequestError
-        The model's tensors differ in device or dtype, or the settings are not for its objective.
-    DataError
-        Fewer than 2 rows, a constant target, or a checkpoint that belongs to another fit.
-    NumericalError
-        The loss or the validation score stops being finite.
+    `model`: an untrained model, on the device to train on.
+    `train`, `validation`: rows to learn from, and rows that choose the epoch.
+    `settings`: settings of the training.
+    `checkpoint`: file for the state of an unfinished fit. A fit that finds one continues from it
+        and gives the same numbers as without the interruption. The caller removes it.
+    `progress`: called after every epoch.
+
+    Raises RequestError: the model's tensors differ in device or dtype, or the settings do not suit
+    its objective. Raises DataError: fewer than 2 rows, a constant target, or a checkpoint that
+    belongs to another fit. Raises NumericalError: the loss or the validation score is no longer
+    finite.
     """
     model.check()
     if len(train.y) < 2:
@@ -215,7 +189,7 @@ class _Run:
         self.saved_at = monotonic()
 
     def epoch(self) -> None:
-        """Go through the rows once in an order that depends on seed and epoch only."""
+        """Go through the rows once, in an order that depends on seed and epoch only."""
         settings, state = self.settings, self.state
         started = monotonic()
         rng = np.random.default_rng([settings.seed, state.epoch])
@@ -259,7 +233,7 @@ class _Run:
         return patience is not None and self.state.epoch - self.state.best_epoch >= patience
 
     def resume(self) -> None:
-        """Continue from the checkpoint, where there is one."""
+        """Continue from the checkpoint, if there is one."""
         tensors, described = tell(self.team, self._held() if self.team.leads else None)
         if not described:
             self._keep()
@@ -282,7 +256,7 @@ class _Run:
         self._keep()
 
     def _held(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Read the checkpoint of this fit; nothing where there is none."""
+        """Read the checkpoint of this fit; empty if there is none."""
         if self.path is None or not self.path.exists():
             return {}, {}
         tensors, described = read_tensors(self.path)
@@ -301,7 +275,7 @@ class _Run:
             self.saved_at = monotonic()
 
     def _keep(self) -> None:
-        """Copy the state after a whole epoch, and write it when the last copy is old."""
+        """Copy the state after an epoch, and write it if the last copy on disk is old."""
         if self.path is None:
             return
         moments = {f"optimiser.{k}": v for k, v in state_tensors(self.optimiser).items()}
@@ -314,9 +288,9 @@ class _Run:
             self.save()
 
     def _identify(self) -> str:
-        """Return what tells this fit from others: model, settings and data.
+        """Return a text that identifies this fit: model, settings and data.
 
-        Not the initial parameters: a model may be handed over again half trained.
+        Initial parameters are not in it: a model may be passed again half trained.
         """
         digest = hashlib.sha256()
         for data in (self.train, self.validation):
@@ -328,7 +302,7 @@ class _Run:
         return f"{parts!r} {digest.hexdigest()}"
 
     def _on_device(self, data: Data) -> Rows:
-        """Return scaled inputs and standardised targets where the model is."""
+        """Return scaled inputs and standardised targets on the model's device."""
         return self.model.as_rows(data.x, data.y, data.tests)
 
     def _update(self, part: Part) -> Tensor:
@@ -344,10 +318,10 @@ class _Run:
         return loss
 
     def _guarded(self, part: Part) -> Callable[[], float]:
-        """Return the objective for a line search, which may try points that have no value.
+        """Return the objective for a line search, which may try points without a value.
 
-        There it is large with no gradient, so that the search turns back. Where the search
-        starts it must have one.
+        There it is large with no gradient, so that the search turns back. It must have a value
+        where the search starts.
         """
         started = False
 
@@ -396,7 +370,7 @@ class _Run:
 
 
 def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
-    """Return the rows as tensors, named as `parallel.py` takes them."""
+    """Return the rows as tensors, with their names in `parallel.py`."""
     return {
         f"{name}.{part}": torch.from_numpy(np.ascontiguousarray(getattr(data, part)))
         for name, data in (("train", train), ("validation", validation))

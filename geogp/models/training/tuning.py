@@ -1,4 +1,4 @@
-"""The weights alpha and beta, chosen by the validation log score."""
+"""The weights alpha and beta with the best validation log score."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -32,12 +32,9 @@ class Trial:
 
 
 def grid(model: str) -> list[Weights]:
-    """Return the weights to try for a model: those its objective uses, over `GRID`.
+    """Return the weights to try for a model: its objective's weights, over `GRID`.
 
-    Raises
-    ------
-    RequestError
-        No such model.
+    Raises RequestError: no such model.
     """
     uses = find_model(model).uses
     names = [name for name in asdict(Weights()) if name in uses]
@@ -59,28 +56,10 @@ def choose_weights(
 ) -> list[Trial]:
     """Fit a model with every pair of weights and return the trials, best first.
 
-    The search sees training and validation rows only. A model whose objective has no weights
-    returns no trial, and keeps those of the settings.
-
-    Parameters
-    ----------
-    make
-        Makes the untrained model, always the same.
-    train, validation
-        Rows to learn from, and rows that judge.
-    settings
-        How to train, but for the weights.
-    folder
-        Where to keep the checkpoints of the trials, so that an interrupted search continues.
-    progress
-        Called after every epoch of every fit.
-    tell
-        Called with each trial.
-
-    Raises
-    ------
-    NumericalError
-        Every fit diverged.
+    The search uses training and validation rows only. A model whose objective has no weights gives
+    no trial. `make` always makes the same untrained model; `folder` keeps the checkpoints of the
+    trials, so that an interrupted search continues; `tell` is called with each trial.
+    Raises NumericalError: every fit diverged.
     """
     trials, cause = [], None
     for weights in grid(make().name):
