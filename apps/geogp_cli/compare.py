@@ -71,8 +71,7 @@ def _runs(found: "Comparison") -> Table:
 
 
 def _table(found: "Comparison", split: "SplitComparison") -> Table:
-    from geogp.reports.comparison.compare_words import estimate
-    from geogp.reports.words import count, number, percent
+    from geogp.reports.words import count, estimate, number, percent
 
     table = Table(title=f"{split.title}, {count(split.n)} common test rows", title_justify="left")
     headings = ("stratum", "run", "log score", "against 1", "CRPS", "against 1", "95 % holds")

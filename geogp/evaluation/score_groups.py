@@ -70,6 +70,12 @@ class GroupReport:
     reliability: Reliability | None
     pit: list[int] | None
 
+    @property
+    def gain(self) -> float | None:
+        """The baseline's log score minus the model's; None where either is missing."""
+        difference = self.difference["nll"]
+        return None if difference is None else -difference
+
 
 def group_reports(
     rows: pd.DataFrame,

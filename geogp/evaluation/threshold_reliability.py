@@ -41,13 +41,6 @@ LEAST_EFFECTIVE = 10
 
 _TWO_SIDED = 1.96
 
-REFERENCE = (
-    "The Brier skill is measured against stating, for every row, the share of the split's own "
-    "test rows of its quarter that met the threshold, which nobody knows beforehand; the skill "
-    "against what could have been stated is larger."
-)
-"""What the skill is measured against, in words."""
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -119,7 +112,7 @@ class ExceedanceReport:
     brier, reliability, resolution, uncertainty
         The Brier score and its parts.
     reference
-        Brier score of the share of each quarter; see `REFERENCE`.
+        Brier score of stating the share of each quarter's own test rows that met the threshold.
     skill
         1 - brier / reference; None where the reference is 0.
     bins

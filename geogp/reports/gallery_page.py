@@ -7,8 +7,8 @@ from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.region import STRATA
 from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunRecord, Strata, given
-from geogp.reports import words
 from geogp.reports.rendering import html_page
+from geogp.reports.words import MISSING
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,6 @@ def gallery_html(
             "skipped": skipped,
             "attributions": attributions,
             "count": sum(len(group.runs) for group in groups),
-            "words": words,
         },
     )
 
@@ -135,7 +134,7 @@ def quarters_in_words(quarters: Sequence[str]) -> str:
     '2019Q1 to 2020Q1 (3)'
     """
     if len(quarters) < 2:
-        return "".join(quarters) or words.MISSING
+        return "".join(quarters) or MISSING
     return f"{min(quarters)} to {max(quarters)} ({len(quarters)})"
 
 

@@ -3,7 +3,6 @@
 from geogp.evaluation.score_groups import GroupReport
 from geogp.reports.run_report import Report
 from geogp.reports.split_report import SplitReport
-from geogp.reports.words import gain
 
 _MISSING = "--"
 _SPECIAL = str.maketrans(
@@ -95,7 +94,7 @@ def _cells(group: GroupReport) -> str:
         _number(group.median_width_95),
         _number(group.scores["crps"]),
         _number(group.scores["nll"]),
-        _number(gain(group)),
+        _number(group.gain),
     ]
     return " & ".join(cells)
 

@@ -1,4 +1,4 @@
-"""How pages are made from templates, and text from outside escaped."""
+"""How pages and sentences are made from templates, and text from outside escaped."""
 
 from functools import cache
 from importlib import resources
@@ -8,23 +8,59 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from geogp.maps.page.page_policy import page_policy
+from geogp.reports import words
 
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
 @cache
 def environment() -> Environment:
-    """Return what templates are rendered with: HTML escaped, unknown names refused."""
+    """Return what pages are rendered with: HTML escaped, unknown names refused."""
+    found = _environment(escaped=True)
+    found.filters |= {"md": markdown_text, "prose": _prose}
+    found.globals["say"] = say
+    return found
+
+
+@cache
+def _environment(*, escaped: bool) -> Environment:
+    """Return what pages, or sentences in plain text, are made with."""
     found = Environment(
+        autoescape=escaped,  # noqa: S701 - sentences are plain text, which pages escape
         loader=PackageLoader("geogp.reports", "templates"),
-        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=None if escaped else _on_one_line,
     )
-    found.filters["md"] = markdown_text
-    found.filters["prose"] = _prose
+    names = ("number", "signed", "percent", "span", "points", "plain", "estimate")
+    found.filters |= {name: getattr(words, name) for name in names} | {"whole": words.count}
+    found.globals["MISSING"] = words.MISSING
     return found
+
+
+def _on_one_line(value: Any) -> Any:
+    """Return what a sentence says, such as a name from outside, on one line."""
+    return " ".join(value.split()) if isinstance(value, str) and "\n" in value else value
+
+
+def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
+    """Return a sentence: the macro of that name in the template ``<name>.txt.j2``, as plain text.
+
+    What it returns is not escaped: a page does that.
+    """
+    return " ".join(_macro(name, sentence, *about, **more).split())
+
+
+def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
+    """Return the paragraphs of a macro, one sentence or more each; see `say`."""
+    parts = _macro(name, sentences, *about, **more).split("\n\n")
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
+def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
+    module = _environment(escaped=False).get_template(f"{name}.txt.j2").module
+    return str(getattr(module, macro)(*about, **more))
 
 
 def html_page(name: str, context: dict[str, Any]) -> str:

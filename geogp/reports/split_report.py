@@ -72,6 +72,28 @@ class SplitReport:
         """Where each stratum is, in words: ``in town``."""
         return {name: phrase(name) for name in self.groups if name != ALL}
 
+    @property
+    def shown(self) -> list[str]:
+        """Strata with rows; without strata there is one group: all rows."""
+        return [name for name in self.places if self.groups[name].n] or [ALL]
+
+    @property
+    def kinds(self) -> dict[str, list[StratumReport]]:
+        """Strata by kind, in order."""
+        found: dict[str, list[StratumReport]] = {}
+        for stratum in self.strata:
+            found.setdefault(stratum.kind, []).append(stratum)
+        return found
+
+    def is_marked(self, group: str) -> bool:
+        """Tell whether all rows, or those of a stratum, are marked at 95 %."""
+        name = "all rows" if group == ALL else group
+        return any(
+            one.coverage[-1].off
+            for one in self.strata
+            if one.kind in {"all", "stratum"} and one.name == name
+        )
+
 
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Work out the report on one split.

@@ -84,6 +84,12 @@ class StratumReport:
         """The coverages that are marked."""
         return [each for each in self.coverage if each.off]
 
+    @property
+    def bars(self) -> list[float]:
+        """Heights of its PIT histogram's bars, 10 where level and at most 20."""
+        level = self.n / len(self.pit)
+        return [min(10 * count / level, 20.0) for count in self.pit]
+
 
 def stratum_reports(rows: pd.DataFrame, scored: ScoredRows, target: str) -> list[StratumReport]:
     """Work out the figures of all strata of one split's rows.

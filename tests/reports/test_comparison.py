@@ -388,8 +388,8 @@ def test_pages_show_hostile_names_as_text(hostile):
 def test_the_figure_fills_what_is_beyond_chance(pair):
     import base64
 
-    drawing = difference_figure(compare(pair))
-    svg = base64.b64decode(drawing.source.partition("base64,")[2]).decode()
+    found = compare(pair)
+    svg = base64.b64decode(difference_figure(found).partition("base64,")[2]).decode()
     assert ">worse</text>" in svg
     assert svg.count("fill: #d55e00") > svg.count("fill: #0072b2")
-    assert "worse: log score +" in drawing.alt
+    assert "worse: log score +" in comparison_html(found)

@@ -3,13 +3,12 @@
 from typing import Any
 
 from geogp.evaluation.paired import Estimate
-from geogp.reports import words
-from geogp.reports.comparison import compare_words
 from geogp.reports.comparison.compare_figure import difference_figure
 from geogp.reports.comparison.comparison import Comparison, SplitComparison
 from geogp.reports.comparison.comparison_rows import COVERAGES, LEVELS, SCORES
 from geogp.reports.latex import escape
 from geogp.reports.rendering import environment, html_page
+from geogp.reports.words import count
 
 _SCORE_TITLES = {"log_score": "Log score", "crps": "CRPS", "absolute_error": "Absolute error"}
 _LATEX_MISSING = "--"
@@ -61,8 +60,6 @@ def _context(comparison: Comparison) -> dict[str, Any]:
         "comparison": comparison,
         "score_titles": _SCORE_TITLES,
         "coverages": dict(zip(COVERAGES, LEVELS, strict=True)),
-        "words": words,
-        "told": compare_words,
     }
 
 
@@ -84,7 +81,7 @@ def _latex_split(split: SplitComparison) -> list[str]:
         rf"\multicolumn{{10}}{{l}}{{\emph{{{escape(split.title)}}}}} \\",
     ]
     for name, stratum in split.strata.items():
-        label = f"{escape(name)} ({escape(words.count(stratum.n))})"
+        label = f"{escape(name)} ({escape(count(stratum.n))})"
         for run, figures in stratum.figures.items():
             differences = stratum.differences.get(run, {})
             cells = [label, escape(run)]

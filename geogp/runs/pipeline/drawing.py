@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
-from geogp.evaluation.conformal.conformal_words import LEVEL_NOTE
 from geogp.files import write_bytes
 from geogp.geodata.places.layers import PolygonLayer
 from geogp.geodata.places.region import Region, Tiles
@@ -33,6 +32,7 @@ from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_
 from geogp.maps.tile_table import write_tile_table
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
+from geogp.reports.rendering import say
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import Asker
@@ -269,7 +269,7 @@ def make_drawing(
     else:
         told += _missing_means(grid, quantity_of(observations.target))
     if repair.n and question.name == LEVEL:
-        told.append(LEVEL_NOTE)
+        told.append(say("conformal", "level"))
     others = sorted(set(other_quarters) - {quarter})
     quarters = asker.other_quarters(tiles, others)
     shown = sum(one < quarter for one in others)
