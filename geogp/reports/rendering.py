@@ -10,6 +10,22 @@ from markupsafe import Markup, escape
 from geogp.maps.page.page_policy import page_policy
 from geogp.reports import words
 
+_LATEX_MARKS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{mark: f"\\{mark}" for mark in "{}&%$#_"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        # \textquotedbl is an error in LaTeX's own encoding, OT1.
+        '"': "{''}",
+        "\N{EN DASH}": "--",
+        "\N{MINUS SIGN}": "$-$",
+        "\N{HORIZONTAL ELLIPSIS}": r"\dots{}",
+    }
+)
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
@@ -35,6 +51,8 @@ def _environment(*, escaped: bool) -> Environment:
     )
     names = ("number", "signed", "percent", "span", "points", "plain", "estimate")
     found.filters |= {name: getattr(words, name) for name in names} | {"whole": words.count}
+    found.filters |= {"tex": latex_text, "tex_number": _latex_number}
+    found.filters["tex_percent"] = lambda share: _latex_number(share, 1, 100)
     found.globals["MISSING"] = words.MISSING
     return found
 
@@ -63,6 +81,11 @@ def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
     return str(getattr(module, macro)(*about, **more))
 
 
+def latex_table(name: str, context: dict[str, Any]) -> str:
+    """Return a booktabs table from the template ``<name>.tex.j2``, for a document to input."""
+    return _environment(escaped=False).get_template(f"{name}.tex.j2").render(context) + "\n"
+
+
 def html_page(name: str, context: dict[str, Any]) -> str:
     """Return a page from the template ``<name>.html.j2``, which needs no other file.
 
@@ -83,6 +106,18 @@ def _asset(name: str) -> str:
     """Return a file of the templates; empty if there is none."""
     file = resources.files("geogp.reports").joinpath("templates", name)
     return file.read_text("utf-8") if file.is_file() else ""
+
+
+def latex_text(value: Any) -> str:
+    """Return text in which LaTeX finds no commands, on one line."""
+    return " ".join(str(value).split()).translate(_LATEX_MARKS)
+
+
+def _latex_number(value: float | None, digits: int = 3, times: int = 1) -> str:
+    """Return a figure with fixed decimals and LaTeX's minus, or a dash."""
+    if value is None:
+        return "--"
+    return f"{round(times * value, digits) + 0.0:.{digits}f}".replace("-", "$-$")
 
 
 def markdown_text(value: Any) -> Markup:

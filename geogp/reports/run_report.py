@@ -36,7 +36,7 @@ from geogp.records.run_record import (
     VarianceCheck,
     given,
 )
-from geogp.reports.rendering import environment, html_page, say, say_all
+from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
 from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
@@ -182,6 +182,16 @@ def report_json(report: Report) -> str:
 def report_markdown(report: Report) -> str:
     """Return the report as Markdown, without figures; text from outside is escaped."""
     return environment().get_template("report.md.j2").render(_context(report))
+
+
+def report_latex(report: Report) -> str:
+    """Return a booktabs table of splits and strata, for a document to input.
+
+    Coverage at four levels in percent, median width and CRPS of the 95 % intervals on the scale of
+    the target, log score, and its gain over the baseline. Needs the package booktabs, and a line
+    of 12 cm: that of LaTeX's class article on A4 paper.
+    """
+    return latex_table("report", {**_context(report), "splits": report.splits})
 
 
 def report_html(report: Report, predictions: pd.DataFrame) -> str:
