@@ -8,12 +8,16 @@ A request is a frozen dataclass whose fields say what they are, once::
 """
 
 import difflib
+import inspect
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
 from geogp.errors import RequestError
+
+REQUIRED: Any = inspect.Parameter.empty
+"""Default of a setting that must be given."""
 
 MOST_SEED = 2**63 - 1
 """What PyTorch takes."""
@@ -80,7 +84,7 @@ class Setting:
     told
         What it is, for a user: the help of its option.
     default
-        The value where none is given.
+        The value where none is given; `REQUIRED` where there must be one.
     noun
         What messages call it; None takes the name of the field.
     choices
@@ -124,7 +128,8 @@ class Setting:
 
 def setting(told: str, *, default: Any = None, **more: Any) -> Any:
     """Return a field of a request that says what it is; see `Setting`."""
-    return field(default=default, metadata={"setting": Setting(told, default, **more)})
+    about = {"setting": Setting(told, default, **more)}
+    return field(metadata=about) if default is REQUIRED else field(default=default, metadata=about)
 
 
 def settings_of(request: type) -> dict[str, Setting]:
