@@ -11,12 +11,12 @@ from geogp_cli.setting_options import takes
 @takes(AreasRequest)
 def areas(request: AreasRequest, as_json: Json = False) -> None:
     """Mean and median level of counties, urban areas or any polygons, with joint intervals."""
-    from geogp.commands.areas import described_table, make_areas
+    from geogp.commands.areas import make_areas
 
     with console.working() as listener:
         result = make_areas(request, listener)
     if as_json:
-        print(json.dumps(described_table(result)))
+        print(json.dumps(result.described_with("areas")))
         return
     told, level = result.described, request.question == "level"
     kind = "level_mean" if level else "tile_mean"

@@ -122,7 +122,8 @@ def tell(*things: Table | Path | str) -> None:
     """Print results, one below the other; texts are no markup."""
     out = Console(soft_wrap=True)
     for one in things:
-        out.print(one if isinstance(one, Table) else str(one), markup=False)
+        is_table = isinstance(one, Table)
+        out.print(one if is_table else str(one), markup=is_table)
 
 
 def show(result: "RunResult", *, as_json: bool) -> None:

@@ -17,12 +17,12 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     from geogp.runs.run_names import find_run
 
     request = replace(request, run=find_run(str(request.run)))
-    from geogp.commands.next_tiles import choose_tiles, described_tiles
+    from geogp.commands.next_tiles import choose_tiles
 
     with console.working() as listener:
         result = choose_tiles(request, listener)
     if as_json:
-        print(json.dumps(described_tiles(result)))
+        print(json.dumps(result.described_with("chosen")))
         return
     told, chosen = result.described, result.table
     measured = f"{told['tests']} tests each" if told["tests"] else "measured as the data hold them"

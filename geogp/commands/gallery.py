@@ -11,12 +11,13 @@ from typing import Any
 from urllib.parse import quote
 
 from geogp.errors import DataError, OutputError, RequestError
+from geogp.evaluation.scores import Scores
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import write_text
 from geogp.geodata.places.region import STRATA
 from geogp.geodata.places.stratum_column import ALL
 from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
-from geogp.records.run_record import RunMap, RunRecord, StoredScores, given
+from geogp.records.run_record import RunMap, RunRecord, given
 from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import ProgressListener
@@ -90,7 +91,7 @@ class _ShownRun:
         ]
 
 
-def _gain(own: StoredScores, baseline: StoredScores | None) -> float | None:
+def _gain(own: Scores, baseline: Scores | None) -> float | None:
     if baseline is None or own.nll is None or baseline.nll is None:
         return None
     return baseline.nll - own.nll

@@ -304,9 +304,7 @@ def test_local_quantiles_against_a_plain_loop():
     at = np.array([[-66.3, 18.2], [-65.0, 18.5], [-60.0, 20.0]])
     found = nearby.knots(*at.T)
     radians = np.radians(np.column_stack([places.longitude, places.latitude]))
-    for (longitude, latitude), knots, reach in zip(
-        np.radians(at), found, nearby.bandwidths_km(*at.T), strict=True
-    ):
+    for (longitude, latitude), knots in zip(np.radians(at), found, strict=True):
         half = (
             np.sin((radians[:, 1] - latitude) / 2) ** 2
             + np.cos(latitude)
@@ -315,7 +313,7 @@ def test_local_quantiles_against_a_plain_loop():
         )
         distance = 2 * 6371.0088 * np.arcsin(np.sqrt(half))
         nearest = np.argsort(distance)[:NEAREST]
-        assert distance[nearest[-1]] == pytest.approx(reach)
+        reach = distance[nearest[-1]]
         weights = 1 - 0.75 * (np.sin(distance[nearest] / 2 / 6371.0088) ** 2) / (
             np.sin(reach / 2 / 6371.0088) ** 2
         )

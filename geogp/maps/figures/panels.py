@@ -65,8 +65,6 @@ def slices_panels(
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     slices
         One panel each; a star marks x*.
     target
@@ -103,8 +101,6 @@ def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     values
         The components, (n, count), one for each panel.
     share
@@ -150,8 +146,6 @@ def cell_panels(
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     west, south
         Lower left corners of the m cells in degrees, (m,).
     values
@@ -212,8 +206,6 @@ def map_panels(
 
     Parameters
     ----------
-    region, frame
-        What is mapped.
     panels
         The maps.
     scale, extend
