@@ -215,7 +215,7 @@ def test_refusals():
     tiles = region.tiles(12)
     scale = linear_scale(np.array([0.0, 1.0]), label="x", palette=WIDTH_PALETTE)
     with pytest.raises(DataError, match="at least one panel"):
-        map_panels(region, Frame.of_tiles(tiles), [], scale, "neither")
+        map_panels(region, Frame.of_tiles(tiles), [], print, scale=scale, extend="neither")
     with pytest.raises(DataError, match=rf"a value for each of {len(tiles)} tiles, found 3"):
         component_panels(region, tiles, np.zeros((3, 2)), np.ones(2))
     with pytest.raises(DataError, match="for each of 2 cells, found 3"):
