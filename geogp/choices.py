@@ -8,12 +8,16 @@ A request is a frozen dataclass whose fields describe themselves, once::
 """
 
 import difflib
+import inspect
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
 from geogp.errors import RequestError
+
+REQUIRED: Any = inspect.Parameter.empty
+"""Default of a setting that must be given."""
 
 MOST_SEED = 2**63 - 1
 """Limit of PyTorch."""
@@ -57,9 +61,10 @@ def above_zero(what: str, found: float, most: float, unit: str) -> None:
 class Setting:
     """The description of a setting; `setting` makes it for a field of a request.
 
-    `told` is the help of its option. `noun` names it in messages and `option` on the command line;
-    None takes the name of the field, and an `option` of "" is an argument. A `positive` number may
-    not be 0; other ranges include both ends.
+    `told` is the help of its option. `default` is the value where none is given, or `REQUIRED`.
+    `noun` names it in messages and `option` on the command line; None takes the name of the field,
+    and an `option` of "" is an argument. A `positive` number may not be 0; other ranges include
+    both ends.
     """
 
     told: str
@@ -85,7 +90,8 @@ class Setting:
 
 def setting(told: str, *, default: Any = None, **more: Any) -> Any:
     """Return a field of a request with its description; see `Setting`."""
-    return field(default=default, metadata={"setting": Setting(told, default, **more)})
+    about = {"setting": Setting(told, default, **more)}
+    return field(metadata=about) if default is REQUIRED else field(default=default, metadata=about)
 
 
 def settings_of(request: type) -> dict[str, Setting]:

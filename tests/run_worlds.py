@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import geopandas as gpd
 from shapely.geometry import box
 
+from geogp.evaluation.scores import no_scores
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
@@ -22,7 +23,6 @@ from geogp.records.run_record import (
     RunNote,
     RunRecord,
     RunSettings,
-    StoredScores,
 )
 from geogp.runs.settings import MapRequest
 
@@ -91,7 +91,7 @@ def write_halves(small: Small, folder: Path, names: tuple[str, str, str], share:
 
 def made_up_run(**changes: Any) -> RunRecord:
     """Return what run.json of a run without rows holds."""
-    empty = StoredScores(**{**dict.fromkeys(StoredScores.__struct_fields__), "n": 0})
+    empty = no_scores()
     known: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "geogp": "0.2",

@@ -1,7 +1,7 @@
 """What the command prints: progress and warnings on standard error, results on standard output."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from rich.table import Table
 from geogp.runs.progress import ProgressListener
 
 if TYPE_CHECKING:
-    from geogp.models.catalogue.model_names import ModelName
     from geogp.records.run_record import Strata
     from geogp.runs.pipeline.make_map import RunResult
 
@@ -94,47 +93,61 @@ def fail(message: str) -> None:
     _ERRORS.print(f"[red]error:[/red] {escape(message)}")
 
 
+def table(
+    title: str,
+    headings: str,
+    rows: Iterable[Sequence[Any]],
+    *,
+    left: Collection[str] = (),
+) -> Table:
+    """Return a table; names from outside are no markup, and an empty row is a line.
+
+    The headings are parted by commas. The first column and those of `left` stand at the left, all
+    others at the right.
+    """
+    found = Table(title=escape(title), title_justify="left")
+    names = headings.split(", ")
+    for heading in names:
+        side = "left" if heading in {names[0], *left} else "right"
+        found.add_column(heading, justify=side, overflow="fold")
+    for row in rows:
+        if row:
+            found.add_row(*(escape(str(cell)) for cell in row))
+        else:
+            found.add_section()
+    return found
+
+
+def tell(*things: Table | Path | str) -> None:
+    """Print results, one below the other; texts are no markup."""
+    out = Console(soft_wrap=True)
+    for one in things:
+        is_table = isinstance(one, Table)
+        out.print(one if is_table else str(one), markup=is_table)
+
+
 def show(result: "RunResult", *, as_json: bool) -> None:
     """Print where a run is and how good it is."""
     if as_json:
         print(json.dumps({"run": str(result.path), "metrics": to_builtins(result.record.metrics)}))
         return
-    console = Console(soft_wrap=True)
     if result.already_there:
-        console.print("This run is complete already; --fresh starts over.")
+        tell("This run is complete already; --fresh starts over.")
     baseline = {} if result.record.baseline is UNSET else result.record.baseline
-    for split, metrics in result.record.metrics.items():
-        console.print(_table(split, metrics, baseline.get(split, {})))
-    console.print(f"map:    {result.path / 'map.html'}", markup=False)
-    console.print(f"report: {result.path / 'report.html'}", markup=False)
+    tell(
+        *(
+            _scores(split, metrics, baseline.get(split, {}))
+            for split, metrics in result.record.metrics.items()
+        ),
+        f"map:    {result.path / 'map.html'}",
+        f"report: {result.path / 'report.html'}",
+    )
 
 
-def show_simulation(out: Path, described: dict[str, Any], *, as_json: bool) -> None:
-    """Print where a simulation is and what the best possible scores are."""
-    if as_json:
-        print(json.dumps({"simulation": str(out), **described}))
-        return
-    console = Console(soft_wrap=True)
-    console.print(f"{described['rows']:,} rows in {out}", markup=False)
-    for split, scores in described.get("oracles", {}).items():
-        told = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
-        console.print(f"log score on the test rows ({split} split): {told}", markup=False)
-
-
-def show_models(catalogue: "dict[str, ModelName]") -> None:
-    """Print the models with what they are, as JSON."""
-    print(json.dumps({"models": {name: row.summary for name, row in catalogue.items()}}))
-
-
-def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
-    table = Table(title=f"test rows, {split} split", title_justify="left")
-    for heading in ("stratum", "n", "log score", "baseline", "MAE", "CRPS", "95 % holds", "width"):
-        table.add_column(heading, justify="left" if heading == "stratum" else "right")
-    for stratum, found in metrics.items():
-        if not found.n:
-            table.add_row(stratum, "0", *["-"] * 6)
-            continue
-        table.add_row(
+def _scores(split: str, metrics: "Strata", baseline: "Strata") -> Table:
+    headings = "stratum, n, log score, baseline, MAE, CRPS, 95 % holds, width"
+    rows = (
+        (
             stratum,
             f"{found.n:,}",
             f"{found.nll:.3f}",
@@ -144,4 +157,8 @@ def _table(split: str, metrics: "Strata", baseline: "Strata") -> Table:
             f"{found.coverage_95:.1%}",
             f"{found.width_95:.2f}",
         )
-    return table
+        if found.n
+        else (stratum, "0", *["-"] * 6)
+        for stratum, found in metrics.items()
+    )
+    return table(f"test rows, {split} split", headings, rows)

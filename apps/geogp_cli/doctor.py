@@ -12,10 +12,7 @@ def doctor(
     source: place.Source = None,
     boundaries: place.Boundaries = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no source.")] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
-    ] = False,
+    as_json: place.Json = False,
 ) -> None:
     """Tell versions, devices, the cache and whether sources answer: paste it into a bug report."""
     from geogp.commands.doctor import examine

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from geogp_cli import console
+from geogp_cli.place import Json
 
 
 def gallery(
@@ -15,10 +15,7 @@ def gallery(
         list[Path], typer.Argument(help="Finished run folders, or folders that hold some.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write one index page of many runs, with thumbnails and key numbers."""
     from geogp.commands.gallery import make_gallery
@@ -33,7 +30,5 @@ def gallery(
         }
         print(json.dumps(described))
         return
-    screen = Console(soft_wrap=True)
     left_out = f", {len(made.skipped)} left out" if made.skipped else ""
-    screen.print(f"{len(made.runs)} runs{left_out}", markup=False)
-    screen.print(f"gallery: {made.page}", markup=False)
+    console.tell(f"{len(made.runs)} runs{left_out}", f"gallery: {made.page}")

@@ -1,11 +1,13 @@
 """Parse, call, print: the `geogp` command."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from geogp import __version__
+from geogp.commands.data_requests import SimulationRequest
 from geogp.runs.settings import MapRequest
 from geogp_cli import cache, console, place
 from geogp_cli.areas import areas
@@ -18,6 +20,7 @@ from geogp_cli.fetch import fetch
 from geogp_cli.figures import figures
 from geogp_cli.gallery import gallery
 from geogp_cli.next import next_command
+from geogp_cli.place import Json
 from geogp_cli.setting_options import option_of, takes
 
 app = typer.Typer(
@@ -27,9 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
-]
 Out, Seed, Fresh = (option_of(MapRequest, name) for name in ("out", "seed", "fresh"))
 
 
@@ -72,48 +72,20 @@ app.command()(compare)
 
 
 @app.command()
-def simulate(
-    out: Annotated[Path, typer.Option(help="Folder for tiles, boundaries and the truth.")],
-    like: Annotated[
-        str | None, typer.Option(help="A state whose boundaries are used. Default: a made-up one.")
-    ] = None,
-    boundaries: place.Boundaries = None,
-    region_file: place.RegionFile = None,
-    region_name: place.RegionName = None,
-    rows: Annotated[int, typer.Option(help="Number of rows, over all quarters.")] = 36_000,
-    quarters: Annotated[str, typer.Option(help="Quarters.")] = "2022Q1..2023Q4",
-    service: place.Service = "mobile",
-    made_up_towns: Annotated[
-        bool,
-        typer.Option("--made-up-towns", help="Draw urban areas where the region has none at hand."),
-    ] = False,
-    no_oracles: Annotated[
-        bool, typer.Option("--no-oracles", help="Leave the best possible scores out: far quicker.")
-    ] = False,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
+@takes(SimulationRequest)
+def simulate(request: SimulationRequest, as_json: Json = False) -> None:
     """Make tiles in Ookla's schema with a known truth."""
-    from geogp.commands.data_requests import SimulationRequest
-    from geogp.geodata.places.region_choice import RegionChoice
-
-    demo = like is None and region_file is None and region_name is None
-
-    request = SimulationRequest(
-        out=out,
-        like=None if demo else RegionChoice(like, region_file, region_name, boundaries),
-        rows=rows,
-        quarters=quarters,
-        service=service,
-        seed=seed,
-        made_up_towns=made_up_towns,
-        oracles=not no_oracles,
-    )
     from geogp.commands.simulate import make_simulation
 
     with console.working() as listener:
         described = make_simulation(request, listener)
-    console.show_simulation(out, described, as_json=as_json)
+    if as_json:
+        print(json.dumps({"simulation": str(request.out), **described}))
+        return
+    console.tell(f"{described['rows']:,} rows in {request.out}")
+    for split, scores in described.get("oracles", {}).items():
+        told = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
+        console.tell(f"log score on the test rows ({split} split): {told}")
 
 
 @app.command()
@@ -122,7 +94,7 @@ def models(as_json: Json = False) -> None:
     from geogp.models.catalogue.model_names import MODELS
 
     if as_json:
-        console.show_models(MODELS)
+        print(json.dumps({"models": {name: row.summary for name, row in MODELS.items()}}))
         return
     for name in MODELS:
         print(name)

@@ -1,4 +1,4 @@
-"""Options that several commands share: those of a map, and where a run's files are."""
+"""Options that several commands share."""
 
 from typing import Annotated
 
@@ -15,17 +15,6 @@ Source, Boundaries, Service, Quarters, Device = (
     option_of(MapRequest, name)
     for name in ("source", "boundaries", "service", "quarters", "device")
 )
-RunSource = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        help="Where the run's tiles are: a folder or address. Default: as run.json says.",
-    ),
-]
-RunBoundaries = Annotated[
-    str | None,
-    typer.Option(
-        "--boundaries",
-        help="Where the run's boundaries are: a folder or address. Default: as run.json says.",
-    ),
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
 ]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from geogp.choices import settings_of
+from geogp.choices import REQUIRED, settings_of
 
 Command = Callable[..., None]
 
@@ -24,7 +24,7 @@ def option_of(request: type, name: str) -> Any:
 
 
 def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
-    """Return a parameter for each setting of a request, but for some."""
+    """Return a parameter for each setting of a request but some, those that must be given first."""
     return [
         inspect.Parameter(
             name,
@@ -33,7 +33,9 @@ def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Pa
             default=None if one.default == () or "Default:" in one.told else one.default,
             annotation=option_of(request, name),
         )
-        for name, one in settings_of(request).items()
+        for name, one in sorted(
+            settings_of(request).items(), key=lambda pair: pair[1].default is not REQUIRED
+        )
         if name not in leave
     ]
 
@@ -67,7 +69,7 @@ def takes(request: type) -> Callable[[Command], Command]:
             rest = {one.name: options.pop(one.name) for one in own}
             function(request(**given(options)), **rest)
 
-        command.__doc__ = function.__doc__
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
         return with_parameters(command, [*parameters_of(request), *own])
 
     return decorate

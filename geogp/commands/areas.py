@@ -3,7 +3,6 @@
 import io
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from geogp.commands.csv_tables import write_csv
 from geogp.commands.run_answer import RunAnswer, open_asked
@@ -20,13 +19,6 @@ from geogp.runs.run_folder import held_run
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Work out levels of areas from a run's model, and write them into the run's folder.
-
-    Parameters
-    ----------
-    request
-        What to say of which areas.
-    listener
-        Hears of stages and warnings.
 
     Raises
     ------
@@ -75,8 +67,3 @@ def _write(opened: Reopened, request: AreasRequest, found: AreaLevels) -> tuple[
     )
     write_bytes(paths[2], picture)
     return paths
-
-
-def described_table(result: RunAnswer) -> dict[str, Any]:
-    """Return a result as JSON can hold it, the areas as a list of rows."""
-    return result.described_with("areas")

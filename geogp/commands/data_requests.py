@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.choices import MOST_SEED, one_of, whole_number
+from geogp.choices import MOST_SEED, REQUIRED, check_settings, one_of, setting
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
@@ -48,44 +48,45 @@ class FetchRequest:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """What to simulate.
-
-    Attributes
-    ----------
-    out
-        Folder for the tiles, boundaries, truth and oracles.
-    like
-        The region whose boundary and urban areas are used; None takes a made-up one.
-    rows
-        Exact number of rows over all quarters.
-    quarters
-        As `parse_quarters` reads them.
-    service
-        ``mobile`` or ``fixed``.
-    seed
-        Fixes the data, and the splits of the oracles.
-    made_up_towns
-        Whether urban areas are drawn where the region of `like` has none at hand.
-    oracles
-        Whether the best possible scores are worked out, which takes longer than the rest.
+    """What to simulate; each field says what it is.
 
     Raises
     ------
     RequestError
-        There is no such service, a number is out of range, or the quarters cannot be read.
+        A value is not among those allowed, or the quarters cannot be read.
     """
 
-    out: Path
-    like: RegionChoice | None = None
-    rows: int = 36_000
-    quarters: str = "2022Q1..2023Q4"
-    service: str = "mobile"
-    seed: int = 0
-    made_up_towns: bool = False
-    oracles: bool = True
+    out: Path = setting("Folder for tiles, boundaries and the truth.", default=REQUIRED)
+    like: str | None = setting("A state whose boundaries are used. Default: a made-up one.")
+    boundaries: str | None = setting("Boundaries: a folder or address. Default: the Census.")
+    region_file: str | None = setting(
+        "A region of your own: polygons, as FILE or FILE:COLUMN=VALUE."
+    )
+    region_name: str | None = setting("What it is called. Default: the name of the file.")
+    rows: int = setting(
+        "Number of rows, over all quarters.", default=36_000, least=1, most=MOST_ROWS
+    )
+    quarters: str = setting("Quarters.", default="2022Q1..2023Q4")
+    service: str = setting("mobile or fixed.", default=SERVICES[0], choices=SERVICES)
+    made_up_towns: bool = setting(
+        "Draw urban areas where the region has none at hand.", default=False
+    )
+    no_oracles: bool = setting("Leave the best possible scores out: far quicker.", default=False)
+    seed: int = setting(
+        "Fixes the data, and the splits of the oracles.",
+        default=0,
+        noun="a seed",
+        least=0,
+        most=MOST_SEED,
+    )
 
     def __post_init__(self) -> None:
-        one_of("service", self.service, SERVICES)
-        whole_number("rows", self.rows, 1, MOST_ROWS)
-        whole_number("a seed", self.seed, 0, MOST_SEED)
+        check_settings(self)
         parse_quarters(self.quarters)
+
+    @property
+    def place(self) -> RegionChoice | None:
+        """The region whose boundary and urban areas are used; None takes a made-up one."""
+        if self.like is None and self.region_file is None and self.region_name is None:
+            return None
+        return RegionChoice(self.like, self.region_file, self.region_name, self.boundaries)

@@ -54,13 +54,6 @@ def make_exceedance(
 ) -> ExceedanceResult:
     """Hold the level of a run against thresholds, and write what is found into its folder.
 
-    Parameters
-    ----------
-    request
-        Which run and thresholds.
-    listener
-        Hears of stages and warnings.
-
     Raises
     ------
     RequestError

@@ -4,22 +4,21 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from geogp.errors import DataError, OutputError, RequestError
+from geogp.evaluation.scores import Scores
+from geogp.evaluation.splits.split_names import SPLITS
 from geogp.files import write_text
-from geogp.maps.figures.thumbnails import Picture, Thumbnail, draw_thumbnails, read_picture
+from geogp.geodata.places.region import STRATA
+from geogp.geodata.places.stratum_column import ALL
+from geogp.maps.figures.thumbnails import Picture, draw_thumbnails, read_picture
 from geogp.records.run_record import RunMap, RunRecord, given
-from geogp.reports.gallery_page import (
-    GalleryGroup,
-    GalleryRun,
-    gallery_html,
-    quarters_in_words,
-    split_figures,
-)
+from geogp.reports.rendering import html_page
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import (
@@ -54,16 +53,48 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ShownRun:
+    """What the page needs of a run; its template takes the words and numbers from run.json."""
+
     path: Path
     run: RunRecord
-    shown: GalleryRun
+    date: str
     picture: Picture
+    links: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return printable(self.path.resolve().name)
+
+    @property
+    def region(self) -> str:
+        return self.run.region_name or self.run.region
 
     @property
     def kind(self) -> tuple[str, str, str]:
         """Return what decides the group: pictures of one kind share their colours."""
-        return self.shown.target, self.shown.service, self.picture.view.label
+        return self.run.target, self.run.service, self.picture.view.label
+
+    @property
+    def splits(self) -> list[dict[str, Any]]:
+        """Return the key numbers of each split."""
+        baseline = given(self.run.baseline, {})
+        return [
+            {
+                "title": SPLITS[split].title,
+                "n": found[ALL].n,
+                "gain": _gain(found[ALL], baseline.get(split, {}).get(ALL)),
+                "crps": found[ALL].crps,
+                **{name: found[name].coverage_95 if name in found else None for name in STRATA},
+            }
+            for split, found in self.run.metrics.items()
+        ]
+
+
+def _gain(own: Scores, baseline: Scores | None) -> float | None:
+    if baseline is None or own.nll is None or baseline.nll is None:
+        return None
+    return baseline.nll - own.nll
 
 
 def make_gallery(
@@ -98,7 +129,7 @@ def make_gallery(
     listener = listener or ProgressListener()
     found, skipped = _find(places)
     check_apart(out, [path for path, _ in found], "a gallery")
-    read: list[_Read] = []
+    read: list[_ShownRun] = []
     for path, asked in found:
         listener.stage(f"reading {path}")
         try:
@@ -114,10 +145,11 @@ def make_gallery(
             f"expected finished runs in {', '.join(map(str, places))}, found none that can be "
             "read. Name run folders, or a folder that holds some."
         )
-    read.sort(key=lambda one: (*one.kind, one.shown.region, one.shown.model, one.shown.name))
+    read.sort(key=lambda one: (*one.kind, one.region, one.run.model, one.name))
     attributions = sorted({given(one.run.attribution, "") or DEFAULT_ATTRIBUTION for one in read})
     told = [(printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped]
-    write_text(out / _PAGE, gallery_html(_groups(read), told, attributions))
+    page = {"groups": _groups(read), "skipped": told, "attributions": attributions}
+    write_text(out / _PAGE, html_page("gallery", page | {"count": len(read), "units": UNITS}))
     return Gallery(out / _PAGE, tuple(one.path for one in read), tuple(skipped))
 
 
@@ -155,7 +187,7 @@ def _entries(place: Path) -> list[Path]:
         raise RequestError(f"{place} cannot be read ({error.strerror}).") from error
 
 
-def _read(path: Path, out: Path) -> _Read:
+def _read(path: Path, out: Path) -> _ShownRun:
     try:
         _, run = read_run_record(path)
     except RequestError as error:  # test_predictions.parquet is gone
@@ -166,65 +198,39 @@ def _read(path: Path, out: Path) -> _Read:
         written = datetime.fromtimestamp((path / RUN_FILE).stat().st_mtime, UTC)
     except OSError as error:
         raise OutputError(f"{path / RUN_FILE} is gone: {error}.") from error
-    shown = GalleryRun(
-        name=printable(path.resolve().name),
-        region=run.region_name or run.region,
-        service=run.service,
-        target=run.target,
-        model=run.model,
-        preset=run.preset,
-        quarters=quarters_in_words(given(run.quarters, [])),
-        date=f"{written:%Y-%m-%d}",
-        unit=UNITS[run.target][0],
-        splits=split_figures(run),
-        picture="",
-        width=0,
-        height=0,
-        links=_links(path, out),
-    )
-    return _Read(path, run, shown, picture)
+    return _ShownRun(path, run, f"{written:%Y-%m-%d}", picture, _links(path, out))
 
 
-def _links(path: Path, out: Path) -> tuple[tuple[str, str], ...]:
+def _links(path: Path, out: Path) -> dict[str, str]:
     try:
         way = Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
     except ValueError:  # another drive
         way = path.resolve().as_posix()
-    return tuple(
-        (text, quote(f"./{way}/{name}")) for text, name in _LINKS.items() if (path / name).is_file()
-    )
+    return {
+        text: quote(f"./{way}/{name}") for text, name in _LINKS.items() if (path / name).is_file()
+    }
 
 
-def _groups(read: Sequence[_Read]) -> list[GalleryGroup]:
-    groups = []
+def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
+    """Return the runs of each kind with their pictures, and the scale that these share."""
     kinds = dict.fromkeys(one.kind for one in read)
     times = Counter(kind[:2] for kind in kinds)
+    groups = []
     for kind in kinds:
-        members = [one for one in read if one.kind == kind]
-        drawn = draw_thumbnails([one.picture for one in members])
+        runs = [one for one in read if one.kind == kind]
+        drawn = draw_thumbnails([one.picture for one in runs])
+        title = f"{kind[0]}, {kind[1]}".capitalize()
         groups.append(
-            GalleryGroup(
-                _title(*kind, alone=times[kind[:2]] == 1),
-                drawn.label,
-                _address(drawn.bar),
-                drawn.ticks,
-                tuple(
-                    _with_picture(one.shown, image)
-                    for one, image in zip(members, drawn.images, strict=True)
-                ),
-            )
+            {
+                # What is shown too, where several groups are of one target and service.
+                "title": title if times[kind[:2]] == 1 else f"{title}: {drawn.label}",
+                "label": drawn.label,
+                "bar": _address(drawn.bar),
+                "ticks": drawn.ticks,
+                "runs": list(zip(runs, map(_address, drawn.images), strict=True)),
+            }
         )
     return groups
-
-
-def _title(target: str, service: str, label: str, *, alone: bool) -> str:
-    """Return target and service; what is shown too where several groups have the same."""
-    title = f"{target}, {service}".capitalize()
-    return title if alone else f"{title}: {label}"
-
-
-def _with_picture(shown: GalleryRun, image: Thumbnail) -> GalleryRun:
-    return replace(shown, picture=_address(image.png), width=image.width, height=image.height)
 
 
 def _address(png: bytes) -> str:

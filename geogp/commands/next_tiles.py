@@ -24,13 +24,6 @@ STEM = "next_tiles"
 def choose_tiles(request: NextRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Choose where to measure next, and write it into the run's folder; see `next_tiles`.
 
-    Parameters
-    ----------
-    request
-        What to choose.
-    listener
-        Hears of stages, progress and warnings.
-
     Raises
     ------
     RequestError
@@ -49,11 +42,6 @@ def choose_tiles(request: NextRequest, listener: ProgressListener | None = None)
         files = _write(opened, found, described)
     described["seconds"] = round(monotonic() - started, 1)
     return RunAnswer(files, found.table, described)
-
-
-def described_tiles(result: RunAnswer) -> dict[str, Any]:
-    """Return a result as JSON can hold it, the tiles as a list of rows."""
-    return result.described_with("chosen")
 
 
 def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tuple[Path, ...]:

@@ -13,9 +13,9 @@ from geogp.commands.run_answer import open_asked
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
-from geogp.evaluation.score_groups import group_reports
+from geogp.evaluation.score_groups import Reliability, group_reports
 from geogp.evaluation.splits.split_names import RANDOM, SPLITS
-from geogp.evaluation.spread import CELL_DEGREES, LEAST_ROWS, SpreadCells, spread_by_cell
+from geogp.evaluation.spread import CELL_DEGREES, LEAST_ROWS, spread_by_cell
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.places.stratum_column import ALL
@@ -25,7 +25,7 @@ from geogp.maps.figures.panels import cell_panels, component_panels, slices_pane
 from geogp.maps.grid import quantity_of
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.joint.joint_law import Components, leading_components
-from geogp.records.run_record import OpenedRecord
+from geogp.reports.rendering import say
 from geogp.runs.open_run import Run, open_run
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.inputs import tile_table
@@ -44,14 +44,6 @@ COMPONENTS = 6
 """Components of the basis that are drawn."""
 
 _SPLITS_SHOWN = 3
-
-LEFT_OUT_OF_COUNTS = {
-    "interval_widths": "the interval of a number of tests widens with the number: widths would say "
-    "where tests are many, not where the model is unsure",
-    "spread_cells": "the spread of a number of tests follows its mean: a cell's would be that of "
-    "its few busiest tiles",
-}
-"""Figures that are not drawn of numbers of tests, and why."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +66,7 @@ def make_figures(
     ``kernel_slices``, ``interval_widths`` and ``spread_cells`` show what figures 7, 8 and 10 of
     Zhu, Yuchi and Xie show; ``basis`` the leading components of the basis, ``reliability`` observed
     against stated coverage. Of a run that maps numbers of tests, `interval_widths` and
-    `spread_cells` are left out (see `LEFT_OUT_OF_COUNTS`), which the captions say.
-
-    Parameters
-    ----------
-    request
-        Of which run.
-    listener
-        Hears of stages and warnings.
+    `spread_cells` are left out, which the captions say.
 
     Raises
     ------
@@ -111,25 +96,77 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
             f"{request.run} maps numbers of tests, of which no interval_widths are drawn; leave "
             "--beside out."
         )
-    spread = None if counts else _spread(run, [open_run(one) for one in request.beside], split)
+    if not counts:
+        widths = _widths(run, [open_run(one) for one in request.beside], split)
+        cells = spread_by_cell(_rows_of(run, split))
     opened = run.reopen(counts=True)
     listener.stage("the kernel and its components over the region")
     slices, components = _kernel(opened)
     listener.stage("drawing")
     region, tiles, target = opened.job.region, opened.tiles, run.record.target
     drawn = {"kernel_slices": slices_panels(region, tiles, slices, target=target)}
-    captions = _captions(opened.record, region.name, components)
-    if spread is not None:
-        drawn |= _spread_figures(spread, region, tiles, f"log10 {quantity_of(target).unit}")
-        captions |= _spread_captions(opened.record, region.name, split, spread.cells)
+    what = f"{region.name}, {run.record.service}, {quantity_of(target).subject}"
+    model, at = run.record.model, opened.record.map.at
+    captions = {
+        "kernel_slices": say("captions", "kernel_slices", what, model, at, counts),
+        "basis": say("captions", "basis", what, model, at, components.share),
+        "reliability": say("captions", "reliability", what, model, counts),
+    }
+    if not counts:
+        conformal = opened.record.settings.conformal != "none"
+        more = _spread_figures(region, tiles, widths, cells, f"log10 {quantity_of(target).unit}")
+        told = _spread_captions(what, model, SPLITS[split].title, cells, conformal=conformal)
+        drawn, captions = drawn | more, captions | told
     drawn |= {
         "basis": component_panels(region, tiles, components.values, components.share),
         "reliability": reliability_panels(_curves(run, counts=counts)),
     }
     captions = {name: captions[name] for name in drawn}
-    left_out = LEFT_OUT_OF_COUNTS if counts else {}
+    absent = ("interval_widths", "spread_cells") if counts else ()
+    left_out = {name: say("captions", "left_out", name) for name in absent}
     files = _write(out, drawn, captions, left_out)
-    return FiguresResult(tuple(files), captions, dict(left_out))
+    return FiguresResult(tuple(files), captions, left_out)
+
+
+def _spread_figures(
+    region: Region,
+    tiles: Tiles,
+    widths: dict[str, dict[str, Floats]],
+    cells: pd.DataFrame,
+    unit: str,
+) -> dict[str, Canvas]:
+    west, south, *values = (
+        cells[name].to_numpy() for name in ("west", "south", "measured", "error", "predicted")
+    )
+    titles = ("measurements", "errors of the prediction", "as predicted")
+    shown = dict(zip(titles, values, strict=True))
+    return {
+        "interval_widths": width_violins(widths, unit=unit),
+        "spread_cells": cell_panels(
+            region, tiles, west, south, shown, degrees=CELL_DEGREES, unit=unit
+        ),
+    }
+
+
+def _spread_captions(
+    what: str, model: str, split: str, cells: pd.DataFrame, *, conformal: bool
+) -> dict[str, str]:
+    together = cells["error"].corr(cells["predicted"]) if len(cells) > 2 else np.nan
+    return {
+        "interval_widths": say("captions", "interval_widths", what, split),
+        "spread_cells": say(
+            "captions",
+            "spread_cells",
+            what,
+            model,
+            split,
+            cells=len(cells),
+            degrees=CELL_DEGREES,
+            least=LEAST_ROWS,
+            together=float(together) if np.isfinite(together) else None,
+            conformal=conformal,
+        ),
+    }
 
 
 def _write(
@@ -147,38 +184,14 @@ def _write(
     return files
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """Widths of intervals by run and stratum, and the spread of rows by cell."""
-
-    widths: dict[str, dict[str, Floats]]
-    cells: SpreadCells
-
-
-def _spread(run: Run, others: list[Run], split: str) -> _Spread:
-    rows = _rows_of(run, split)
+def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floats]]:
+    """Return the widths of intervals by run and stratum."""
     for other in others:
         _check_alike(run, other)
     runs = [run, *others]
-    widths = {
+    return {
         name: _by_stratum(widths_by_group(_rows_of(one, split)))
         for name, one in zip(_names(runs), runs, strict=True)
-    }
-    return _Spread(widths, spread_by_cell(rows))
-
-
-def _spread_figures(spread: _Spread, region: Region, tiles: Tiles, unit: str) -> dict[str, Canvas]:
-    cells = spread.cells
-    shown = {
-        "measurements": cells.measured,
-        "errors of the prediction": cells.error,
-        "as predicted": cells.predicted,
-    }
-    return {
-        "interval_widths": width_violins(spread.widths, unit=unit),
-        "spread_cells": cell_panels(
-            region, tiles, cells.west, cells.south, shown, degrees=CELL_DEGREES, unit=unit
-        ),
     }
 
 
@@ -225,68 +238,13 @@ def _kernel(opened: Reopened) -> tuple[list[Any], Components]:
     return slices, leading_components(opened.model.network_, inputs, COMPONENTS)
 
 
-def _curves(
-    run: Run, *, counts: bool
-) -> dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]]:
+def _curves(run: Run, *, counts: bool) -> dict[str, dict[str, Reliability]]:
     """Return the reliability curves of the first splits, by title and stratum."""
     found = {}
     for name in list(run.record.metrics)[:_SPLITS_SHOWN]:
         rows = run.predictions[run.predictions["split"] == name]
         groups = group_reports(rows, split_rows(name, rows), {}, counts=counts)
-        shown = [name for name in groups if name != ALL and groups[name].n] or ["all"]
-        strata = {}
-        for group in shown:
-            curve = groups[group].reliability
-            assert curve is not None
-            parts = (curve.level, curve.observed, curve.lower, curve.upper)
-            level, observed, lower, upper = (np.asarray(part, np.float64) for part in parts)
-            strata[group] = (level, observed, lower, upper)
-        found[SPLITS[name].title] = strata
+        curves = {group: one.reliability for group, one in groups.items() if one.reliability}
+        whole = curves.pop(ALL)
+        found[SPLITS[name].title] = curves or {ALL: whole}
     return found
-
-
-def _where(record: OpenedRecord, place: str) -> str:
-    return f"{place}, {record.service}, {quantity_of(record.target).subject}"
-
-
-def _captions(record: OpenedRecord, place: str, components: Components) -> dict[str, str]:
-    """Return what the figures of any run show, in the words of captions."""
-    what, at = f"{_where(record, place)}, model {record.model}.", record.map.at
-    held = 100 * components.share.sum()
-    kernel, inside = "the learned kernel", "inside central intervals against the stated level"
-    if find_model(record.model).counts:
-        kernel += ", that of the log rate,"
-        inside += ", by the randomised distribution function of a count (Czado, Gneiting and Held)"
-    return {
-        "kernel_slices": f"Slices k(x, x*) of {kernel} at three places (stars), x and x* "
-        f"in {at}. {what}",
-        "basis": f"Leading components of the basis over the tiles in {at}, uncorrelated there: "
-        "their sum, weighted by independent normal weights, is the prior. The "
-        f"{len(components.share)} have {held:.4g} % of its variance. {what}",
-        "reliability": f"Share of test rows {inside}, with "
-        f"exact binomial 95 % bounds that take rows to be independent. {what}",
-    }
-
-
-def _spread_captions(
-    record: OpenedRecord, place: str, split: str, cells: SpreadCells
-) -> dict[str, str]:
-    """Return what the figures of widths and of cells show."""
-    where, title = _where(record, place), SPLITS[split].title
-    rows = f"est rows of the {title[0].lower()}{title[1:]}"
-    shown = (
-        f"{len(cells.n):,} cells of {CELL_DEGREES} degrees with {LEAST_ROWS} t{rows} or more; "
-        "dotted: fewer."
-    )
-    together = np.corrcoef(cells.error, cells.predicted)[0, 1] if len(cells.n) > 2 else np.nan
-    if np.isfinite(together):
-        shown += f" Errors and prediction correlate by {together:.2f}."
-    if record.settings.conformal != "none":
-        shown += " Predicted ones are the model's own, before the conformal repair."
-    return {
-        "interval_widths": "Widths of the 95 % intervals by stratum: a white line is the "
-        f"median, bars the middle half and the middle 90 %. T{rows}. {where}.",
-        "spread_cells": "Standard deviation of the measurements in a cell around their mean, root "
-        f"mean squared error of the predicted means, and root mean predictive variance. {shown} "
-        f"{where}, model {record.model}.",
-    }

@@ -1,124 +1,96 @@
 """What commands on a finished run are asked, known without what answers them."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from geogp.choices import one_of
+from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
 from geogp.runs.questions.question_types import AreaQuestion, ChoiceQuestion, ThresholdQuestion
-from geogp.runs.run_places import AS_TOLD, ReadFrom
+from geogp.runs.run_places import ReadFrom
 from geogp.runs.settings import DEVICE_CHOICES
 
 AREA_QUESTIONS = ("level", "tile-mean")
 """Values of ``--for``: what the figure and the printed table show."""
 
-QUESTION = "level"
-"""The value of ``--for``."""
+_BY_REGION = "A finished run folder, or a region with one only in runs/: PR."
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Which finished run is asked.
-
-    Attributes
-    ----------
-    run
-        Its folder.
-    device
-        ``auto``, ``cpu`` or ``cuda``.
-    read_from
-        Where the run's tiles and boundaries are, where not as its run.json says.
+    """Which finished run is asked; each field says what it is.
 
     Raises
     ------
     RequestError
-        An unknown device.
+        A value is not among those allowed, or two do not go together.
     """
 
-    run: Path
-    device: str = field(default=DEVICE_CHOICES[0], kw_only=True)
-    read_from: ReadFrom = field(default=AS_TOLD, kw_only=True)
+    run: Path = setting("A finished run folder.", default=REQUIRED, option="")
+    _: KW_ONLY
+    device: str = setting("auto, cpu or cuda.", default=DEVICE_CHOICES[0], choices=DEVICE_CHOICES)
+    source: str | None = setting(
+        "Where the run's tiles are: a folder or address. Default: as run.json says."
+    )
+    boundaries: str | None = setting(
+        "Where the run's boundaries are: a folder or address. Default: as run.json says."
+    )
 
     def __post_init__(self) -> None:
-        one_of("device", self.device, DEVICE_CHOICES)
+        check_settings(self)
+
+    @property
+    def read_from(self) -> ReadFrom:
+        """Where the run's tiles and boundaries are."""
+        return ReadFrom(self.source, self.boundaries)
 
 
 @dataclass(frozen=True)
 class AreasRequest(RunRequest, AreaQuestion):
-    """What to say of areas, from which run, and what to show of it.
+    """What to say of areas, from which run, and what to show of it."""
 
-    Attributes
-    ----------
-    question
-        ``level``, what measurements scatter around, or ``tile-mean``, the mean over the tiles of
-        one average of `tests` tests each, with its noise.
-
-    Raises
-    ------
-    RequestError
-        An unknown question, or a number out of range.
-    """
-
-    question: str = AREA_QUESTIONS[0]
-
-    def __post_init__(self) -> None:
-        RunRequest.__post_init__(self)
-        AreaQuestion.__post_init__(self)
-        if self.question not in AREA_QUESTIONS:
-            raise RequestError(
-                f"unknown --for {self.question!r}; choose one of {', '.join(AREA_QUESTIONS)}."
-            )
+    question: str = setting(
+        "level, or tile-mean: of averages of so many tests, with their noise.",
+        default=AREA_QUESTIONS[0],
+        noun="--for",
+        choices=AREA_QUESTIONS,
+        option="--for",
+    )
 
 
 @dataclass(frozen=True)
 class NextRequest(RunRequest, ChoiceQuestion):
     """Which tiles to choose, from which run."""
 
+    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+
     def __post_init__(self) -> None:
-        RunRequest.__post_init__(self)
         ChoiceQuestion.__post_init__(self)
 
 
 @dataclass(frozen=True)
 class ExceedanceRequest(RunRequest, ThresholdQuestion):
-    """Which thresholds to compare the level of which run with.
+    """Which thresholds to compare the level of which run with."""
 
-    Attributes
-    ----------
-    question
-        ``level``.
-
-    Raises
-    ------
-    RequestError
-        Another question, or a number out of range.
-    """
-
-    question: str = QUESTION
+    question: str = setting(
+        "level: what measurements scatter around.", default="level", option="--for"
+    )
 
     def __post_init__(self) -> None:
-        if self.question != QUESTION:
+        if self.question != "level":
             raise RequestError(
                 f"--for {self.question} is not answered jointly: averages of tests follow other "
                 "laws than the normal one. Choose --for level, or map probabilities tile by tile "
                 "with geogp map --threshold."
             )
-        RunRequest.__post_init__(self)
-        ThresholdQuestion.__post_init__(self)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
 class FiguresRequest(RunRequest):
-    """Of which run to draw figures.
+    """Of which run to draw figures."""
 
-    Attributes
-    ----------
-    beside
-        Other finished runs of the same region, service and target, for the violins; none for a run
-        that maps numbers of tests.
-    out
-        Where the figures go; None takes the folder ``figures`` of the run.
-    """
-
-    beside: tuple[Path, ...] = ()
-    out: Path | None = None
+    run: Path = setting(_BY_REGION, default=REQUIRED, option="")
+    beside: tuple[Path, ...] = setting(
+        "A finished run of another model, for the violins; repeatable.", default=()
+    )
+    out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")

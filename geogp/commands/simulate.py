@@ -65,7 +65,7 @@ def make_simulation(
     made = simulate(
         region, rows=request.rows, quarters=quarters, seed=request.seed, service=request.service
     )
-    oracles = _oracles(made, request, listener) if request.oracles else None
+    oracles = _oracles(made, request, listener) if not request.no_oracles else None
     write_simulation(made, region, out, made_up_towns=drawn)
     described: dict[str, Any] = {
         "rows": len(made.tiles),
@@ -166,10 +166,10 @@ def oracle_of(rows: pd.DataFrame, name: str) -> Oracle:
 
 def _region(request: SimulationRequest, listener: ProgressListener) -> tuple[Region, bool]:
     """Return the region, and whether its towns were made up."""
-    if request.like is None:
+    if request.place is None:
         region = simple_region()
     else:
-        found = request.like.read()
+        found = request.place.read()
         for text in found.warnings:
             listener.warn(text)
         region = found.region

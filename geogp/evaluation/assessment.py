@@ -1,8 +1,7 @@
 """Test predictions read back, checked and scored, each row once."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,8 @@ from geogp.distributions.shape_columns import shape_from
 from geogp.distributions.shapes import SHAPE_COLUMNS
 from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import DataError
-from geogp.evaluation.metrics import RowScores, Scores, row_scores, rows_by_group
+from geogp.evaluation.metrics import row_scores, rows_by_group
+from geogp.evaluation.scores import Scores
 
 TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, whose coverage stands in the tables."""
@@ -52,45 +52,7 @@ FOLD = "fold"
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ScoredRows:
-    """What the figures of one split are worked out from, each of its n rows once.
-
-    Attributes
-    ----------
-    scores
-        Theirs, at `TABLE_LEVELS`.
-    pit
-        Integral transforms, (n,).
-    median
-        Predictive medians, (n,).
-    mass
-        Probability of the interval of a level, bounds included, (n,), by level in percent.
-    fold
-        Number of each row's fold, (n,).
-    """
-
-    scores: RowScores
-    pit: Floats
-    median: Floats
-    mass: dict[int, Floats]
-    fold: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.pit)
-
-    def __getitem__(self, rows: NDArray[np.bool_]) -> "ScoredRows":
-        """Return some of the rows."""
-        return ScoredRows(
-            self.scores[rows],
-            self.pit[rows],
-            self.median[rows],
-            {level: mass[rows] for level, mass in self.mass.items()},
-            self.fold[rows],
-        )
-
-
-def split_rows(name: str, rows: pd.DataFrame) -> ScoredRows:
+def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Score the rows of one split, those of each fold by the predictions of their own fit.
 
     Parameters
@@ -99,6 +61,13 @@ def split_rows(name: str, rows: pd.DataFrame) -> ScoredRows:
         Of the split, for messages.
     rows
         Its rows of test_predictions.parquet.
+
+    Returns
+    -------
+    DataFrame
+        What the figures are worked out from, a row each in their order: the columns of `row_scores`
+        at `TABLE_LEVELS`; ``pit``, integral transforms; ``median``, of the prediction; ``mass_95``
+        and so on, the probability of each interval, bounds included; and ``fold``, its number.
 
     Raises
     ------
@@ -109,19 +78,18 @@ def split_rows(name: str, rows: pd.DataFrame) -> ScoredRows:
         A mean or a variance is missing or out of range.
     """
     fold = folds_of(rows)
-    parts: list[ScoredRows] = []
-    order: list[NDArray[np.intp]] = []
+    parts = []
     for number in np.unique(fold):
         chosen = np.flatnonzero(fold == number)
         part = rows.iloc[chosen]
-        prediction = prediction_of(part)
+        prediction, y = prediction_of(part), part["y"].to_numpy(np.float64)
         check_bounds(name, part, prediction)
-        parts.append(_scored(part, prediction, fold[chosen]))
-        order.append(chosen)
-    if len(parts) == 1:
-        return parts[0]
-    place = np.argsort(np.concatenate(order))
-    return _together(parts, place)
+        found = row_scores(prediction, y, TABLE_LEVELS)
+        found["pit"], found["median"] = prediction.pit(y), prediction.quantile(0.5)
+        for level in TABLE_LEVELS:
+            found[f"mass_{level}"] = prediction.interval_mass(level / 100)
+        parts.append(found.assign(fold=number).set_index(chosen))
+    return pd.concat(parts).sort_index()
 
 
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
@@ -141,39 +109,6 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
             "Run `geogp map` again with --fresh."
         )
     return fold.astype(np.int64)
-
-
-def _scored(rows: pd.DataFrame, prediction: Prediction, fold: NDArray[np.int64]) -> ScoredRows:
-    y = rows["y"].to_numpy(np.float64)
-    scores = row_scores(prediction, y, TABLE_LEVELS)
-    mass = {level: prediction.interval_mass(level / 100) for level in TABLE_LEVELS}
-    return ScoredRows(scores, prediction.pit(y), prediction.quantile(0.5), mass, fold)
-
-
-def _together(parts: list[ScoredRows], place: NDArray[np.intp]) -> ScoredRows:
-    def of(values: Iterator[Floats]) -> Floats:
-        found: Floats = np.concatenate(list(values))[place]
-        return found
-
-    each = [part.scores for part in parts]
-    scores = RowScores(
-        of(one.error for one in each),
-        of(one.absolute for one in each),
-        of(one.nll for one in each),
-        of(one.crps for one in each),
-        of(one.width for one in each),
-        {
-            level: np.concatenate([one.inside[level] for one in each])[place]
-            for level in TABLE_LEVELS
-        },
-    )
-    return ScoredRows(
-        scores,
-        of(part.pit for part in parts),
-        of(part.median for part in parts),
-        {level: of(part.mass[level] for part in parts) for level in TABLE_LEVELS},
-        np.concatenate([part.fold for part in parts])[place],
-    )
 
 
 def prediction_of(rows: pd.DataFrame) -> Prediction:
@@ -251,9 +186,7 @@ def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
         )
 
 
-def check_scores(
-    name: str, found: dict[str, Scores], on_file: dict[str, dict[str, float | None]]
-) -> None:
+def check_scores(name: str, found: dict[str, Scores], on_file: Mapping[str, Scores]) -> None:
     """Refuse figures of run.json that do not follow from the predictions.
 
     Raises
@@ -263,9 +196,8 @@ def check_scores(
     """
     wrong: list[str] = []
     for group, scores in found.items():
-        stored = on_file.get(group, {})
-        for figure, value in asdict(scores).items():
-            other = stored.get(figure)
+        for figure, value in vars(scores).items():
+            other = getattr(on_file.get(group), figure, None)
             if not _agree(value, other):
                 wrong.append(f"{figure} of {name}/{group} is {other} on file, {value} here")
     if wrong:

@@ -63,24 +63,6 @@ def quarter_baseline(
     DataError
         Shapes differ, a target is not finite, or there are not two different training values.
     """
-    found = _quarter_moments(train_quarter, train_y, test_quarter)
-    prediction = law.of_moments(found.mean, found.variance)
-    return Baseline(prediction, found.quarters_pooled, found.rows_pooled)
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Mean and variance for each predicted row, and which quarters took those of all rows."""
-
-    mean: Floats
-    variance: Floats
-    quarters_pooled: tuple[int, ...]
-    rows_pooled: int
-
-
-def _quarter_moments(
-    train_quarter: ArrayLike, train_y: ArrayLike, test_quarter: ArrayLike
-) -> _Moments:
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)
     _check(quarter, y)
@@ -94,9 +76,11 @@ def _quarter_moments(
     asked = np.asarray(test_quarter, np.int64)
     at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
     own: NDArray[np.bool_] = (known[at] == asked) & usable[at]
-    return _Moments(
-        np.where(own, mean[at], y.mean()),
-        np.where(own, variance[at], y.var(ddof=1)),
+    prediction = law.of_moments(
+        np.where(own, mean[at], y.mean()), np.where(own, variance[at], y.var(ddof=1))
+    )
+    return Baseline(
+        prediction,
         tuple(np.unique(asked[~own]).tolist()),
         int(np.count_nonzero(~own)),
     )

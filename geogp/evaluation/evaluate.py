@@ -1,6 +1,6 @@
 """Scores of predictions as a table, overall and by group."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.metrics import Scores, row_scores
+from geogp.evaluation.metrics import mean_scores, row_scores
+from geogp.evaluation.scores import Scores
 from geogp.geodata.places.stratum_column import ALL
 
 
@@ -55,6 +56,6 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
         if ALL in found:
             raise DataError(f"expected groups of other names than {ALL!r}, which is all rows.")
         rows |= {name: (names == name).to_numpy(np.bool_) for name in found}
-    table = {name: asdict(scores[chosen].mean()) for name, chosen in rows.items()}
-    columns = list(asdict(Scores(0)))
+    table = {name: asdict(mean_scores(scores[chosen])) for name, chosen in rows.items()}
+    columns = [one.name for one in fields(Scores)]
     return pd.DataFrame.from_dict(table, orient="index", columns=columns)

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError, RequestError
+from geogp.evaluation.scores import Scores, no_scores
 from geogp.geodata.places.region import UNKNOWN
 from geogp.geodata.places.stratum_column import ALL, names_of
 
@@ -18,100 +19,6 @@ STORED_LEVELS = (50, 80, 95)
 """Levels, in percent, whose coverage `Scores` and run.json hold."""
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Mean scores over n rows, on the scale of the modelled target; None where n is 0.
-
-    Counts are scored by the probability of what was counted, and intervals of counts hold their
-    level or more.
-
-    Attributes
-    ----------
-    n
-        Number of rows.
-    mae, rmse
-        Mean absolute error, and root of the mean squared error, of the predictive mean; the
-        absolute error of counts is that of the predictive median.
-    nll
-        Mean negative log predictive density of a new measurement (natural logarithm).
-    crps
-        Mean continuous ranked probability score.
-    coverage_50, coverage_80, coverage_95
-        Share of rows inside the central interval of that level, from 0 to 1.
-    width_95
-        Mean width of the central 95 % interval.
-    """
-
-    n: int
-    mae: float | None = None
-    rmse: float | None = None
-    nll: float | None = None
-    crps: float | None = None
-    coverage_50: float | None = None
-    coverage_80: float | None = None
-    coverage_95: float | None = None
-    width_95: float | None = None
-
-
-@dataclass(frozen=True)
-class RowScores:
-    """Scores of each of n rows, worked out once, of which groups of rows are means.
-
-    Attributes
-    ----------
-    error
-        y - mean, (n,).
-    absolute
-        Absolute error, (n,); that of counts is from the predictive median.
-    nll, crps, width
-        As in `Scores`, of each row, (n,).
-    inside
-        Whether y lies in the central interval of a level, bounds included, (n,), by level in
-        percent.
-    """
-
-    error: Floats
-    absolute: Floats
-    nll: Floats
-    crps: Floats
-    width: Floats
-    inside: dict[int, NDArray[np.bool_]]
-
-    def __len__(self) -> int:
-        return len(self.error)
-
-    def __getitem__(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "RowScores":
-        """Return the scores of some of the rows."""
-        return RowScores(
-            self.error[rows],
-            self.absolute[rows],
-            self.nll[rows],
-            self.crps[rows],
-            self.width[rows],
-            {level: inside[rows] for level, inside in self.inside.items()},
-        )
-
-    def coverage(self, level: int) -> float | None:
-        """Return the share of rows inside the interval of a level in percent; None of no rows."""
-        return int(np.count_nonzero(self.inside[level])) / len(self) if len(self) else None
-
-    def mean(self) -> Scores:
-        """Return the scores of the rows together."""
-        if not len(self):
-            return Scores(0)
-        return Scores(
-            len(self),
-            mae=float(self.absolute.mean()),
-            rmse=float(np.sqrt((self.error**2).mean())),
-            nll=float(self.nll.mean()),
-            crps=float(self.crps.mean()),
-            coverage_50=self.coverage(50),
-            coverage_80=self.coverage(80),
-            coverage_95=self.coverage(95),
-            width_95=float(self.width.mean()),
-        )
 
 
 class Interval(NamedTuple):
@@ -123,7 +30,7 @@ class Interval(NamedTuple):
 
 def row_scores(
     prediction: Prediction, y: ArrayLike, levels: Sequence[int] = STORED_LEVELS
-) -> RowScores:
+) -> pd.DataFrame:
     """Score each row of a prediction of length n at the measurements `y`, shape (n,).
 
     Parameters
@@ -133,19 +40,49 @@ def row_scores(
     levels
         Levels, in percent, whose intervals are looked at.
 
+    Returns
+    -------
+    DataFrame
+        Of n rows: ``error``, y - mean; ``absolute``, the absolute error, which of counts is from
+        the predictive median; ``nll``, ``crps`` and ``width`` as in `Scores`; and whether y lies
+        in the central interval of each level, bounds included, as ``coverage_95``.
+
     Raises
     ------
     DataError
         `y` has another shape or a value that is not finite.
     """
     y = _checked(prediction, y)
-    return RowScores(
-        y - prediction.mean,
-        np.abs(y - prediction.centre),
-        prediction.log_score(y),
-        prediction.crps(y),
-        widths(prediction),
-        {level: _inside(prediction, y, level / 100) for level in levels},
+    return pd.DataFrame(
+        {
+            "error": y - prediction.mean,
+            "absolute": np.abs(y - prediction.centre),
+            "nll": prediction.log_score(y),
+            "crps": prediction.crps(y),
+            "width": widths(prediction),
+            **{f"coverage_{level}": _inside(prediction, y, level / 100) for level in levels},
+        }
+    )
+
+
+def mean_scores(rows: pd.DataFrame) -> Scores:
+    """Return the scores of rows of `row_scores` together."""
+    if rows.empty:
+        return no_scores()
+
+    def mean(name: str) -> float:
+        return float(rows[name].to_numpy().mean())
+
+    return Scores(
+        len(rows),
+        mae=mean("absolute"),
+        rmse=float(np.sqrt((rows["error"].to_numpy() ** 2).mean())),
+        nll=mean("nll"),
+        crps=mean("crps"),
+        coverage_50=mean("coverage_50"),
+        coverage_80=mean("coverage_80"),
+        coverage_95=mean("coverage_95"),
+        width_95=mean("width"),
     )
 
 
@@ -157,7 +94,7 @@ def score(prediction: Prediction, y: ArrayLike) -> Scores:
     DataError
         `y` has another shape or a value that is not finite.
     """
-    return row_scores(prediction, y).mean() if len(_checked(prediction, y)) else Scores(0)
+    return mean_scores(row_scores(prediction, y)) if len(_checked(prediction, y)) else no_scores()
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
@@ -186,9 +123,9 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
     """
     rows = rows_by_group(stratum, len(_checked(prediction, y)))
     if not len(prediction):
-        return {name: Scores(0) for name in rows}
+        return {name: no_scores() for name in rows}
     scores = row_scores(prediction, y)
-    return {name: scores[chosen].mean() for name, chosen in rows.items()}
+    return {name: mean_scores(scores[chosen]) for name, chosen in rows.items()}
 
 
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
@@ -220,7 +157,7 @@ def pooled(parts: Sequence[Scores]) -> Scores:
     """
     held = [part for part in parts if part.n]
     if len(held) <= 1:
-        return held[0] if held else Scores(0)
+        return held[0] if held else no_scores()
     n = sum(part.n for part in held)
 
     def mean(name: str, power: int = 1) -> float | None:
@@ -230,13 +167,7 @@ def pooled(parts: Sequence[Scores]) -> Scores:
         total = float(sum(rows * value**power for rows, value in values))
         return math.sqrt(total / n) if power == 2 else total / n
 
-    figures = {name: mean(name) for name in asdict(held[0]) if name not in {"n", "rmse"}}
-    return Scores(n, rmse=mean("rmse", 2), **figures)
-
-
-def coverage_hits(prediction: Prediction, y: ArrayLike, level: float) -> int:
-    """Count the measurements inside the central interval of a level, bounds included."""
-    return int(np.count_nonzero(_inside(prediction, np.asarray(y, np.float64), level)))
+    return Scores(n, **{name: mean(name, 2 if name == "rmse" else 1) for name in held[0].figures})
 
 
 def widths(prediction: Prediction, level: float = 0.95) -> Floats:
@@ -245,26 +176,12 @@ def widths(prediction: Prediction, level: float = 0.95) -> Floats:
     return upper - lower
 
 
-def pit_histogram(prediction: Prediction, y: ArrayLike, bins: int = 10) -> NDArray[np.int64]:
-    """Count the probability integral transforms in equal bins of [0, 1].
+def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
+    """Count integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,).
 
     Where the predictions are right, the counts are level (Dawid 1984). A hump in the middle
     means intervals too wide, two horns intervals too narrow, a slope a bias.
-
-    Returns
-    -------
-    ndarray of int64, shape (bins,)
-
-    Raises
-    ------
-    DataError
-        `y` has another shape or a value that is not finite.
     """
-    return pit_counts(prediction.pit(_checked(prediction, y)), bins)
-
-
-def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
-    """Count integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,)."""
     place = pit * bins
     # The last bin takes 1 itself, which the transform reaches by rounding.
     return np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
@@ -315,11 +232,10 @@ def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, floa
             "expected model and baseline on the same rows, found "
             f"{scores.n} and {baseline.n}. Run `geogp map` again with --fresh."
         )
-    other = asdict(baseline)
+    pairs = zip(scores.figures.items(), baseline.figures.values(), strict=True)
     return {
-        name: None if value is None or other[name] is None else value - other[name]
-        for name, value in asdict(scores).items()
-        if name != "n"
+        name: None if value is None or other is None else value - other
+        for (name, value), other in pairs
     }
 
 

@@ -31,6 +31,8 @@ FEW_BLOCKS = 5
 SHARE = 0.05
 """Probability that any mark of a family is set by chance alone."""
 
+_TWO_SIDED = 1.96
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -158,6 +160,36 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
     tail = special.ndtr(-np.asarray(normal, np.float64))
     found: Floats = -special.stdtrit(freedom, tail) * widening(blocks)
     return found
+
+
+def simultaneous(
+    sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int, seed: int
+) -> tuple[float, Floats]:
+    """Return how many deviations wide bands are that hold for k ratios together, and these.
+
+    With d_k the ratio of sums to sizes and d*_k that of a sample of blocks, the deviation s_k is
+    sd(d*_k), over the samples that hold any row of k, and the number the 1 - risk quantile of
+    max_k |d*_k - d_k| / s_k, of the normal at least (Davison and Hinkley 1997).
+
+    Parameters
+    ----------
+    sizes, sums
+        Rows of each block, and sums over them, (blocks, k).
+    floor
+        The least deviation of each, (k,).
+    risk
+        Probability that any band misses.
+    draws, seed
+        Bootstrap samples, and what they are drawn from.
+    """
+    number = len(sizes)
+    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
+    drawing = weights.astype(np.float64)
+    drawn, value = drawing @ sizes, sums.sum(0) / sizes.sum(0)
+    away = np.abs(np.where(drawn > 0, drawing @ sums / np.maximum(drawn, 1) - value, 0.0))
+    sd: Floats = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
+    scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
+    return max(float(np.quantile(scaled.max(1), 1 - risk)), _TWO_SIDED), sd
 
 
 def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:

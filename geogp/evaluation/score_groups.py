@@ -1,19 +1,21 @@
 """The figures of one split beside its baseline's: overall, in town and in the country."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.evaluation.assessment import TABLE_LEVELS, ScoredRows
+from geogp.evaluation.assessment import TABLE_LEVELS
 from geogp.evaluation.metrics import (
-    Scores,
     binomial_interval,
     difference_from_baseline,
+    mean_scores,
     pit_counts,
     rows_by_group,
 )
+from geogp.evaluation.scores import Scores, no_scores
 
 LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 """Nominal levels of the reliability curve."""
@@ -70,11 +72,17 @@ class GroupReport:
     reliability: Reliability | None
     pit: list[int] | None
 
+    @property
+    def gain(self) -> float | None:
+        """The baseline's log score minus the model's; None where either is missing."""
+        difference = self.difference["nll"]
+        return None if difference is None else -difference
+
 
 def group_reports(
     rows: pd.DataFrame,
-    scored: ScoredRows,
-    baseline: dict[str, dict[str, float | None]],
+    scored: pd.DataFrame,
+    baseline: Mapping[str, Scores],
     *,
     counts: bool = False,
 ) -> dict[str, GroupReport]:
@@ -106,35 +114,35 @@ def group_reports(
 
 
 def _group_report(
-    scored: ScoredRows, tiles: int, baseline: dict[str, float | None] | None, *, counts: bool
+    scored: pd.DataFrame, tiles: int, baseline: Scores | None, *, counts: bool
 ) -> GroupReport:
-    scores = scored.scores.mean()
-    other = Scores(scores.n) if baseline is None else _stored_scores(baseline)
-    median = float(np.median(scored.scores.width)) if scores.n else None
-    names = {level: f"coverage_{level}" for level in TABLE_LEVELS}
+    scores = mean_scores(scored)
+    other = baseline or no_scores(scores.n)
+    median = float(np.median(scored["width"])) if scores.n else None
+    names = [f"coverage_{level}" for level in TABLE_LEVELS]
     return GroupReport(
         n=scores.n,
         tiles=tiles,
-        scores=_figures(scores) | {n: scored.scores.coverage(k) for k, n in names.items()},
-        baseline=dict.fromkeys(names.values()) | _figures(other),
-        difference=dict.fromkeys(names.values()) | difference_from_baseline(scores, other),
+        scores=scores.figures | {name: share_of(scored[name]) for name in names},
+        baseline=dict.fromkeys(names) | other.figures,
+        difference=dict.fromkeys(names) | difference_from_baseline(scores, other),
         coverage_expected={
-            name: float(scored.mass[level].mean()) if scores.n else None
-            for level, name in names.items()
+            f"coverage_{level}": share_of(scored[f"mass_{level}"]) for level in TABLE_LEVELS
         },
-        coverage_bounds={name: _bounds(scored, level) for level, name in names.items()},
+        coverage_bounds={
+            name: list(binomial_interval(int(scored[name].sum()), scores.n)) if scores.n else None
+            for name in names
+        },
         median_width_95=median,
         median_factor_95=None if counts or median is None else 10.0**median,
-        reliability=_reliability(scored.pit) if scores.n else None,
-        pit=pit_counts(scored.pit).tolist() if scores.n else None,
+        reliability=_reliability(scored["pit"].to_numpy()) if scores.n else None,
+        pit=pit_counts(scored["pit"].to_numpy()).tolist() if scores.n else None,
     )
 
 
-def _bounds(scored: ScoredRows, level: int) -> list[float] | None:
-    if not len(scored):
-        return None
-    hits = int(np.count_nonzero(scored.scores.inside[level]))
-    return list(binomial_interval(hits, len(scored)))
+def share_of(values: pd.Series) -> float | None:  # type: ignore[type-arg]
+    """Return the mean of probabilities, or of what came or not; None of no rows."""
+    return float(values.to_numpy().mean()) if len(values) else None
 
 
 def _reliability(pit: Floats) -> Reliability:
@@ -147,12 +155,3 @@ def _reliability(pit: Floats) -> Reliability:
         [bound.lower for bound in bounds],
         [bound.upper for bound in bounds],
     )
-
-
-def _figures(scores: Scores) -> dict[str, float | None]:
-    return {name: value for name, value in asdict(scores).items() if name != "n"}
-
-
-def _stored_scores(stored: dict[str, float | None]) -> Scores:
-    figures = {name: stored.get(name) for name in Scores.__dataclass_fields__ if name != "n"}
-    return Scores(int(stored.get("n") or 0), **figures)

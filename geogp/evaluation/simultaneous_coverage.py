@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from geogp.errors import DataError
-from geogp.evaluation.paired import effective_blocks, student_quantile
+from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.splits.split_rows import cell_indices
 from geogp.evaluation.strata import LEAST_ROWS
 
@@ -59,7 +59,6 @@ TOLERANCE = 0.03
 """A coverage that is off by no more is not marked, however narrow its band."""
 
 _RISK = 0.05
-_TWO_SIDED = 1.96
 
 
 @dataclass(frozen=True)
@@ -287,16 +286,17 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
 
 def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
     """Return half the width of each band, and s_k, each (strata, levels)."""
-    number, observed = len(counts.sizes), counts.observed
-    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
-    drawing = weights.astype(np.float64)
-    drawn = (drawing @ counts.sizes)[:, :, None]
-    share = (drawing @ counts.inside.reshape(number, -1)).reshape(draws, *observed.shape)
-    away = np.where(drawn > 0, np.abs(share / np.maximum(drawn, 1) - observed), 0.0)
-    drawn_sd = np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0))
-    sd: Floats = np.maximum(drawn_sd, counts.binomial_sd)
+    blocks, _, levels = counts.inside.shape
     # Where no sample differs from the whole there is still the binomial deviation.
-    q = max(float(np.quantile((away / sd).max((1, 2)), 1 - risk)), _TWO_SIDED)
+    q, sd = simultaneous(
+        np.repeat(counts.sizes, levels, axis=1),
+        counts.inside.reshape(blocks, -1),
+        counts.binomial_sd.ravel(),
+        risk=risk,
+        draws=draws,
+        seed=seed,
+    )
+    sd = sd.reshape(-1, levels)
     return student_quantile(q, counts.effective)[:, None] * sd, sd
 
 

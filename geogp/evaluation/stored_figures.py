@@ -10,7 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 from geogp.errors import DataError
-from geogp.evaluation.metrics import Scores, pooled
+from geogp.evaluation.metrics import pooled
+from geogp.evaluation.scores import Scores
 from geogp.evaluation.splits.row_parts import CALIBRATION, LEFT_OUT, PARTS, TEST
 from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL

@@ -25,7 +25,7 @@ from scipy import optimize
 
 from geogp.errors import DataError
 from geogp.evaluation.metrics import binomial_interval, rows_by_group
-from geogp.evaluation.paired import effective_blocks, student_quantile
+from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
 from geogp.evaluation.strata import LEAST_ROWS
 from geogp.geodata.tiles.thresholds import Threshold
@@ -38,15 +38,6 @@ BINS = 10
 
 LEAST_EFFECTIVE = 10
 """Differences of rows in fewer effective blocks are not judged."""
-
-_TWO_SIDED = 1.96
-
-REFERENCE = (
-    "The Brier skill is measured against stating, for every row, the share of the split's own "
-    "test rows of its quarter that met the threshold, which nobody knows beforehand; the skill "
-    "against what could have been stated is larger."
-)
-"""What the skill is measured against, in words."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +110,7 @@ class ExceedanceReport:
     brier, reliability, resolution, uncertainty
         The Brier score and its parts.
     reference
-        Brier score of the share of each quarter; see `REFERENCE`.
+        Brier score of stating the share of each quarter's own test rows that met the threshold.
     skill
         1 - brier / reference; None where the reference is 0.
     bins
@@ -318,25 +309,12 @@ def _differences(
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
-        half[judged] = _half_widths(n[:, judged], total[:, judged], floor, draws, seed)
+        # No deviation is below that of independent rows whose probabilities are right.
+        most, sd = simultaneous(
+            n[:, judged], total[:, judged], floor, risk=0.05, draws=draws, seed=seed
+        )
+        half[judged] = student_quantile(most, effective_blocks(n[:, judged])) * sd
     return [_difference(*pair) for pair in zip(value.tolist(), half.tolist(), strict=True)]
-
-
-def _half_widths(n: Floats, total: Floats, floor: Floats, draws: int, seed: int) -> Floats:
-    """Return half the width of each band: the 95 % quantile of the studentised maximum, times sd.
-
-    The quantile is moved to Student's t. No sd is below that of independent rows whose
-    probabilities are right (`floor`).
-    """
-    number = len(n)
-    weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
-    drawn = weights @ n
-    value = total.sum(0) / n.sum(0)
-    away = np.abs(np.where(drawn > 0, weights @ total / np.maximum(drawn, 1) - value, 0.0))
-    sd = np.maximum(np.sqrt(np.square(away).sum(0) / (drawn > 0).sum(0)), floor)
-    scaled = np.divide(away, sd, out=np.zeros_like(away), where=sd > 0)
-    most: float = max(float(np.quantile(scaled.max(1), 0.95)), _TWO_SIDED)
-    return np.asarray(student_quantile(most, effective_blocks(n)) * sd, np.float64)
 
 
 def _difference(value: float, half: float) -> Difference:

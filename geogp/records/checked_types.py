@@ -1,21 +1,17 @@
 """JSON read as typed structs; what does not fit is refused by its place, in words."""
 
+import dataclasses
 import types
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Meta, UnsetType
 
 from geogp.errors import DataError
+from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE
 
 Found = TypeVar("Found")
-
-LARGEST = 1e100
-"""No figure is so large: the square of one and sums of such are still numbers."""
-
-LARGEST_WHOLE = 2**53
-"""Every program that reads JSON holds whole numbers up to this one exactly."""
 
 _SHOWN = 60
 
@@ -79,9 +75,8 @@ def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
         keys, values = get_args(bare)
         named = [("", key, keys) for key in value]
         return iter(named + [(f".{key}", one, values) for key, one in value.items()])
-    if isinstance(value, dict) and _is_struct(bare):
-        fields = {field.encode_name: field.type for field in msgspec.structs.fields(bare)}
-        return ((f".{key}", value[key], fields[key]) for key in fields if key in value)
+    if isinstance(value, dict) and (fields := _fields(bare)):
+        return ((f".{key}", value[key], kind) for key, kind, _ in fields if key in value)
     if isinstance(value, list) and origin is list and _fits(len(value), metas):
         (one,) = get_args(bare)
         return ((f"[{number}]", item, one) for number, item in enumerate(value))
@@ -90,15 +85,7 @@ def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
 
 def _lacking(value: Any, kind: Any) -> list[str]:
     bare, _ = _bare(kind)
-    if not _is_struct(bare):
-        return []
-    return [
-        field.encode_name
-        for field in msgspec.structs.fields(bare)
-        if field.default is NODEFAULT
-        and field.default_factory is NODEFAULT
-        and field.encode_name not in value
-    ]
+    return [key for key, _, needed in _fields(bare) if needed and key not in value]
 
 
 def _bare(kind: Any) -> tuple[Any, list[Meta]]:
@@ -117,8 +104,21 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
         return kind, metas
 
 
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
+    """Return key, type and whether it is needed of each field; none of what is no struct."""
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return []
+    return [
+        (
+            one.encode_name,
+            one.type,
+            one.default is NODEFAULT and one.default_factory is NODEFAULT,
+        )
+        for one in msgspec.structs.fields(kind)
+    ]
 
 
 def _fits(length: int, metas: list[Meta]) -> bool:

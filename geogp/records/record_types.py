@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from geogp.choices import MOST_SEED
 from geogp.evaluation.conformal.repair_methods import METHODS
+from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE, Real
 from geogp.evaluation.splits.split_names import MOST_FOLDS, SPLITS
 from geogp.geodata.places.census import URBAN_VINTAGES
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -14,7 +15,6 @@ from geogp.geodata.tiles.thresholds import LEAST, MOST
 from geogp.models.catalogue.model_names import MODELS
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.options import NOISES
-from geogp.records.checked_types import LARGEST, LARGEST_WHOLE
 from geogp.records.record_names import (
     COUNT,
     FIELD,
@@ -61,11 +61,7 @@ Quarter = Annotated[
 Sha256 = Annotated[
     str, Meta(pattern="^[0-9a-f]{64}$", max_length=64, description="a SHA-256 of 64 digits")
 ]
-Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-Size = Annotated[float, Meta(ge=0, le=LARGEST)]
 AboveZero = Annotated[float, Meta(gt=0, le=LARGEST)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
 Some = Annotated[int, Meta(ge=1, le=LARGEST_WHOLE)]
 Folds = Annotated[int, Meta(ge=1, le=MOST_FOLDS)]
 Zoom = Annotated[int, Meta(ge=1, le=ZOOM)]

@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from geogp.evaluation.scores import Count, Real, Scores, Share, Size
 from geogp.evaluation.splits.row_parts import LEFT_OUT
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.records.record_types import (
     AboveZero,
-    Count,
     Folds,
     Inputs,
     Method,
@@ -25,12 +25,9 @@ from geogp.records.record_types import (
     Quarter,
     QuestionText,
     Rank,
-    Real,
     Seed,
     Service,
     Sha256,
-    Share,
-    Size,
     Some,
     Split,
     Target,
@@ -56,20 +53,6 @@ def given(value: Given | UnsetType, otherwise: Given) -> Given:
     return otherwise if value is UNSET else value
 
 
-class StoredScores(Struct, frozen=True, kw_only=True):
-    """The fields of `Scores`; null where there are no rows."""
-
-    n: Count
-    mae: Size | None
-    rmse: Size | None
-    nll: Real | None
-    crps: Size | None
-    coverage_50: Share | None
-    coverage_80: Share | None
-    coverage_95: Share | None
-    width_95: Size | None
-
-
 class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Rows of each part of a split."""
 
@@ -85,7 +68,7 @@ class PartCounts(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.train + self.validation + self.test + self.calibration + self.left_out
 
 
-Strata = dict[str, StoredScores]
+Strata = dict[str, Scores]
 """Scores by stratum: all, urban, rural, or the user's own."""
 
 

@@ -1,4 +1,4 @@
-"""How pages are made from templates, and text from outside escaped."""
+"""How pages and sentences are made from templates, and text from outside escaped."""
 
 from functools import cache
 from importlib import resources
@@ -8,23 +8,82 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from geogp.maps.page.page_policy import page_policy
+from geogp.reports import words
 
+_LATEX_MARKS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{mark: f"\\{mark}" for mark in "{}&%$#_"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        # \textquotedbl is an error in LaTeX's own encoding, OT1.
+        '"': "{''}",
+        "\N{EN DASH}": "--",
+        "\N{MINUS SIGN}": "$-$",
+        "\N{HORIZONTAL ELLIPSIS}": r"\dots{}",
+    }
+)
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
 @cache
 def environment() -> Environment:
-    """Return what templates are rendered with: HTML escaped, unknown names refused."""
+    """Return what pages are rendered with: HTML escaped, unknown names refused."""
+    found = _environment(escaped=True)
+    found.filters |= {"md": markdown_text, "prose": _prose}
+    found.globals["say"] = say
+    return found
+
+
+@cache
+def _environment(*, escaped: bool) -> Environment:
+    """Return what pages, or sentences in plain text, are made with."""
     found = Environment(
+        autoescape=escaped,  # noqa: S701 - sentences are plain text, which pages escape
         loader=PackageLoader("geogp.reports", "templates"),
-        autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=None if escaped else _on_one_line,
     )
-    found.filters["md"] = markdown_text
-    found.filters["prose"] = _prose
+    names = ("number", "signed", "percent", "span", "points", "plain", "estimate")
+    found.filters |= {name: getattr(words, name) for name in names} | {"whole": words.count}
+    found.filters |= {"tex": latex_text, "tex_number": _latex_number}
+    found.filters["tex_percent"] = lambda share: _latex_number(share, 1, 100)
+    found.globals["MISSING"] = words.MISSING
     return found
+
+
+def _on_one_line(value: Any) -> Any:
+    """Return what a sentence says, such as a name from outside, on one line."""
+    return " ".join(value.split()) if isinstance(value, str) and "\n" in value else value
+
+
+def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
+    """Return a sentence: the macro of that name in the template ``<name>.txt.j2``, as plain text.
+
+    What it returns is not escaped: a page does that.
+    """
+    return " ".join(_macro(name, sentence, *about, **more).split())
+
+
+def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
+    """Return the paragraphs of a macro, one sentence or more each; see `say`."""
+    parts = _macro(name, sentences, *about, **more).split("\n\n")
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
+def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:
+    module = _environment(escaped=False).get_template(f"{name}.txt.j2").module
+    return str(getattr(module, macro)(*about, **more))
+
+
+def latex_table(name: str, context: dict[str, Any]) -> str:
+    """Return a booktabs table from the template ``<name>.tex.j2``, for a document to input."""
+    return _environment(escaped=False).get_template(f"{name}.tex.j2").render(context) + "\n"
 
 
 def html_page(name: str, context: dict[str, Any]) -> str:
@@ -47,6 +106,18 @@ def _asset(name: str) -> str:
     """Return a file of the templates; empty if there is none."""
     file = resources.files("geogp.reports").joinpath("templates", name)
     return file.read_text("utf-8") if file.is_file() else ""
+
+
+def latex_text(value: Any) -> str:
+    """Return text in which LaTeX finds no commands, on one line."""
+    return " ".join(str(value).split()).translate(_LATEX_MARKS)
+
+
+def _latex_number(value: float | None, digits: int = 3, times: int = 1) -> str:
+    """Return a figure with fixed decimals and LaTeX's minus, or a dash."""
+    if value is None:
+        return "--"
+    return f"{round(times * value, digits) + 0.0:.{digits}f}".replace("-", "$-$")
 
 
 def markdown_text(value: Any) -> Markup:

@@ -1,9 +1,12 @@
-"""The figures of a report, each one SVG with its text alternative."""
+"""The figures of reports, each the ``data:`` address of an SVG; `figures.txt.j2` says what is seen.
+
+All are drawn in one style: readable without colour, about as wide as a telephone's screen.
+"""
 
 import base64
 import io
-from collections.abc import Iterable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import matplotlib as mpl
@@ -14,23 +17,30 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from geogp.evaluation.score_groups import GroupReport
+from geogp.evaluation.threshold_reliability import ExceedanceReport
 from geogp.geodata.places.stratum_column import marked
+from geogp.reports.rendering import say
 from geogp.reports.split_report import SplitReport
-from geogp.reports.words import count, number, percent
+from geogp.reports.stratum_reports import StratumReport
+from geogp.reports.words import count
 
 COLOURS = ("#0072B2", "#D55E00", "#4d4d4d")
 """Of the first stratum, the second, and all: Okabe and Ito's blue and vermilion, which colour-blind
 readers tell apart."""
 
+_SMALL = (4.0, 3.4)
 _DASHES = ("-", "--", "-")
 _MARKERS = ("o", "s", "o")
 _MOST_POINTS = 2000
-STYLE: Any = {
+_MOST_ROWS = 8
+_LEVEL = 95.0
+_ROW_INCHES = 0.19
+_THRESHOLD_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#4d4d4d")
+_THRESHOLD_MARKERS = ("o", "s", "^", "D", "v")
+_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "geogp",
     "font.family": "sans-serif",
-    "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -41,28 +51,20 @@ STYLE: Any = {
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ReportFigure:
-    """A figure to put into a page.
-
-    Attributes
-    ----------
-    source
-        A ``data:`` address that holds the SVG.
-    alt
-        What the figure shows, for those who cannot see it.
-    title, caption
-        Heading, and how to read the figure.
-    """
-
-    source: str
-    alt: str
-    title: str
-    caption: str
+def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int = 10) -> str:
+    """Return what a function draws on a figure of a size in inches."""
+    with mpl.rc_context(_STYLE | {"font.size": font}), warnings.catch_warnings():
+        # The reader's browser has letters that this machine's fonts lack.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure, stream = Figure(figsize=size, layout="constrained"), io.BytesIO()
+        FigureCanvasSVG(figure)
+        draw(figure)
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
 
 
-def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> list[ReportFigure]:
-    """Draw reliability, PIT histogram and widths of one split.
+def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> dict[str, str]:
+    """Draw coverage, reliability, PIT histogram and widths of one split, by name.
 
     Parameters
     ----------
@@ -73,114 +75,163 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> li
     unit
         Unit of the widths.
     """
-    # Without strata there is one group to draw: all rows.
-    shown = [name for name in split.places if split.groups[name].n] or ["all"]
-    groups = {name: split.groups[name] for name in shown}
+    rows = [row for kind, strata in split.kinds.items() for row in _rows(kind, strata)]
+    return {
+        "coverage": drawn(
+            lambda figure: _coverage(figure.add_subplot(), rows),
+            (4.4, 0.9 + _ROW_INCHES * len(rows)),
+            9,
+        ),
+        "reliability": drawn(lambda figure: _reliability(figure.add_subplot(), split), _SMALL),
+        "pit": drawn(lambda figure: _pit(figure.add_subplot(), split), _SMALL),
+        "widths": drawn(
+            lambda figure: _widths(
+                figure.add_subplot(), {name: width[name] for name in split.shown}, unit
+            ),
+            _SMALL,
+        ),
+    }
+
+
+def thresholds_figure(reports: list[ExceedanceReport]) -> str:
+    """Draw observed shares against stated probabilities, all rows, a curve for each threshold."""
+
+    def draw(figure: Figure) -> None:
+        axes = _diagonal(figure.add_subplot())
+        for place, report in enumerate(one for one in reports if one.group == "all"):
+            bins = [(one.stated, one.observed, one.lower, one.upper) for one in report.bins]
+            stated, observed, lower, upper = 100 * np.array(bins).T
+            axes.errorbar(
+                stated,
+                observed,
+                (np.maximum(observed - lower, 0), np.maximum(upper - observed, 0)),
+                color=_THRESHOLD_COLOURS[place % len(_THRESHOLD_COLOURS)],
+                marker=_THRESHOLD_MARKERS[place % len(_THRESHOLD_MARKERS)],
+                markersize=3.5,
+                linewidth=1.2,
+                elinewidth=0.8,
+                label=report.meets,
+                clip_on=False,
+            )
+        axes.set(xlabel="stated probability (%)", ylabel="observed (%)")
+        axes.legend(frameon=False, loc="upper left")
+
+    return drawn(draw, _SMALL)
+
+
+def short(name: str, most: int) -> str:
+    """Return a name that a figure has room for."""
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _diagonal(axes: Axes) -> Axes:
+    axes.plot([0, 100], [0, 100], color="#333333", linewidth=0.8, linestyle=":")
+    axes.set(xlim=(0, 100), ylim=(0, 100))
+    return axes
+
+
+def _rows(kind: str, strata: list[StratumReport]) -> list[tuple[str, list[StratumReport]]]:
+    """Return what stands in the rows of a kind: a stratum each, or all of many in one."""
+    if kind == "all":
+        return [("all rows", strata)]
+    if len(strata) > _MOST_ROWS:
+        many = {"county": "counties", "quarter": "quarters"}.get(kind, say("report", "kind", kind))
+        return [(f"{len(strata)} {many}", strata)]
+    end = {"tests": " tests", "expected": " expected"}.get(kind, "")
     return [
-        reliability_figure(groups),
-        pit_figure(groups),
-        width_figure({name: width[name] for name in shown}, unit),
+        (short("1 test" if one.name + end == "1 tests" else one.name + end, 26), [one])
+        for one in strata
     ]
 
 
-def reliability_figure(groups: dict[str, GroupReport]) -> ReportFigure:
+def _coverage(axes: Axes, rows: list[tuple[str, list[StratumReport]]]) -> None:
+    axes.axvline(_LEVEL, color="#333333", linewidth=0.8, linestyle=":")
+    for place, (_, strata) in enumerate(rows):
+        for one in strata:
+            _dot(axes, place, one, alone=len(strata) == 1)
+    lowest = 100 * min(one.coverage[-1].observed for _, strata in rows for one in strata)
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    # At most from 85 % on, and from below the lowest dot.
+    axes.set(xlim=(max(0.0, min(85.0, lowest - 2)), 100.4), xlabel="inside the 95 % interval (%)")
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+
+
+def _dot(axes: Axes, place: int, one: StratumReport, *, alone: bool) -> None:
+    coverage = one.coverage[-1]
+    colour = COLOURS[coverage.off]
+    if coverage.band is not None and alone:
+        lower, upper = coverage.band
+        axes.hlines(place, 100 * lower, 100 * upper, color=colour, linewidth=1.4, alpha=0.55)
+    axes.plot(
+        [100 * coverage.observed],
+        [place],
+        "s" if coverage.off else "o",
+        color=colour,
+        markerfacecolor=colour if one.judged else "none",
+        markersize=4.5,
+        alpha=1.0 if alone or coverage.off else 0.5,
+    )
+
+
+def _reliability(axes: Axes, split: SplitReport) -> None:
     """Draw observed against nominal coverage with binomial bands."""
-    with mpl.rc_context(STYLE):
-        figure, axes = _axes()
-        axes.plot([0, 100], [0, 100], color="#333333", linewidth=0.8, linestyle=":")
-        colours, dashes, markers = _looks(groups)
-        for name, group in groups.items():
-            curve = group.reliability
-            assert curve is not None
-            level = 100 * np.asarray(curve.level)
-            bounds = 100 * np.asarray([curve.lower, curve.upper])
-            axes.fill_between(level, *bounds, color=colours[name], alpha=0.18, linewidth=0)
-            axes.plot(
-                level,
-                100 * np.asarray(curve.observed),
-                dashes[name],
-                color=colours[name],
-                marker=markers[name],
-                markersize=3,
-                linewidth=1.2,
-                label=f"{name} (n {count(group.n)})",
-            )
-        axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="stated level (%)", ylabel="observed (%)")
-        axes.legend(frameon=False, loc="upper left")
-        source = source_of(figure)
-    held = "; ".join(
-        f"{name}: {percent(group.scores['coverage_95'])} inside the 95 % intervals"
-        for name, group in groups.items()
-    )
-    return ReportFigure(
-        source,
-        f"Observed against stated coverage. {held}.",
-        "Reliability",
-        "Share of test rows inside the central interval of each level, with exact binomial 95 % "
-        "bands. Below the dotted line intervals are too narrow, above it wider than needed.",
-    )
+    _diagonal(axes)
+    colours, dashes, markers = _looks(split.shown)
+    for name in split.shown:
+        group = split.groups[name]
+        curve = group.reliability
+        assert curve is not None
+        level = 100 * np.asarray(curve.level)
+        bounds = 100 * np.asarray([curve.lower, curve.upper])
+        axes.fill_between(level, *bounds, color=colours[name], alpha=0.18, linewidth=0)
+        axes.plot(
+            level,
+            100 * np.asarray(curve.observed),
+            dashes[name],
+            color=colours[name],
+            marker=markers[name],
+            markersize=3,
+            linewidth=1.2,
+            label=f"{name} (n {count(group.n)})",
+        )
+    axes.set(xlabel="stated level (%)", ylabel="observed (%)")
+    axes.legend(frameon=False, loc="upper left")
 
 
-def pit_figure(groups: dict[str, GroupReport]) -> ReportFigure:
+def _pit(axes: Axes, split: SplitReport) -> None:
     """Draw the histogram of probability integral transforms, relative to a level one."""
-    heights = {}
-    with mpl.rc_context(STYLE):
-        figure, axes = _axes()
-        axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
-        colours, dashes, _ = _looks(groups)
-        for name, group in groups.items():
-            assert group.pit is not None
-            edges = np.linspace(0, 1, len(group.pit) + 1)
-            heights[name] = np.asarray(group.pit) / group.n * len(group.pit)
-            axes.stairs(
-                heights[name],
-                edges,
-                color=colours[name],
-                linewidth=1.6,
-                linestyle=dashes[name],
-                label=name,
-            )
-        top = 1.25 * max(1.2, *(float(height.max()) for height in heights.values()))
-        axes.set(xlim=(0, 1), ylim=(0, top), xlabel="P(Y ≤ y) of the prediction")
-        axes.set_ylabel("share of rows / level share")
-        axes.legend(frameon=False, loc="upper left", ncols=len(groups))
-        source = source_of(figure)
-    spans = "; ".join(
-        f"{name}: bins from {number(float(height.min()), 2)} to {number(float(height.max()), 2)}"
-        for name, height in heights.items()
-    )
-    return ReportFigure(
-        source,
-        f"Histogram of the probability integral transforms; 1 is level. {spans}.",
-        "PIT histogram",
-        "Level at 1 where predictions are right. A hump in the middle: intervals too wide; "
-        "horns at both ends: too narrow; a slope: biased.",
-    )
+    axes.axhline(1, color="#333333", linewidth=0.8, linestyle=":")
+    colours, dashes, _ = _looks(split.shown)
+    highest = 1.2
+    for name in split.shown:
+        group = split.groups[name]
+        assert group.pit is not None
+        heights = np.asarray(group.pit) / group.n * len(group.pit)
+        highest = max(highest, float(heights.max()))
+        axes.stairs(
+            heights,
+            np.linspace(0, 1, len(heights) + 1),
+            color=colours[name],
+            linewidth=1.6,
+            linestyle=dashes[name],
+            label=name,
+        )
+    axes.set(xlim=(0, 1), ylim=(0, 1.25 * highest), xlabel="P(Y ≤ y) of the prediction")
+    axes.set_ylabel("share of rows / level share")
+    axes.legend(frameon=False, loc="upper left", ncols=len(split.shown))
 
 
-def width_figure(width: dict[str, Floats], unit: str) -> ReportFigure:
+def _widths(axes: Axes, width: dict[str, Floats], unit: str) -> None:
     """Draw violins of the widths of the 95 % intervals, with medians and quartiles."""
-    with mpl.rc_context(STYLE):
-        figure, axes = _axes()
-        colours, _, _ = _looks(width)
-        for place, (name, values) in enumerate(width.items()):
-            _violin(axes, place, values, colours[name])
-        axes.set_xticks(range(len(width)), list(width))
-        axes.set(xlim=(-0.6, len(width) - 0.4), ylabel=f"width ({unit})")
-        axes.set_ylim(bottom=0)
-        axes.grid(visible=False, axis="x")
-        source = source_of(figure)
-    medians = "; ".join(
-        f"{name}: median {number(float(np.median(values)))} {unit}"
-        for name, values in width.items()
-    )
-    return ReportFigure(
-        source,
-        f"Violins of the widths of the 95 % intervals. {medians}.",
-        "Widths of the 95 % intervals",
-        "Distribution of the widths over test rows; the bar spans the middle half of the rows, "
-        "the white dot is the median.",
-    )
+    colours, _, _ = _looks(width)
+    for place, (name, values) in enumerate(width.items()):
+        _violin(axes, place, values, colours[name])
+    axes.set_xticks(range(len(width)), list(width))
+    axes.set(xlim=(-0.6, len(width) - 0.4), ylabel=f"width ({unit})")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=False, axis="x")
 
 
 def _looks(names: Iterable[str]) -> list[dict[str, str]]:
@@ -203,17 +254,3 @@ def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:
     first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
     axes.vlines(place, first, third, color=colour, linewidth=5)
     axes.plot([place], [median], "o", color="white", markeredgecolor=colour, markersize=6, zorder=3)
-
-
-def _axes() -> tuple[Figure, Axes]:
-    # About the width of a telephone's screen, so that nothing shrinks there.
-    figure = Figure(figsize=(4.0, 3.4), layout="constrained")
-    FigureCanvasSVG(figure)
-    return figure, figure.add_subplot()
-
-
-def source_of(figure: Figure) -> str:
-    """Return a figure as a ``data:`` address that holds its SVG."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()

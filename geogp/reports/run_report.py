@@ -18,16 +18,38 @@ from geogp.evaluation.assessment import (
     counted,
     widths_by_group,
 )
+from geogp.evaluation.simultaneous_coverage import (
+    FEW_BLOCKS,
+    LEAST_BLOCKS,
+    LEAST_SPLIT_BLOCKS,
+    TOLERANCE,
+)
 from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
+from geogp.evaluation.strata import LEAST_ROWS
+from geogp.evaluation.threshold_reliability import LEAST_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
-from geogp.records.run_record import RunRecord, RunSettings, given
-from geogp.reports import report_figures as figures
-from geogp.reports import strata_words, words
-from geogp.reports import threshold_page as exceedance_page
-from geogp.reports.coverage_figure import coverage_figure
-from geogp.reports.rendering import environment, html_page
+from geogp.records.record_names import NOISE_IN_SPREAD, POINT
+from geogp.records.run_record import (
+    CalibrationRecord,
+    RunRecord,
+    RunSettings,
+    VarianceCheck,
+    given,
+)
+from geogp.reports.rendering import environment, html_page, latex_table, say, say_all
+from geogp.reports.report_figures import split_figures, thresholds_figure
 from geogp.reports.split_report import SplitReport, split_report
-from geogp.reports.variance_words import variances
+from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
+
+LIMITS = {
+    "rows": LEAST_ROWS,
+    "blocks": LEAST_BLOCKS,
+    "split_blocks": LEAST_SPLIT_BLOCKS,
+    "few": FEW_BLOCKS,
+    "points": round(100 * TOLERANCE),
+    "effective": LEAST_EFFECTIVE,
+}
+"""From where on strata and probabilities are judged and marked, for the sentences that say so."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +142,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)
     splits = _split_reports(run, predictions)
-    unit, plain_unit = words.UNITS[run.target]
+    unit, plain_unit = UNITS[run.target]
     return Report(
         geogp=given(run.geogp, None),
         region=run.region_in_words,
@@ -141,13 +163,13 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         # The report is written while the clock for writing still runs.
         seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
         warnings=given(run.warnings, []),
-        attribution=given(run.attribution, "") or words.DEFAULT_ATTRIBUTION,
-        headline=words.headline(next(iter(splits.values()))),
-        findings=[words.finding(split) for split in splits.values()],
-        marks={name: strata_words.marks(split) for name, split in splits.items()},
-        rules=[strata_words.POOLING, strata_words.MARKING],
-        repairs=words.repairs(run) + variances(run.variance_check),
-        statements=words.statements(splits, counts=counted(predictions)),
+        attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
+        headline=say("report", "headline", next(iter(splits.values()))),
+        findings=[say("report", "finding", split) for split in splits.values()],
+        marks={name: say("report", "marks", split, LIMITS) for name, split in splits.items()},
+        rules=say_all("report", "rules", LIMITS),
+        repairs=_repairs(run) + _variances(run.variance_check),
+        statements=say_all("report", "statements", splits, counted(predictions)),
         splits=splits,
     )
 
@@ -160,6 +182,16 @@ def report_json(report: Report) -> str:
 def report_markdown(report: Report) -> str:
     """Return the report as Markdown, without figures; text from outside is escaped."""
     return environment().get_template("report.md.j2").render(_context(report))
+
+
+def report_latex(report: Report) -> str:
+    """Return a booktabs table of splits and strata, for a document to input.
+
+    Coverage at four levels in percent, median width and CRPS of the 95 % intervals on the scale of
+    the target, log score, and its gain over the baseline. Needs the package booktabs, and a line
+    of 12 cm: that of LaTeX's class article on A4 paper.
+    """
+    return latex_table("report", {**_context(report), "splits": report.splits})
 
 
 def report_html(report: Report, predictions: pd.DataFrame) -> str:
@@ -186,12 +218,9 @@ def report_html(report: Report, predictions: pd.DataFrame) -> str:
                 f"expected the report's {split.groups['all'].n} rows of the split {name!r}, found "
                 f"{len(rows)}. Build the report again from these predictions."
             )
-        drawn[name] = [
-            coverage_figure(split),
-            *figures.split_figures(split, widths_by_group(rows), report.unit),
-        ]
+        drawn[name] = split_figures(split, widths_by_group(rows), report.unit)
     probabilities = {
-        name: exceedance_page.exceedance_figure(split.exceedances)
+        name: thresholds_figure(split.exceedances)
         for name, split in report.splits.items()
         if split.exceedances
     }
@@ -222,10 +251,34 @@ def _place(name: str) -> tuple[bool, bool, int]:
 
 
 def _context(report: Report) -> dict[str, Any]:
-    return {
-        "report": report,
-        "levels": TABLE_LEVELS,
-        "words": words,
-        "strata": strata_words,
-        **exceedance_page.CONTEXT,
-    }
+    return {"report": report, "levels": TABLE_LEVELS, "limits": LIMITS}
+
+
+def _repairs(run: RunRecord) -> list[str]:
+    """Return what run.json says of a repair of the intervals."""
+    method = given(given(run.settings, RunSettings()).conformal, "none")
+    if method == "none":
+        return []
+    told = given(given(run.calibration, CalibrationRecord()).statements, [])
+    return [say("report", "repaired", method), *told]
+
+
+def _variances(check: VarianceCheck | None) -> list[str]:
+    """Return what variance_check of run.json says, in words; nothing where the two are one.
+
+    Raises
+    ------
+    DataError
+        A function variance is stated where there is none, or the other way round.
+    """
+    if check is None:
+        return []
+    # Runs of earlier versions compared only where the spread carries noise.
+    why = given(check.differ_by, NOISE_IN_SPREAD)
+    if (check.stated == 0) != (why == POINT):
+        raise DataError(
+            "expected a standard deviation above 0 under stated in variance_check of run.json, and "
+            f"0 where differ_by is {POINT}, found {check.stated} of {why}. Run `geogp map` again "
+            "with --fresh."
+        )
+    return [say("report", "variances", why, check.stated, check.closed_form)]

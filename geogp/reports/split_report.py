@@ -9,13 +9,12 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp.evaluation.assessment import (
-    ScoredRows,
     check_scores,
     counted,
     prediction_of,
     split_rows,
 )
-from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.metrics import mean_scores, rows_by_group
 from geogp.evaluation.score_groups import GroupReport, group_reports
 from geogp.evaluation.splits.fold_spread import Spread, fold_spread
 from geogp.evaluation.splits.split_names import SPLITS
@@ -72,6 +71,28 @@ class SplitReport:
         """Where each stratum is, in words: ``in town``."""
         return {name: phrase(name) for name in self.groups if name != ALL}
 
+    @property
+    def shown(self) -> list[str]:
+        """Strata with rows; without strata there is one group: all rows."""
+        return [name for name in self.places if self.groups[name].n] or [ALL]
+
+    @property
+    def kinds(self) -> dict[str, list[StratumReport]]:
+        """Strata by kind, in order."""
+        found: dict[str, list[StratumReport]] = {}
+        for stratum in self.strata:
+            found.setdefault(stratum.kind, []).append(stratum)
+        return found
+
+    def is_marked(self, group: str) -> bool:
+        """Tell whether all rows, or those of a stratum, are marked at 95 %."""
+        name = "all rows" if group == ALL else group
+        return any(
+            one.coverage[-1].off
+            for one in self.strata
+            if one.kind in {"all", "stratum"} and one.name == name
+        )
+
 
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     """Work out the report on one split.
@@ -94,14 +115,13 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         A mean or variance is out of range.
     """
     scored = split_rows(name, rows)
-    metrics = to_builtins(run.metrics).get(name)
-    if metrics is not None:
+    if name in run.metrics:
         parts = rows_by_group(rows["stratum"], len(rows))
-        found = {group: scored.scores[chosen].mean() for group, chosen in parts.items()}
-        check_scores(name, found, metrics)
-    baseline = to_builtins(given(run.baseline, {})).get(name, {})
+        found = {group: mean_scores(scored[chosen]) for group, chosen in parts.items()}
+        check_scores(name, found, run.metrics[name])
+    baseline = given(run.baseline, {}).get(name, {})
     groups = group_reports(rows, scored, baseline, counts=counted(rows))
-    entries = to_builtins(given(run.folds, {})).get(name, [])
+    entries = given(run.folds, {}).get(name, [])
     calibration = given(run.calibration, CalibrationRecord())
     split = SPLITS[name]
     return SplitReport(
@@ -109,7 +129,7 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
         split.title,
         split.question,
         to_builtins(given(run.n, {})).get(name, {}),
-        len(set(scored.fold.tolist())),
+        scored["fold"].nunique(),
         groups,
         _width_ratio(groups),
         stratum_reports(rows, scored, run.target),
@@ -119,13 +139,15 @@ def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
     )
 
 
-def _exceedances(rows: pd.DataFrame, scored: ScoredRows, run: RunRecord) -> list[ExceedanceReport]:
+def _exceedances(
+    rows: pd.DataFrame, scored: pd.DataFrame, run: RunRecord
+) -> list[ExceedanceReport]:
     """Judge the probabilities of the map's thresholds, each row by its own fold's prediction."""
     values = given(given(run.drawing, RunDrawing()).thresholds, [])
     thresholds = thresholds_of(run.target, values) if values else ()
     if not thresholds:
         return []
-    parts = [np.flatnonzero(scored.fold == fold) for fold in np.unique(scored.fold)]
+    parts = list(scored.groupby("fold").indices.values())
     predictions = [prediction_of(rows.iloc[part]) for part in parts]
 
     def probability(threshold: Threshold) -> Floats:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from geogp.evaluation.assessment import ScoredRows
 from geogp.evaluation.metrics import binomial_interval, pit_counts
 from geogp.evaluation.simultaneous_coverage import Check, ClassReport, blocks_of, class_reports
 from geogp.evaluation.strata import Stratum, strata_of
@@ -84,8 +83,14 @@ class StratumReport:
         """The coverages that are marked."""
         return [each for each in self.coverage if each.off]
 
+    @property
+    def bars(self) -> list[float]:
+        """Heights of its PIT histogram's bars, 10 where level and at most 20."""
+        level = self.n / len(self.pit)
+        return [min(10 * count / level, 20.0) for count in self.pit]
 
-def stratum_reports(rows: pd.DataFrame, scored: ScoredRows, target: str) -> list[StratumReport]:
+
+def stratum_reports(rows: pd.DataFrame, scored: pd.DataFrame, target: str) -> list[StratumReport]:
     """Work out the figures of all strata of one split's rows.
 
     Parameters
@@ -102,10 +107,10 @@ def stratum_reports(rows: pd.DataFrame, scored: ScoredRows, target: str) -> list
     DataError
         A distance is out of range, or a place is not finite.
     """
-    strata = strata_of(rows, scored.median, target)
+    strata = strata_of(rows, scored["median"].to_numpy(), target)
     place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))
     groups = {kind: {one.name: one.rows for one in of} for kind, of in strata.items()}
-    found = class_reports(scored.pit, groups, blocks_of(*place))
+    found = class_reports(scored["pit"].to_numpy(), groups, blocks_of(*place))
     flat = [stratum for of in strata.values() for stratum in of]
     return [
         _report(judged, stratum, scored[stratum.rows])
@@ -113,8 +118,10 @@ def stratum_reports(rows: pd.DataFrame, scored: ScoredRows, target: str) -> list
     ]
 
 
-def _report(judged: ClassReport, stratum: Stratum, scored: ScoredRows) -> StratumReport:
-    scores = scored.scores
+def _report(judged: ClassReport, stratum: Stratum, scored: pd.DataFrame) -> StratumReport:
+    mean = {
+        name: float(scored[name].to_numpy().mean()) for name in ("width", "crps", "nll", "error")
+    }
     return StratumReport(
         judged.kind,
         stratum.name,
@@ -122,12 +129,12 @@ def _report(judged: ClassReport, stratum: Stratum, scored: ScoredRows) -> Stratu
         judged.n,
         judged.blocks,
         [_coverage(check, judged.n) for check in judged.checks],
-        mean_width_95=float(scores.width.mean()),
-        median_width_95=float(np.median(scores.width)),
-        crps=float(scores.crps.mean()),
-        log_score=float(scores.nll.mean()),
-        mean_error=float(scores.error.mean()),
-        pit=pit_counts(scored.pit).tolist(),
+        mean_width_95=mean["width"],
+        median_width_95=float(np.median(scored["width"])),
+        crps=mean["crps"],
+        log_score=mean["nll"],
+        mean_error=mean["error"],
+        pit=pit_counts(scored["pit"].to_numpy()).tolist(),
     )
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from run_worlds import edited_copy, run_json, write_halves
 from shapely.geometry import box
 
-from geogp.commands.areas import described_table, make_areas
+from geogp.commands.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError, RequestError
 from geogp.geodata.places.layers import PolygonLayer
@@ -163,7 +163,7 @@ class TestCommand:
         )
         told = json.loads(out)
         assert code == 0
-        expected = described_table(result)
+        expected = result.described_with("areas")
         assert told["areas"] == expected["areas"]
         assert told["mean"] == "geometric: of log10, over tiles"
 

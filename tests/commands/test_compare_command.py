@@ -8,7 +8,7 @@ from run_worlds import run_json
 
 from geogp.commands.compare_runs import compare_runs
 from geogp.errors import RequestError
-from geogp.reports.comparison.compare_words import estimate
+from geogp.reports.words import estimate
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ def test_thumbnails_hold_the_medians_of_blocks_in_one_scale(finished, tmp_path):
         expected = held[(len(held) - 1) // 2] if len(held) else np.nan
         np.testing.assert_equal(value, expected)
     drawn = draw_thumbnails([whole, small])
-    image = Image.open(io.BytesIO(drawn.images[0].png)).convert("RGBA")
+    image = Image.open(io.BytesIO(drawn.images[0])).convert("RGBA")
     assert image.size == whole.values.shape[::-1]
     np.testing.assert_array_equal(np.array(image)[:, :, 3] > 0, np.isfinite(whole.values))
     places = [place for place, _ in drawn.ticks]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from run_worlds import run_json, write_halves
 
-from geogp.commands.next_tiles import choose_tiles, described_tiles
+from geogp.commands.next_tiles import choose_tiles
 from geogp.commands.run_requests import NextRequest
 from geogp.errors import RequestError
 from geogp.runs.pipeline.make_map import make_map
@@ -113,7 +113,7 @@ class TestCommand:
         code, out, _ = geogp("next", copy.path, "--tiles", 12, "--json")
         told = json.loads(out)
         assert code == 0
-        assert told["chosen"] == described_tiles(result)["chosen"]
+        assert told["chosen"] == result.described_with("chosen")["chosen"]
 
     def test_a_region_names_its_run(self, geogp, copy, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)

@@ -11,16 +11,16 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.sinh_arcsinh import SinhArcsinh
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.metrics import (
-    Scores,
     binomial_interval,
-    coverage_hits,
     difference_from_baseline,
-    pit_histogram,
+    mean_scores,
+    pit_counts,
     pooled,
     row_scores,
     score,
     score_by_stratum,
 )
+from geogp.evaluation.scores import no_scores
 
 
 def made_up(n=400, seed=0):
@@ -74,7 +74,8 @@ def test_halved_spread_covers_what_theory_says():
 
 def test_bounds_count_as_inside():
     prediction = Prediction(np.zeros(2), np.zeros(2), np.ones(2))
-    assert coverage_hits(prediction, np.array(prediction.interval(0.95))[:, 0], 0.95) == 2
+    bounds = np.array(prediction.interval(0.95))[:, 0]
+    assert row_scores(prediction, bounds)["coverage_95"].all()
 
 
 def test_strata_are_scored_apart():
@@ -92,7 +93,7 @@ def test_strata_are_scored_apart():
 def test_strata_without_rows_have_null_figures():
     prediction, y = made_up(10)
     found = score_by_stratum(prediction, y, np.full(10, "unknown"))
-    assert found["urban"] == found["rural"] == Scores(0)
+    assert found["urban"] == found["rural"] == no_scores()
     empty = json.loads(json.dumps(asdict(found["urban"])))
     assert empty.pop("n") == 0
     assert set(empty) == {
@@ -146,12 +147,14 @@ def test_binomial_interval_refuses(hits, n, level):
 def test_pit_histogram_by_hand():
     prediction = Prediction(np.zeros(5), np.zeros(5), np.ones(5))
     y = stats.norm.ppf([0.05, 0.15, 0.151, 0.55, 0.95])
-    np.testing.assert_array_equal(pit_histogram(prediction, y), [1, 2, 0, 0, 0, 1, 0, 0, 0, 1])
-    np.testing.assert_array_equal(pit_histogram(prediction, [-99, 99, 0.1, 0, 1], 2), [1, 4])
+    counts = pit_counts(prediction.pit(y))
+    np.testing.assert_array_equal(counts, [1, 2, 0, 0, 0, 1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(pit_counts(prediction.pit([-99, 99, 0.1, 0, 1]), 2), [1, 4])
 
 
 def test_pit_histogram_of_a_true_prediction_is_level():
-    counts = pit_histogram(*made_up(20_000, seed=8))
+    prediction, y = made_up(20_000, seed=8)
+    counts = pit_counts(prediction.pit(y))
     assert counts.sum() == 20_000
     assert stats.chisquare(counts).pvalue > 1e-3
 
@@ -164,10 +167,10 @@ def test_difference_is_model_minus_baseline():
     assert set(found) == set(asdict(model)) - {"n"}
     assert found["nll"] == model.nll - baseline.nll
     assert found["nll"] < 0
-    assert set(difference_from_baseline(Scores(0), Scores(0)).values()) == {None}
-    assert set(difference_from_baseline(model, Scores(400)).values()) == {None}
+    assert set(difference_from_baseline(no_scores(), no_scores()).values()) == {None}
+    assert set(difference_from_baseline(model, no_scores(400)).values()) == {None}
     with pytest.raises(DataError, match="found 400 and 399"):
-        difference_from_baseline(model, Scores(399))
+        difference_from_baseline(model, no_scores(399))
 
 
 def test_scores_of_parts_make_up_those_of_the_whole():
@@ -175,7 +178,7 @@ def test_scores_of_parts_make_up_those_of_the_whole():
     parts = [slice(0, 30), slice(30, 250), slice(250, 250), slice(250, 400)]
     found = asdict(pooled([score(prediction[part], y[part]) for part in parts]))
     assert found == pytest.approx(asdict(score(prediction, y)), rel=1e-12)
-    assert pooled([Scores(0), Scores(0)]) == Scores(0)
+    assert pooled([no_scores(), no_scores()]) == no_scores()
     alone = score(prediction, y)
     assert pooled([alone]) is alone
 
@@ -184,13 +187,12 @@ def test_row_scores_are_means_of_groups():
     prediction, y = made_up(300)
     rows = row_scores(prediction, y, (50, 80, 90, 95))
     chosen = np.arange(300) % 3 == 0
-    found, expected = rows[chosen].mean(), score(prediction[chosen], y[chosen])
+    found, expected = mean_scores(rows[chosen]), score(prediction[chosen], y[chosen])
     assert asdict(found) == pytest.approx(asdict(expected), rel=1e-12)
     lower, upper = prediction[chosen].interval(0.9)
     inside = (lower <= y[chosen]) & (y[chosen] <= upper)
-    assert rows[chosen].coverage(90) == np.mean(inside)
-    assert rows[np.zeros(300, bool)].mean() == Scores(0)
-    assert rows[np.zeros(300, bool)].coverage(90) is None
+    assert rows[chosen]["coverage_90"].mean() == np.mean(inside)
+    assert mean_scores(rows[np.zeros(300, bool)]) == no_scores()
 
 
 def test_scores_of_a_leaning_shape_by_quadrature():
@@ -246,4 +248,4 @@ def test_scores_of_a_mixture_of_normals_against_scoringrules():
     np.testing.assert_allclose(rows.nll, -np.log(density), rtol=1e-9)
     share = stats.norm.cdf(y[:, None], parts[0], parts[1]) @ weights
     np.testing.assert_allclose(prediction.pit(y), share, rtol=1e-9)
-    np.testing.assert_array_equal(rows.inside[90], np.abs(share - 0.5) <= 0.45)
+    np.testing.assert_array_equal(rows["coverage_90"], np.abs(share - 0.5) <= 0.45)

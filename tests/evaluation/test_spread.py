@@ -20,12 +20,12 @@ def test_spread_of_a_cell_by_hand():
     found = spread_by_cell(
         rows_of(-66 - CELL_DEGREES + place, 18 + place, y, 0 * y + 2, variance, 0 * y + 1)
     )
-    assert found.n.tolist() == [5]
-    assert found.west == pytest.approx([-66.05])
-    assert found.south == pytest.approx([18.0])
-    assert found.measured == pytest.approx([np.sqrt(2.5)])
-    assert found.error == pytest.approx([np.sqrt((1 + 0 + 1 + 4 + 9) / 5)])
-    assert found.predicted == pytest.approx([np.sqrt(1.4)])
+    assert found["n"].tolist() == [5]
+    assert found["west"].tolist() == pytest.approx([-66.05])
+    assert found["south"].tolist() == pytest.approx([18.0])
+    assert found["measured"].tolist() == pytest.approx([np.sqrt(2.5)])
+    assert found["error"].tolist() == pytest.approx([np.sqrt((1 + 0 + 1 + 4 + 9) / 5)])
+    assert found["predicted"].tolist() == pytest.approx([np.sqrt(1.4)])
 
 
 def test_right_predictions_are_spread_as_they_say():
@@ -36,7 +36,7 @@ def test_right_predictions_are_spread_as_they_say():
     mean, sd = np.sin(120 * longitude), 0.2 + (longitude + 66.5)
     y = mean + sd * rng.standard_normal(n)
     found = spread_by_cell(rows_of(longitude, latitude, y, mean, 0.3 * sd**2, 0.7 * sd**2))
-    assert len(found.n) == 100
+    assert len(found) == 100
     assert found.n.sum() == n
     np.testing.assert_allclose(found.error / found.predicted, 1, atol=0.12)
     assert np.corrcoef(found.error, found.predicted)[0, 1] > 0.98

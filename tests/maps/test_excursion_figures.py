@@ -53,5 +53,7 @@ def test_met_short_and_undecided_tiles_have_their_colours_where_they_lie():
 
 def test_another_number_of_tiles_is_refused():
     none = np.zeros(len(TILES) - 1, np.bool_)
-    with pytest.raises(DataError, match=f"each of {len(TILES)} tiles, found {len(none)}"):
+    with pytest.raises(
+        DataError, match=rf"each of {len(TILES)} tiles, found shape \({len(none)},\)"
+    ):
         draw(none, none)

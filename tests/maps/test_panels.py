@@ -12,6 +12,7 @@ from maps_worlds import irregular_region, make_slices
 from PIL import Image
 
 from geogp.errors import DataError
+from geogp.evaluation.score_groups import Reliability
 from geogp.geodata.places.region import Region
 from geogp.maps.figures.charts import reliability_panels, width_violins
 from geogp.maps.figures.figure_layout import STRATUM_COLOUR
@@ -31,7 +32,8 @@ def curves_of(*titles, strata=("urban", "rural")):
     level = np.arange(0.05, 1, 0.05)
     bent = level - 0.1 * level * (1 - level)
     return {
-        title: dict.fromkeys(strata, (level, bent, bent - 0.02, bent + 0.02)) for title in titles
+        title: dict.fromkeys(strata, Reliability(level, bent, bent - 0.02, bent + 0.02))
+        for title in titles
     }
 
 
@@ -213,7 +215,7 @@ def test_refusals():
     tiles = region.tiles(12)
     scale = linear_scale(np.array([0.0, 1.0]), label="x", palette=WIDTH_PALETTE)
     with pytest.raises(DataError, match="at least one panel"):
-        map_panels(region, Frame.of_tiles(tiles), [], scale, "neither")
+        map_panels(region, Frame.of_tiles(tiles), [], print, scale=scale, extend="neither")
     with pytest.raises(DataError, match=rf"a value for each of {len(tiles)} tiles, found 3"):
         component_panels(region, tiles, np.zeros((3, 2)), np.ones(2))
     with pytest.raises(DataError, match="for each of 2 cells, found 3"):

@@ -227,7 +227,7 @@ def test_the_reference_comes_first(pair):
 def test_the_gain_is_given_where_the_rows_are_all_rows(pair):
     good, worse = pair
     ours = compare(pair).splits["random"].strata["all"].figures["good"].log_score
-    baseline = {"random": {"all": structs.replace(EMPTY, n=ROWS, nll=2.0)}}
+    baseline = {"random": {"all": replace(EMPTY, n=ROWS, nll=2.0)}}
     known = replace(good, run=structs.replace(good.run, baseline=baseline))
     found = compare([known, worse]).splits["random"].strata
     assert found["all"].figures["good"].gain == pytest.approx(2.0 - ours)
@@ -333,7 +333,7 @@ def test_edited_and_incomplete_runs_are_refused(pair):
     short = worse.predictions.drop(columns="stratum")
     with pytest.raises(DataError, match=r"worse: .*missing stratum"):
         compare([good, replace(worse, predictions=short)])
-    edited = {"random": {"all": structs.replace(EMPTY, n=ROWS, nll=0.0)}}
+    edited = {"random": {"all": replace(EMPTY, n=ROWS, nll=0.0)}}
     with pytest.raises(DataError, match=r"worse: .*nll of random 0.0 on file"):
         compare([good, replace(worse, run=structs.replace(worse.run, metrics=edited))])
     with pytest.raises(RequestError, match="two runs or more to compare, found 1"):
@@ -388,8 +388,8 @@ def test_pages_show_hostile_names_as_text(hostile):
 def test_the_figure_fills_what_is_beyond_chance(pair):
     import base64
 
-    drawing = difference_figure(compare(pair))
-    svg = base64.b64decode(drawing.source.partition("base64,")[2]).decode()
+    found = compare(pair)
+    svg = base64.b64decode(difference_figure(found).partition("base64,")[2]).decode()
     assert ">worse</text>" in svg
     assert svg.count("fill: #d55e00") > svg.count("fill: #0072b2")
-    assert "worse: log score +" in drawing.alt
+    assert "worse: log score +" in comparison_html(found)

@@ -14,14 +14,9 @@ from geogp.distributions.prediction import Prediction
 from geogp.errors import DataError
 from geogp.evaluation.threshold_reliability import bins_of, brier_parts, exceedance_reports
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.reports import words
-from geogp.reports.rendering import environment
-from geogp.reports.threshold_page import (
-    CONTEXT,
-    difference_band,
-    exceedance_figure,
-    exceedance_finding,
-)
+from geogp.reports.rendering import environment, say
+from geogp.reports.report_figures import thresholds_figure
+from geogp.reports.run_report import LIMITS
 
 DOWNLOAD = thresholds_of("download")
 
@@ -78,14 +73,16 @@ def test_right_probabilities_are_found_right(right):
         assert not any(part.difference.off for part in one.bins)
         assert one.difference.lower < one.difference.value < one.difference.upper
         assert 0 <= one.reliability < 0.01
-    assert exceedance_finding(right).startswith("Mean probabilities are right to within 3 points")
-    assert exceedance_finding(right).endswith("none are off.")
+    assert say("report", "thresholds", right, 10).startswith(
+        "Mean probabilities are right to within 3 points"
+    )
+    assert say("report", "thresholds", right, 10).endswith("none are off.")
 
 
 def test_a_bias_is_found_and_named(biased):
     assert all(one.difference.off and one.difference.upper < 0 for one in biased if one.n > 2000)
     assert sum(part.difference.off for one in biased for part in one.bins) > 20
-    assert "Off beyond chance: 9 of 9 mean probabilities" in exceedance_finding(biased)
+    assert "Off beyond chance: 9 of 9 mean probabilities" in say("report", "thresholds", biased, 10)
 
 
 def test_shares_and_bins_are_counts(right):
@@ -179,8 +176,8 @@ def test_few_blocks_are_not_judged():
     rows["longitude"], rows["latitude"] = -66.05, 18.05
     (one,) = reports(rows, prediction, "download", DOWNLOAD[:1])[:1]
     assert (one.difference.lower, one.difference.off) == (None, False)
-    assert difference_band(one.difference) == "too few blocks to judge"
-    said = exceedance_finding([one])
+    assert say("report", "difference_band", one.difference) == "too few blocks to judge"
+    said = say("report", "thresholds", [one], 10)
     assert said.startswith("Mean probabilities are not judged")
     assert said.endswith(
         "11 of 11 means and bins lie in fewer than 10 effective blocks and are not judged."
@@ -244,11 +241,11 @@ def test_refusals():
 
 
 def test_figure_and_pages(right, biased):
-    drawing = exceedance_figure(right)
-    assert drawing.source.startswith("data:image/svg+xml;base64,")
-    assert "at least 7 Mbps: stated" in drawing.alt
+    drawing = thresholds_figure(right)
+    assert drawing.startswith("data:image/svg+xml;base64,")
+    assert "at least 7 Mbps: stated" in say("figures", "thresholds_alt", right)
     for reports in (right, biased):
-        context = {"exceedances": reports, "drawing": drawing, "words": words, **CONTEXT}
+        context = {"exceedances": reports, "drawing": drawing, "limits": LIMITS}
         page = environment().get_template("exceedance.html.j2").render(context)
         text = environment().get_template("exceedance.md.j2").render(context)
         assert page.count("<tr>") == len(reports) + 1

@@ -68,7 +68,7 @@ def test_folds_with_noise_of_their_own_are_read_apart(folded):
     for number in range(3):
         part = folded[folded["fold"] == number]
         expected = prediction_of(part).crps(part["y"])
-        np.testing.assert_array_equal(scored.scores.crps[folded["fold"] == number], expected)
+        np.testing.assert_array_equal(scored["crps"][folded["fold"].to_numpy() == number], expected)
 
 
 def test_one_fold_has_no_spread(folded, run_of):

@@ -5,8 +5,8 @@ import re
 import pytest
 from run_worlds import as_record
 
-from geogp.reports.latex import escape, report_latex
-from geogp.reports.run_report import build_report
+from geogp.reports.rendering import latex_text as escape
+from geogp.reports.run_report import build_report, report_latex
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_its_model_predicts_what_it_predicted(stored):
 
 
 def test_its_areas_have_the_levels_they_had(stored):
-    found = make_areas(AreasRequest(stored, by="urban", draws=200, read_from=SOURCE)).table
+    found = make_areas(AreasRequest(stored, by="urban", draws=200, **vars(SOURCE))).table
     told = json.loads((STORED / "levels.json").read_text())[stored.name]
     assert dict(zip(found["area"], found["level_mean_mbps"], strict=True)) == pytest.approx(
         told, rel=1e-5

@@ -57,7 +57,7 @@ def test_only_what_is_asked_for_is_read(stored):
 
 def test_areas_are_those_of_the_command(run, stored):
     found = run.areas("urban", draws=200, seed=3)
-    made = make_areas(AreasRequest(stored, by="urban", draws=200, seed=3, read_from=SOURCE))
+    made = make_areas(AreasRequest(stored, by="urban", draws=200, seed=3, **vars(SOURCE)))
     pd.testing.assert_frame_equal(pd.DataFrame(found)[made.table.columns], made.table)
     written = gpd.read_parquet(stored / "areas_urban.parquet")
     assert list(written.columns) == list(found.columns)
@@ -67,7 +67,7 @@ def test_areas_are_those_of_the_command(run, stored):
 
 def test_shares_are_those_of_the_command(run, stored):
     found = run.exceedance([25, 80], by="urban", draws=200)
-    asked = ExceedanceRequest(stored, threshold=(25, 80), by="urban", draws=200, read_from=SOURCE)
+    asked = ExceedanceRequest(stored, threshold=(25, 80), by="urban", draws=200, **vars(SOURCE))
     low, high = make_exceedance(asked).excursions
     for one in (low, high):
         part = found[found["threshold"] == one.threshold.value].drop(columns="threshold")
@@ -78,7 +78,7 @@ def test_shares_are_those_of_the_command(run, stored):
 
 def test_tiles_to_measure_are_those_of_the_command(run, stored):
     found = run.next(5, among="urban")
-    made = choose_tiles(NextRequest(stored, tiles=5, among="urban", read_from=SOURCE))
+    made = choose_tiles(NextRequest(stored, tiles=5, among="urban", **vars(SOURCE)))
     pd.testing.assert_frame_equal(pd.DataFrame(found.drop(columns="geometry")), made.table)
     centres = gpd.GeoSeries.from_xy(found["longitude"], found["latitude"], crs=4326)
     assert found.geometry.contains(centres).all()

@@ -20,7 +20,7 @@ from geogp.commands.next_tiles import choose_tiles
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, FiguresRequest, NextRequest
 from geogp.errors import OutputError, RequestError
-from geogp.evaluation.metrics import Scores
+from geogp.evaluation.scores import Scores
 from geogp.files import read_json
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt

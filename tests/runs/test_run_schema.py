@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from msgspec import to_builtins
 from run_worlds import run_json
 
 from geogp.errors import DataError
-from geogp.evaluation.metrics import Scores
 from geogp.records.record_reading import record_of, run_schema, run_text
-from geogp.records.run_record import RUN_SCHEMA, StoredScores
+from geogp.records.run_record import RUN_SCHEMA
 from geogp.runs.run_folder import read_run_record
 
 ROOT = Path(__file__).parents[2]
@@ -118,10 +116,6 @@ def test_keys_of_a_repaired_run_are_in_the_schema():
     run = stored("older")
     assert run["calibration"]["splits"]
     assert without_null(to_builtins(record_of(run))) == without_null(run)
-
-
-def test_scores_are_those_of_the_evaluation():
-    assert StoredScores.__struct_fields__ == tuple(one.name for one in fields(Scores))
 
 
 def test_a_run_of_a_later_version_is_refused(tmp_path):

@@ -191,7 +191,7 @@ def test_the_same_files_are_read_from_a_folder_instead(finished, served, small, 
     places = {"source": served.url, "boundaries": f"{served.url}/boundaries"}
     run = edited_copy(finished.path, tmp_path / "run", _lure(served, places))
     own = ReadFrom(str(small.folder), str(small.folder / "boundaries"))
-    assert make_areas(AreasRequest(run, by="urban", draws=200, read_from=own)).files
+    assert make_areas(AreasRequest(run, by="urban", draws=200, **vars(own))).files
     assert served.told.requests == []
 
 

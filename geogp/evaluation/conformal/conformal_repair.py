@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
@@ -26,7 +27,6 @@ from geogp.evaluation.conformal.conformal_cells import (
     RepairPlaces,
     partition,
 )
-from geogp.evaluation.conformal.conformal_words import statements
 from geogp.evaluation.conformal.local_quantiles import LEAST_NEAREST, MOST_SCORE, NearbyScores
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
 
@@ -112,9 +112,9 @@ class Repair:
         return [level for level in LADDER if self._holds(level)]
 
     @property
-    def statements(self) -> list[str]:
-        """What holds of it, in sentences."""
-        return statements(self.method, self.n, [(cell.name, cell.n) for cell in self.cells])
+    def smallest(self) -> Cell | None:
+        """The cell of fewest rows; None of a repair without cells."""
+        return min(self.cells, key=lambda cell: cell.n, default=None)
 
     def _holds(self, level: float) -> bool:
         """Tell whether every cell has a knot at a level; a local repair has as its rows allow."""
@@ -224,6 +224,16 @@ def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
 def rank(m: int, level: float) -> int:
     """Return k = ceil((m + 1) p), a product that is whole but for rounding taken as whole."""
     return math.ceil((m + 1) * level - 1e-9)
+
+
+def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
+    """Return between which shares a conformal interval holds, in 95 of 100 draws of m rows.
+
+    Given the calibration rows the coverage is Beta(k, m + 1 - k); see `coverage_bands.py`.
+    """
+    k = rank(m, level)
+    low, high = stats.beta.ppf([0.025, 0.975], k, m + 1 - k).tolist()
+    return low, high
 
 
 def ladder_knots(scores: ArrayLike) -> Floats:

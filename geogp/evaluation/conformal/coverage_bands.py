@@ -7,7 +7,6 @@ proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,18 +17,12 @@ from geogp.distributions.warps import KNOTS, LADDER
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
 from geogp.evaluation.conformal.conformal_repair import Repair, normal_scores, rank
+from geogp.evaluation.metrics import Interval
 
 CHECKED = (0.5, 0.8, 0.9, 0.95)
 """Levels that are checked."""
 
 Floats = NDArray[np.float64]
-
-
-class Band(NamedTuple):
-    """Least and most share of test rows inside that chance allows for."""
-
-    lower: float
-    upper: float
 
 
 @dataclass(frozen=True)
@@ -57,12 +50,12 @@ class CellCheck:
     calibration: int
     test: int
     observed: float
-    band: Band
+    band: Interval
     inside: bool
 
 
-def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Band:
-    """Return the central band of the share of test rows inside intervals of level p.
+def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
+    """Return the band of the share of test rows inside intervals of level p that chance allows.
 
     Parameters
     ----------
@@ -92,7 +85,7 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
     # SciPy's quantiles of this law are found by search, a sum over all counts each time.
     below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
     lower, upper = np.searchsorted(below, [tail, 1 - tail])
-    return Band(float(lower) / n, float(min(upper, n)) / n)
+    return Interval(float(lower) / n, float(min(upper, n)) / n)
 
 
 def check_coverage(

@@ -19,7 +19,6 @@ from scipy.spatial import cKDTree
 
 from geogp.distributions.warps import LADDER, covering_knots
 from geogp.errors import DataError
-from geogp.geodata.places.region import EARTH_RADIUS_KM
 
 NEAREST = 200
 """Calibration rows that a place's quantiles come from."""
@@ -91,14 +90,6 @@ class NearbyScores:
                 f"expected normal scores below {MOST_SCORE:g}, found places around which nearly "
                 "all lie beyond. Fit the model anew."
             )
-        return found
-
-    def bandwidths_km(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return h at places (n,): the great-circle distance to the farthest row used, in km."""
-        tree = cKDTree(_on_sphere(self.longitude, self.latitude))
-        nearest = min(NEAREST, len(self.scores))
-        chord = np.asarray(tree.query(_on_sphere(longitude, latitude), k=[nearest])[0])
-        found: Floats = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord[:, 0] / 2, 1))
         return found
 
     def _of(self, tree: cKDTree, points: Floats) -> Floats:

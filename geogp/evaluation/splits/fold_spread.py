@@ -1,14 +1,16 @@
 """How much the figures of a split differ from fold to fold."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from geogp.errors import DataError
-from geogp.evaluation.assessment import TABLE_LEVELS, ScoredRows, check_scores
-from geogp.evaluation.metrics import rows_by_group
+from geogp.evaluation.assessment import TABLE_LEVELS, check_scores
+from geogp.evaluation.metrics import mean_scores, rows_by_group
+from geogp.evaluation.score_groups import share_of
 
 GAIN = "gain"
 """The baseline's log score minus the model's, above 0 where the model is better."""
@@ -35,7 +37,7 @@ class Spread:
 
 
 def fold_spread(
-    name: str, rows: pd.DataFrame, scored: ScoredRows, entries: list[dict[str, Any]]
+    name: str, rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
 ) -> dict[str, dict[str, Spread]]:
     """Return the spread over folds of each figure, by stratum; empty of a single fold.
 
@@ -46,7 +48,7 @@ def fold_spread(
     rows, scored
         Rows of one split, and the same scored.
     entries
-        What run.json holds under `folds` for the split, in order; empty where it holds nothing.
+        The `FoldRecord` of each fold of the split, in order; empty where run.json holds none.
         The gain needs its baselines.
 
     Raises
@@ -54,7 +56,7 @@ def fold_spread(
     DataError
         run.json holds another number of folds than the table, or other figures.
     """
-    numbers = np.unique(scored.fold)
+    numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
         raise DataError(
             f"expected as many folds of the split {name} in run.json as in "
@@ -63,7 +65,7 @@ def fold_spread(
         )
     values: dict[str, dict[str, list[float]]] = {}
     for number in numbers:
-        chosen = scored.fold == number
+        chosen = scored["fold"].to_numpy() == number
         figures = _figures(f"{name}, fold {number}", rows[chosen], scored[chosen], entries)
         for group, found in figures.items():
             for figure, value in found.items():
@@ -78,24 +80,22 @@ def fold_spread(
 
 
 def _figures(
-    name: str, rows: pd.DataFrame, scored: ScoredRows, entries: list[dict[str, Any]]
+    name: str, rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
 ) -> dict[str, dict[str, float | None]]:
     """Return the figures of one fold by stratum, checked against run.json."""
     parts = {
-        group: scored.scores[chosen]
-        for group, chosen in rows_by_group(rows["stratum"], len(rows)).items()
+        group: scored[chosen] for group, chosen in rows_by_group(rows["stratum"], len(rows)).items()
     }
-    scores = {group: part.mean() for group, part in parts.items()}
-    entry = entries[int(scored.fold[0])] if entries else {}
-    if entry.get("metrics"):
-        check_scores(name, scores, entry["metrics"])
-    baseline = entry.get("baseline") or {}
+    scores = {group: mean_scores(part) for group, part in parts.items()}
+    entry = entries[int(scored["fold"].iloc[0])] if entries else None
+    if entry is not None:
+        check_scores(name, scores, entry.metrics)
     found: dict[str, dict[str, float | None]] = {}
     for group, each in scores.items():
-        other = (baseline.get(group) or {}).get("nll")
+        other = None if entry is None else getattr(entry.baseline.get(group), "nll", None)
         gain = None if other is None or each.nll is None else other - each.nll
-        held = asdict(each) | {f"coverage_{k}": parts[group].coverage(k) for k in TABLE_LEVELS}
-        found[group] = {**{k: v for k, v in held.items() if k != "n"}, GAIN: gain}
+        shares = {f"coverage_{k}": share_of(parts[group][f"coverage_{k}"]) for k in TABLE_LEVELS}
+        found[group] = {**each.figures, **shares, GAIN: gain}
     return found
 
 

@@ -131,33 +131,13 @@ def random_split(
     Each row is hashed with the seed to u in [0, 1): below 0.8 it trains, below 0.9 it
     validates, else it tests. The hash is that of `tenths`. A row's
     part does not depend on which other rows are there, so the counts are binomial around 8:1:1,
-    not exact. Fold j shifts all by j tenths down, cyclically: it tests u from 0.9 - j / 10. The
-    tenth before the validating one calibrates.
-
-    Parameters
-    ----------
-    quadkey
-        Quadkey codes, shape (n,).
-    quarter
-        Indices of quarters, shape (n,).
-    seed
-        Any integer.
-    fold
-        0 to 9.
-    calibrated
-        Whether a tenth of the rows is kept for calibration.
-
-    Returns
-    -------
-    ndarray of str, shape (n,)
-        ``train``, ``validation``, ``test`` or ``calibration``.
+    not exact. Fold j, of 10, shifts all by j tenths down, cyclically: it tests u from 0.9 - j / 10.
+    The tenth before the validating one calibrates.
 
     Raises
     ------
-    RequestError
-        There is no such fold.
-    DataError
-        Shapes differ, or a part came out empty.
+    RequestError, DataError
+        As `split_parts`; or shapes differ.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -183,31 +163,14 @@ def block_split(
     calibrates where that is asked for, and the others train. Two parts thus differ by
     no more rows than the largest cell holds. Longitudes one turn apart share a cell.
 
-    A test cell may touch a training cell: what is kept apart is the cell, not a distance.
-
-    Parameters
-    ----------
-    longitude, latitude
-        Centroids of tiles in degrees, shape (n,). Edges of tiles of zoom 16 lie at multiples
-        of 360 / 2^16 degrees, so no centroid sits on an edge of a cell of longitude.
-    seed
-        Any integer.
-    fold
-        0 to 4.
-    calibrated
-        Whether one of the ten parts is kept for calibration.
-
-    Returns
-    -------
-    ndarray of str, shape (n,)
-        ``train``, ``validation``, ``test`` or ``calibration``.
+    A test cell may touch a training cell: what is kept apart is the cell, not a distance. Edges of
+    tiles of zoom 16 lie at multiples of 360 / 2^16 degrees, so no centroid of a tile sits on an
+    edge of a cell of longitude. There are 5 folds.
 
     Raises
     ------
-    RequestError
-        There is no such fold.
-    DataError
-        Shapes differ, a coordinate is not finite, or a part came out empty.
+    RequestError, DataError
+        As `split_parts`; or shapes differ, or a coordinate is not finite.
     """
     cells = cell_indices(longitude, latitude)
     what = "cells of 0.1 by 0.1 degrees"
@@ -217,23 +180,9 @@ def block_split(
 def deal_cells(
     cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Split rows by whole cells; see `block_split`.
+    """Split rows by whole cells, of which `cells` (n, 2) holds column and row; see `block_split`.
 
-    Parameters
-    ----------
-    cells
-        Column and row of each row's cell, (n, 2).
-    seed, fold, calibrated
-        As in `block_split`.
-    what
-        What the cells are, for messages.
-
-    Raises
-    ------
-    RequestError
-        There is no such fold.
-    DataError
-        A part came out empty.
+    Messages call the cells `what`.
     """
     distinct, cell_of_row, rows = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(hashed(seed, distinct[:, 0], distinct[:, 1]), kind="stable")
@@ -257,14 +206,7 @@ def buffer_split(
 
     As `block_split`, but training rows less than `buffer_km` from the centre of any tile with a
     test row are left out. Validation and calibration rows stay where they are: nothing of a
-    prediction rests on their neighbourhood.
-
-    Parameters
-    ----------
-    longitude, latitude, seed, fold, calibrated
-        As in `block_split`.
-    buffer_km
-        Great-circle distance in kilometres, above 0.
+    prediction rests on their neighbourhood. Distances are great-circle distances.
 
     Raises
     ------
@@ -293,18 +235,7 @@ def county_split(
 
     Counties with rows are dealt as the cells of `block_split`, into ten parts, or as many as
     there are counties. A fifth of the parts, at least one, test; folds take them in turn. Rows
-    in no county are left out.
-
-    Parameters
-    ----------
-    county
-        Name of each row's county, (n,), or ``elsewhere``; None without boundaries.
-    seed
-        Any integer.
-    fold
-        From 0, below the number of parts over those that test.
-    calibrated
-        Whether one of the parts is kept for calibration.
+    in no county (``elsewhere``) are left out.
 
     Raises
     ------
@@ -341,14 +272,7 @@ def latest_split(
 
     Fold j tests the j-th quarter before the latest with data. Of the earlier rows the tenth
     validates that `random_split` takes for it, and the tenth before it calibrates. What came
-    after the tested quarter is left out.
-
-    Parameters
-    ----------
-    quadkey, quarter, seed, calibrated
-        As in `random_split`.
-    fold
-        0 to the number of quarters less 2.
+    after the tested quarter is left out. There is a fold less than quarters.
 
     Raises
     ------

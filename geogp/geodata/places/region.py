@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import shapely
@@ -32,6 +33,10 @@ class Tiles:
 
     def __len__(self) -> int:
         return len(self.column)
+
+    def __getitem__(self, rows: NDArray[Any] | slice) -> "Tiles":
+        """Return some of the tiles."""
+        return Tiles(self.column[rows], self.row[rows], self.zoom)
 
     @cached_property
     def centres(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,6 +8,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
+from geogp.evaluation.score_groups import Reliability
 from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.figures.figure_style import SMALL, TEXT, WIDTH, Mark, letter, marks_of, paper_style
 
@@ -67,7 +68,7 @@ def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
             Patch(fc=mark.fill, ec=mark.colour, hatch=mark.hatch, label=name)
             for name, mark in marks.items()
         ]
-        _legend_above(canvas, keys, 0.7, 2.98, columns=most)
+        canvas.legend(keys, 0.7, 2.98, loc="lower left", fontsize=TEXT, ncols=most)
     return canvas
 
 
@@ -84,7 +85,7 @@ def _violin(axes: Axes, at: float, values: Floats, mark: Mark) -> None:
 
 
 def reliability_panels(
-    curves: dict[str, dict[str, tuple[Floats, Floats, Floats, Floats]]],
+    curves: dict[str, dict[str, Reliability]],
 ) -> Canvas:
     """Draw observed against stated coverage of central intervals, urban and rural, by split.
 
@@ -93,8 +94,7 @@ def reliability_panels(
     Parameters
     ----------
     curves
-        By title of the split, then by stratum (``urban``, ``rural``, or ``all``): stated level,
-        observed share, and its lower and upper bound, each from 0 to 1, of shape (k,).
+        By title of the split, then by stratum (``urban``, ``rural``, or ``all``).
 
     Raises
     ------
@@ -139,10 +139,10 @@ def _curve(
     upper: Axes,
     lower: Axes,
     named: tuple[str, Mark],
-    curve: tuple[Floats, Floats, Floats, Floats],
+    curve: Reliability,
 ) -> None:
     name, mark = named
-    level, observed, low, high = (100 * np.asarray(part) for part in curve)
+    level, observed, low, high = _points(curve)
     style = {"color": mark.colour, "ls": mark.dashes, "lw": 1.1, "marker": mark.marker, "ms": 3}
     upper.plot(level, observed, label=name, mfc=mark.fill, mew=0.6, **style)  # type: ignore[arg-type]
     lower.fill_between(
@@ -158,19 +158,13 @@ def _curve(
     lower.plot(level, observed - level, mfc=mark.fill, mew=0.6, **style)  # type: ignore[arg-type]
 
 
-def _farthest(curve: tuple[Floats, Floats, Floats, Floats]) -> float:
+def _points(curve: Reliability) -> list[Floats]:
+    """Return level, observed share and its bounds in percent."""
+    parts = (curve.level, curve.observed, curve.lower, curve.upper)
+    return [100 * np.asarray(part) for part in parts]
+
+
+def _farthest(curve: Reliability) -> float:
     """Return the largest distance of a curve's bounds from the stated level, in points."""
-    level, _, low, high = curve
-    return 100 * float(np.abs([low - level, high - level]).max())
-
-
-def _legend_above(
-    canvas: Canvas, keys: list[Patch], left: float, bottom: float, *, columns: int
-) -> None:
-    canvas.figure.legend(
-        handles=keys,
-        loc="lower left",
-        bbox_to_anchor=(left / canvas.width, bottom / canvas.height),
-        borderaxespad=0,
-        ncols=columns,
-    )
+    level, _, low, high = _points(curve)
+    return float(np.abs([low - level, high - level]).max())

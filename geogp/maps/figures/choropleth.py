@@ -1,12 +1,9 @@
 """Areas filled by a value and by how sure it is: two panels of one figure."""
 
+import geopandas as gpd
 import matplotlib as mpl
 import numpy as np
 import shapely
-from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from numpy.typing import NDArray
 from shapely.geometry.base import BaseGeometry
 
@@ -15,7 +12,7 @@ from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.quadkeys import tile_size_m
 from geogp.maps.figures.figure_layout import Canvas, aspect_of, draw_bar, draw_base, extend_of
 from geogp.maps.frame import Frame, to_mercator
-from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, Scale, linear_scale, speed_scale
+from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_scale
 
 Floats = NDArray[np.float64]
 
@@ -34,12 +31,10 @@ def choropleth(
     title: str,
     subtitle: str,
 ) -> bytes:
-    """Draw areas by their values and by the widths of their intervals, with round legends.
+    """Return a PNG file of areas, by their values and by the widths of their intervals.
 
     Parameters
     ----------
-    region, tiles
-        What is mapped; they frame the view.
     shapes
         The areas, in degrees.
     values
@@ -50,11 +45,6 @@ def choropleth(
         Unit of the values.
     title, subtitle
         What is shown, and where and when.
-
-    Returns
-    -------
-    bytes
-        A PNG file.
 
     Raises
     ------
@@ -74,7 +64,7 @@ def choropleth(
     left, below, step = 0.75, 0.3, height + 1.5
     outer = max(left + width + 0.35 if stacked else 2 * (left + width) + 0.35, 5.0)
     canvas = Canvas.of_size(outer, below + step * stacked + height + 1.8)
-    patches = _patches(region, shapes, 0.25 * tile_size_m(tiles.zoom))
+    areas = _drawn_shapes(region, shapes, 0.25 * tile_size_m(tiles.zoom))
     panels = (
         (values, speed_scale(values, label=unit, palette=SPEED_PALETTE), "mean"),
         (
@@ -92,7 +82,8 @@ def choropleth(
         y = below + (step * (1 - place) if stacked else 0) + 0.85
         axes = canvas.axes(x, y, width, height)
         draw_base(axes, region.with_strata(None), frame)
-        _fill(axes, patches, shown, scale)
+        colours = mpl.colormaps[scale.palette](scale.fraction(shown))
+        areas.plot(ax=axes, color=colours, edgecolor="white", linewidth=0.5, aspect=None)
         extend = extend_of(shown, scale)
         draw_bar(canvas.axes(x, y - 0.5, width, 0.14), scale, extend, vertical=False)
         canvas.text(x, y + height + 0.08, words, fontsize=9.5)
@@ -101,22 +92,10 @@ def choropleth(
     return canvas.png()
 
 
-def _fill(axes: Axes, patches: list[PathPatch], values: Floats, scale: Scale) -> None:
-    colours = mpl.colormaps[scale.palette](scale.fraction(values))
-    collection = PatchCollection(patches, facecolors=colours, edgecolors="white", linewidths=0.5)
-    axes.add_collection(collection)
-
-
-def _patches(region: Region, shapes: list[BaseGeometry], tolerance: float) -> list[PathPatch]:
+def _drawn_shapes(region: Region, shapes: list[BaseGeometry], tolerance: float) -> gpd.GeoSeries:
     """Return the areas in metres, no finer than `tolerance`."""
 
     def project(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.column_stack(to_mercator(region.unwrap(points[:, 0]), points[:, 1]))
 
-    found = []
-    for shape in shapes:
-        projected = shapely.transform(shape, project)
-        rings = shapely.get_rings(shapely.get_parts(shapely.simplify(projected, tolerance)))
-        paths = [Path(shapely.get_coordinates(ring), closed=True) for ring in rings]
-        found.append(PathPatch(Path.make_compound_path(*paths)))
-    return found
+    return gpd.GeoSeries(shapely.transform(np.array(shapes), project)).simplify(tolerance)

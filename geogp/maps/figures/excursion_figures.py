@@ -8,19 +8,16 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from geogp.errors import DataError
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.tiles.thresholds import Threshold
-from geogp.maps.figures.figure_layout import Canvas, aspect_of, draw_base
+from geogp.maps.figures.figure_layout import LEFT, draw_image, map_sheet
 from geogp.maps.frame import Frame
 from geogp.maps.rasters import write_geotiff
 from geogp.models.joint.excursions import JointRegion
 
 COLOURS = {"met": "#0072B2", "undecided": "#bdbdbd", "short": "#D55E00"}
 """Blue, grey and vermilion, which colour-blind readers tell apart."""
-
-_WIDE = 1.15
 
 
 def write_excursions(
@@ -39,8 +36,6 @@ def write_excursions(
     folder
         Where ``excursion_7_mbps.tif`` (the threshold is met), ``excursion_short_7_mbps.tif`` (it
         is not) and ``excursion_7_mbps.png`` go.
-    region, tiles
-        What is mapped.
     found
         Where the threshold is met, and where not.
     threshold
@@ -89,12 +84,7 @@ def excursion_figure(
     *,
     subtitle: str,
 ) -> bytes:
-    """Draw where a threshold is met for sure, where not, and what lies between.
-
-    Returns
-    -------
-    bytes
-        A PNG file.
+    """Return a PNG file of where a threshold is met for sure, where not, and what lies between.
 
     Raises
     ------
@@ -102,27 +92,13 @@ def excursion_figure(
         There are not as many values as tiles.
     """
     kinds = classes_of(found)
-    if len(kinds) != len(tiles):
-        raise DataError(f"expected a class for each of {len(tiles)} tiles, found {len(kinds)}.")
     frame = Frame.of_tiles(tiles)
-    aspect = aspect_of(frame)
-    width, height = (8.0, 8.0 / aspect) if aspect >= _WIDE else (6.6 * aspect, 6.6)
-    left, below = 0.75, 1.25
-    outer = max(width, 5.2)
-    canvas = Canvas.of_size(left + outer + 0.3, below + height + 0.75)
-    axes = canvas.axes(left + (outer - width) / 2, below, width, height)
+    below = 1.25
     # Outlines of towns would look like edges of regions.
-    draw_base(axes, region.with_strata(None), frame)
-    west, south, east, north = frame.bounds_m
+    plain = region.with_strata(None)
+    canvas, axes, _, height, _ = map_sheet(plain, frame, below=below, least=5.2)
     colours = np.array([(*to_rgb(colour), 1.0) for colour in COLOURS.values()] + [(0, 0, 0, 0)])
-    raster = frame.place(tiles, kinds, len(COLOURS))
-    axes.imshow(
-        colours[raster.astype(int)],
-        extent=(west, east, south, north),
-        origin="upper",
-        interpolation="nearest",
-        zorder=1,
-    )
+    draw_image(axes, frame, colours[frame.place(tiles, kinds, len(COLOURS)).astype(int)])
     level = f"{100 * found[0].level:g} %"
     words = (
         f"{threshold.met} everywhere here, {level} together",
@@ -134,15 +110,7 @@ def excursion_figure(
         Patch(fc=colour, ec="#888888", lw=0.5, label=f"{text} ({count:,} tiles)")
         for colour, text, count in zip(COLOURS.values(), words, counts, strict=True)
     ]
-    canvas.figure.legend(
-        handles=keys,
-        loc="upper left",
-        bbox_to_anchor=(left / canvas.width, 0.85 / canvas.height),
-        borderaxespad=0,
-        fontsize=8.5,
-        frameon=False,
-    )
+    canvas.legend(keys, LEFT, 0.85, fontsize=8.5)
     title = f"Where the level is {threshold.met}, and where for sure not"
-    canvas.text(left, below + height + 0.42, title, fontsize=12, fontweight="bold")
-    canvas.text(left, below + height + 0.17, subtitle, fontsize=9.5)
+    canvas.heading(below + height + 0.17, title, subtitle)
     return canvas.png()

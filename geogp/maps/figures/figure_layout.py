@@ -1,13 +1,15 @@
 """Shared parts of the figures: sizes in inches, axes in degrees, outlines, colour bars."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 import shapely
 import xarray as xr
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
@@ -27,6 +29,12 @@ DPI = 150
 
 STRATUM_COLOUR = "#c1272d"
 """Colour of the outlines of urban areas, or of another first stratum."""
+
+WIDE = 1.15
+"""Width over height from which a map takes the whole width of its figure."""
+
+LEFT = 0.75
+"""Inches for the labels of latitudes."""
 
 _MARGIN = 0.03
 
@@ -63,6 +71,21 @@ class Canvas:
         """Write text at a place in inches; dollar signs are not mathematics."""
         self.figure.text(left / self.width, bottom / self.height, text, parse_math=False, **style)
 
+    def heading(self, bottom: float, title: str, subtitle: str) -> None:
+        """Write what a figure shows, and where and when, at a height in inches."""
+        self.text(LEFT, bottom + 0.25, title, fontsize=13, fontweight="bold")
+        self.text(LEFT, bottom, subtitle, fontsize=9.5)
+
+    def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
+        """Write keys at a place in inches, that of their upper left corner unless told else."""
+        self.figure.legend(
+            handles=keys,
+            bbox_to_anchor=(left / self.width, top / self.height),
+            bbox_transform=self.figure.transFigure,
+            borderaxespad=0,
+            **{"loc": "upper left", "frameon": False, "fontsize": 8} | style,
+        )
+
     def png(self) -> bytes:
         """Return the figure as a PNG file, the same bytes for the same figure."""
         stream = BytesIO()
@@ -76,6 +99,37 @@ class Canvas:
         with mpl.rc_context({"pdf.fonttype": 42}):  # TrueType: text stays text
             self.figure.savefig(stream, format="pdf", dpi=2 * DPI, metadata=undated)
         return stream.getvalue()
+
+
+class MapSheet(NamedTuple):
+    """A figure of one map: its axes, their size, and the width of the sheet beside its margins."""
+
+    canvas: Canvas
+    axes: Axes
+    width: float
+    height: float
+    outer: float
+
+
+def map_sheet(
+    region: Region, frame: Frame, *, below: float, right: float = 0.3, least: float = 5.0
+) -> MapSheet:
+    """Lay out a figure of one map with its outlines, and room for a heading.
+
+    Parameters
+    ----------
+    below, right
+        Inches beside the map.
+    least
+        Least width in inches; the map stands in the middle of it.
+    """
+    aspect = aspect_of(frame)
+    width, height = (8.6, 8.6 / aspect) if aspect >= WIDE else (7.4 * aspect, 7.4)
+    outer = max(width, least)
+    canvas = Canvas.of_size(LEFT + outer + right, below + height + 0.8)
+    axes = canvas.axes(LEFT + (outer - width) / 2, below, width, height)
+    draw_base(axes, region, frame)
+    return MapSheet(canvas, axes, width, height, outer)
 
 
 def view_of(frame: Frame) -> tuple[float, float, float, float]:
@@ -105,26 +159,29 @@ def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
 
 def draw_raster(axes: Axes, frame: Frame, raster: NDArray[np.floating], scale: Scale) -> None:
     """Draw a raster, one square per tile, in the colours of a scale."""
+    draw_image(axes, frame, raster, cmap=scale.palette, norm=_norm(scale))
+
+
+def draw_image(
+    axes: Axes, frame: Frame, image: NDArray[np.floating], *, zorder: int = 1, **style: Any
+) -> None:
+    """Draw a raster or its colours, one square per tile."""
     west, south, east, north = frame.bounds_m
     axes.imshow(
-        raster,
+        image,
         extent=(west, east, south, north),
         origin="upper",
         interpolation="nearest",
-        cmap=scale.palette,
-        norm=_norm(scale),
-        zorder=1,
+        zorder=zorder,
+        **style,
     )
 
 
 def draw_veil(axes: Axes, frame: Frame, far: NDArray[np.bool_], colour: tuple[float, ...]) -> None:
     """Lay a half-transparent grey over the tiles that are far from any measurement."""
-    west, south, east, north = frame.bounds_m
     veil = np.zeros((*far.shape, 4))
     veil[far] = colour
-    axes.imshow(
-        veil, extent=(west, east, south, north), origin="upper", interpolation="nearest", zorder=2
-    )
+    draw_image(axes, frame, veil, zorder=2)
 
 
 def draw_bar(axes: Axes, scale: Scale, extend: str, *, vertical: bool) -> None:

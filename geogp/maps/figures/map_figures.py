@@ -12,7 +12,9 @@ from matplotlib.patches import Patch
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Region, Tiles
 from geogp.maps.figures.figure_layout import (
+    LEFT,
     STRATUM_COLOUR,
+    WIDE,
     Canvas,
     aspect_of,
     draw_bar,
@@ -21,6 +23,7 @@ from geogp.maps.figures.figure_layout import (
     draw_veil,
     extend_of,
     far_label,
+    map_sheet,
 )
 from geogp.maps.frame import Frame, to_mercator
 from geogp.maps.kernel_slices import KernelSlice, check_slices
@@ -30,12 +33,11 @@ from geogp.maps.views import find_view, kernel_label, veiled, views_of
 VEIL = (0.86, 0.86, 0.86, 0.72)
 """Colour laid over tiles far from any measurement: red, green, blue, opacity."""
 
-_WIDE = 1.15
 _STACKED = 2.4
 
 
 def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
-    """Draw one view of a grid with boundary, urban outlines, colour bar and far tiles greyed.
+    """Return a PNG file of one view of a grid, its far tiles greyed.
 
     Parameters
     ----------
@@ -49,11 +51,6 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     quarter
         Label of the quarter the grid is for, shown in the title.
 
-    Returns
-    -------
-    bytes
-        A PNG file.
-
     Raises
     ------
     RequestError
@@ -64,14 +61,11 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
     shown = find_view(grid, view)
     scale, values = shown.scale(grid), grid[shown.variable].values
     frame = Frame.of_grid(grid)
-    aspect = aspect_of(frame)
-    wide = aspect >= _WIDE
-    width, height = (8.6, 8.6 / aspect) if wide else (7.4 * aspect, 7.4)
-    outer = max(width, 3.8)
-    left, below = 0.75, (1.35 if wide else 1.1)
-    canvas = Canvas.of_size(left + outer + (0.3 if wide else 1.15), below + height + 0.8)
-    axes = canvas.axes(left + (outer - width) / 2, below, width, height)
-    draw_base(axes, region, frame)
+    wide = aspect_of(frame) >= WIDE
+    below, right = (1.35, 0.3) if wide else (1.1, 1.15)
+    canvas, axes, width, height, outer = map_sheet(
+        region, frame, below=below, right=right, least=3.8
+    )
     draw_raster(axes, frame, values, scale)
     far = veiled(grid)
     keys = _outline_keys(region)
@@ -80,14 +74,15 @@ def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | No
         keys.append(Patch(fc=VEIL[:3], ec="#888888", lw=0.5, label=far_label(grid)))
     extend = extend_of(values, scale)
     if wide:
-        draw_bar(canvas.axes(left, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
-        _legend(canvas, keys, left + 0.62 * outer, 0.95)
+        draw_bar(canvas.axes(LEFT, 0.62, 0.55 * outer, 0.16), scale, extend, vertical=False)
+        canvas.legend(keys, LEFT + 0.62 * outer, 0.95)
     else:
-        right = left + (outer + width) / 2 + 0.2
-        draw_bar(canvas.axes(right, below, 0.16, height), scale, extend, vertical=True)
-        _legend(canvas, keys, left, 0.7)
-    canvas.text(left, below + height + 0.42, shown.title, fontsize=13, fontweight="bold")
-    canvas.text(left, below + height + 0.17, _subtitle(grid, region, quarter), fontsize=9.5)
+        bar = canvas.axes(LEFT + (outer + width) / 2 + 0.2, below, 0.16, height)
+        draw_bar(bar, scale, extend, vertical=True)
+        canvas.legend(keys, LEFT, 0.7)
+    quarter = quarter or str(grid.attrs.get("quarter", ""))
+    where = ", ".join(part for part in (region.name, quarter) if part)
+    canvas.heading(below + height + 0.17, shown.title, where)
     return canvas.png()
 
 
@@ -115,24 +110,17 @@ def write_map_figures(
 def kernel_figure(
     region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str = "download"
 ) -> bytes:
-    """Draw kernel slices k(x, x_ref), x_ref a star, all in one scale of colours.
+    """Return a PNG file of kernel slices k(x, x_ref), x_ref a star, all in one scale of colours.
 
     Panels stand side by side, or one above the other where the region is much wider than
     tall. Compare figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie).
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     slices
         One panel each.
     target
         What is modelled, for the unit.
-
-    Returns
-    -------
-    bytes
-        A PNG file.
 
     Raises
     ------
@@ -150,7 +138,7 @@ def kernel_figure(
     texts = [textwrap.fill(one.description, int(width * 15)) for one in slices]
     head = 0.55 + 0.14 * max(text.count("\n") + 1 for text in texts)
     step_right, step_up = width + 0.75, height + head + 0.35
-    left, below = 0.75, 1.0
+    left, below = LEFT, 1.0
     outer = max(left + across * step_right - 0.45, 6.5)
     canvas = Canvas.of_size(outer, below + down * step_up + 0.75)
     for place, (one, text) in enumerate(zip(slices, texts, strict=True)):
@@ -164,10 +152,8 @@ def kernel_figure(
         canvas.text(x, y + height + head - 0.43, text, fontsize=8, va="top", linespacing=1.15)
     bar_width = 0.55 * (outer - left - 0.3)
     draw_bar(canvas.axes(left, 0.62, bar_width, 0.16), scale, "neither", vertical=False)
-    _legend(canvas, _outline_keys(region), left + 1.12 * bar_width, 0.85)
-    title = "How far one place informs others"
-    canvas.text(left, canvas.height - 0.38, title, fontsize=13, fontweight="bold")
-    canvas.text(left, canvas.height - 0.63, region.name, fontsize=9.5)
+    canvas.legend(_outline_keys(region), left + 1.12 * bar_width, 0.85)
+    canvas.heading(canvas.height - 0.63, "How far one place informs others", region.name)
     return canvas.png()
 
 
@@ -185,26 +171,8 @@ def _star(axes: Axes, region: Region, one: KernelSlice) -> None:
     )
 
 
-def _subtitle(grid: xr.Dataset, region: Region, quarter: str | None) -> str:
-    parts = [region.name, quarter or str(grid.attrs.get("quarter", ""))]
-    return ", ".join(part for part in parts if part)
-
-
 def _outline_keys(region: Region) -> list[Line2D | Patch]:
     keys: list[Line2D | Patch] = [Line2D([], [], color="black", lw=0.9, label="boundary")]
     if region.strata is not None:
         keys.append(Line2D([], [], color=STRATUM_COLOUR, lw=1.0, label=region.strata.words))
     return keys
-
-
-def _legend(canvas: Canvas, keys: list[Line2D | Patch], left: float, top: float) -> None:
-    """Write keys at a place in inches."""
-    canvas.figure.legend(
-        handles=keys,
-        loc="upper left",
-        bbox_to_anchor=(left / canvas.width, top / canvas.height),
-        bbox_transform=canvas.figure.transFigure,
-        borderaxespad=0,
-        fontsize=8,
-        frameon=False,
-    )

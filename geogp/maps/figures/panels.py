@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,21 +40,8 @@ _CLIPPED = (0.5, 99.5)
 _EMPTY = "#aab4be"
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One map of several.
-
-    Attributes
-    ----------
-    title, note
-        What it shows, and more of it in small.
-    paint
-        Draws on axes in EPSG:3857 metres.
-    """
-
-    title: str
-    note: str
-    paint: Callable[[Axes], object]
+Paint = Callable[[Axes, int], object]
+"""Draws the panel of a number on axes in EPSG:3857 metres."""
 
 
 def slices_panels(
@@ -65,8 +51,6 @@ def slices_panels(
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     slices
         One panel each; a star marks x*.
     target
@@ -84,16 +68,14 @@ def slices_panels(
         ends = np.array([values.min(), values.max()])
         scale = linear_scale(ends, label=scale.label, palette=SIGNED_PALETTE)
 
-    def painter(one: KernelSlice) -> Callable[[Axes], None]:
-        def paint(axes: Axes) -> None:
-            _paint_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale, signed=signed)
-            place = to_mercator(region.unwrap([one.longitude]), [one.latitude])
-            axes.plot(*place, "*", ms=10, mfc="white", mec="black", mew=0.8, zorder=5)
+    def paint(axes: Axes, number: int) -> None:
+        one = slices[number]
+        _paint_raster(axes, frame, frame.place(tiles, one.values, np.nan), scale, signed=signed)
+        place = to_mercator(region.unwrap([one.longitude]), [one.latitude])
+        axes.plot(*place, "*", ms=10, mfc="white", mec="black", mew=0.8, zorder=5)
 
-        return paint
-
-    panels = [Panel(one.title, one.description, painter(one)) for one in slices]
-    return map_panels(region, frame, panels, scale, extend_of(values, scale))
+    titles = [(one.title, one.description) for one in slices]
+    return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(values, scale))
 
 
 def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
@@ -103,8 +85,6 @@ def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     values
         The components, (n, count), one for each panel.
     share
@@ -123,15 +103,15 @@ def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats
     label = "component over its root mean square; line: 0"
     scale = linear_scale(np.array([-reach, reach]), label=label, palette=SIGNED_PALETTE)
 
-    def painter(one: Floats) -> Callable[[Axes], None]:
-        raster = frame.place(tiles, one, np.nan)
-        return lambda axes: _paint_raster(axes, frame, raster, scale, signed=True)
+    def paint(axes: Axes, number: int) -> None:
+        raster = frame.place(tiles, shown[:, number], np.nan)
+        _paint_raster(axes, frame, raster, scale, signed=True)
 
-    panels = [
-        Panel(f"component {number}", f"{100 * part:.2g} % of the prior variance", painter(one))
-        for number, (one, part) in enumerate(zip(shown.T, share, strict=True), start=1)
+    titles = [
+        (f"component {number}", f"{100 * part:.2g} % of the prior variance")
+        for number, part in enumerate(share, start=1)
     ]
-    return map_panels(region, frame, panels, scale, extend_of(shown, scale))
+    return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(shown, scale))
 
 
 def cell_panels(
@@ -150,8 +130,6 @@ def cell_panels(
 
     Parameters
     ----------
-    region, tiles
-        What is mapped.
     west, south
         Lower left corners of the m cells in degrees, (m,).
     values
@@ -181,30 +159,25 @@ def cell_panels(
         axis=1,
     )
 
-    def painter(one: Floats) -> Callable[[Axes], None]:
-        def paint(axes: Axes) -> None:
-            # In grey the background would look like high values.
-            axes.patch.set(hatch="....", edgecolor=_EMPTY)
-            colours = colours_of(scale, one)
-            # Edges of the same colour close the seams that PDF viewers show.
-            axes.add_collection(
-                PolyCollection(
-                    list(squares), facecolors=colours, edgecolors=colours, lw=0.2, zorder=1
-                )
-            )
+    def paint(axes: Axes, number: int) -> None:
+        # In grey the background would look like high values.
+        axes.patch.set(hatch="....", edgecolor=_EMPTY)
+        colours = colours_of(scale, list(values.values())[number])
+        # Edges of the same colour close the seams that PDF viewers show.
+        axes.add_collection(
+            PolyCollection(list(squares), facecolors=colours, edgecolors=colours, lw=0.2, zorder=1)
+        )
 
-        return paint
-
-    panels = [
-        Panel(title, f"median {np.median(one):.2f}", painter(one)) for title, one in values.items()
-    ]
-    return map_panels(region, frame, panels, scale, extend_of(held, scale))
+    titles = [(title, f"median {np.median(one):.2f}") for title, one in values.items()]
+    return map_panels(region, frame, titles, paint, scale=scale, extend=extend_of(held, scale))
 
 
 def map_panels(
     region: Region,
     frame: Frame,
-    panels: Sequence[Panel],
+    panels: Sequence[tuple[str, str]],
+    paint: Paint,
+    *,
     scale: Scale,
     extend: str,
 ) -> Canvas:
@@ -212,10 +185,8 @@ def map_panels(
 
     Parameters
     ----------
-    region, frame
-        What is mapped.
-    panels
-        The maps.
+    panels, paint
+        What each shows, with more of it in small; and how it is drawn.
     scale, extend
         Their colours, and which ends of the scale are passed; see `extend_of`.
 
@@ -231,25 +202,23 @@ def map_panels(
     width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across
     width, height = min(width, _TALLEST * aspect), min(width / aspect, _TALLEST)
     room = max(width, (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across)
-    notes = [textwrap.fill(one.note, int(room * _CHARACTERS)) for one in panels]
+    notes = [textwrap.fill(note, int(room * _CHARACTERS)) for _, note in panels]
     head = 0.25 + 0.125 * max(note.count("\n") + 1 if note else 0 for note in notes)
     down = -(-len(panels) // across)
     with paper_style():
         canvas = Canvas.of_size(WIDTH, _FOOT + down * (height + head + 0.08))
-        for place, (one, note) in enumerate(zip(panels, notes, strict=True)):
+        for place, ((title, _), note) in enumerate(zip(panels, notes, strict=True)):
             column, row = place % across, place // across
             x = _LEFT + column * (room + _GAP)
             y = _FOOT + (down - 1 - row) * (height + head + 0.08)
             axes = canvas.axes(x, y, width, height)
             draw_base(axes, plain, frame)
-            one.paint(axes)
+            paint(axes, place)
             axes.tick_params(
                 labelleft=column == 0, labelbottom=place + across >= len(panels), labelsize=SMALL
             )
             top = y + height + head
-            canvas.text(
-                x, top - 0.17, f"{letter(place)} {one.title}", fontsize=TEXT, fontweight="bold"
-            )
+            canvas.text(x, top - 0.17, f"{letter(place)} {title}", fontsize=TEXT, fontweight="bold")
             canvas.text(x, top - 0.21, note, fontsize=SMALL, va="top", linespacing=1.15)
         bar = 0.52 * (WIDTH - _LEFT - _RIGHT)
         draw_bar(canvas.axes(_LEFT, 0.45, bar, 0.12), scale, extend, vertical=False)

@@ -50,22 +50,13 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Thumbnail:
-    """A PNG file and its size in pixels."""
-
-    png: bytes
-    width: int
-    height: int
-
-
-@dataclass(frozen=True)
 class Thumbnails:
     """Pictures of one kind, drawn in one scale.
 
     Attributes
     ----------
     images
-        One for each picture, in their order.
+        A PNG file of each picture, in their order.
     label
         What is shown, with its unit.
     bar
@@ -74,7 +65,7 @@ class Thumbnails:
         Places on the bar in percent from the left, and what is written there.
     """
 
-    images: tuple[Thumbnail, ...]
+    images: tuple[bytes, ...]
     label: str
     bar: bytes
     ticks: tuple[tuple[float, str], ...]
@@ -136,11 +127,10 @@ def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
     )
 
 
-def _draw(picture: Picture, scale: Scale, colours: Bytes) -> Thumbnail:
+def _draw(picture: Picture, scale: Scale, colours: Bytes) -> bytes:
     indices = scale.indices(picture.values)
-    indices = np.where(picture.veiled & (indices > 0), indices + LEVELS, indices).astype(np.uint8)
-    height, width = indices.shape
-    return Thumbnail(paletted_png(indices, colours), width, height)
+    behind = picture.veiled & (indices > 0)
+    return paletted_png(np.where(behind, indices + LEVELS, indices).astype(np.uint8), colours)
 
 
 def _colours(scale: Scale) -> Bytes:
@@ -165,8 +155,8 @@ def _sums(mask: NDArray[np.bool_], step: int) -> NDArray[np.int64]:
 
 def _blocks(values: NDArray, step: int, fill: float) -> NDArray:  # type: ignore[type-arg]
     """Return blocks of step by step cells, shape (rows, columns, step²), padded at the ends."""
-    rows, columns = (-(-size // step) for size in values.shape)
-    padded = np.full((rows * step, columns * step), fill, values.dtype)
-    padded[: values.shape[0], : values.shape[1]] = values
+    room = [(0, -size % step) for size in values.shape]
+    padded = np.pad(values, room, constant_values=fill)
+    rows, columns = (size // step for size in padded.shape)
     parts = padded.reshape(rows, step, columns, step).swapaxes(1, 2)
     return parts.reshape(rows, columns, step * step)

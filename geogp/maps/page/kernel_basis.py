@@ -199,15 +199,15 @@ def kernel_basis(
     frame = Frame.of_tiles(cells)
 
     def part(rows: slice) -> Floats:
-        return model.features(_some(cells, rows))
+        return model.features(cells[rows])
 
     components = leading_components(part, len(cells), MOST_COMPONENTS)
     if not components.shape[1]:
         return None
     random = np.random.default_rng(0)
     places = random_places(tiles, random)
-    tried = _some(places, random_rows(len(places), _TRIED, random))
-    exact = model.kernel(tried, _some(tried, slice(None, None, _EACH)))
+    tried = places[random_rows(len(places), _TRIED, random)]
+    exact = model.kernel(tried, tried[::_EACH])
     pixels = frame.pixels(cells)
 
     def at_places(values: Floats) -> Floats:
@@ -225,7 +225,7 @@ def kernel_basis(
     found = differences(interpolated(decoded, frame, places), places, model, random)
     within = finer(tiles) if cells.zoom > tiles.zoom else coarser(tiles, cells.zoom)
     in_middles = differences(decoded[(slice(None), *frame.pixels(within))].T, within, model, random)
-    shown = _some(cells, random_rows(len(cells), _SHOWN, random))
+    shown = cells[random_rows(len(cells), _SHOWN, random)]
     return KernelBasis(
         frame,
         packed,
@@ -288,7 +288,3 @@ def _packed(frame: Frame, cells: Tiles, components: Floats, step: float) -> Pack
     stacked = _stacked(frame, cells, components)
     bits = 8 if np.ptp(stacked) < 254 * step else 16
     return pack(stacked, step, bits, none=False)
-
-
-def _some(tiles: Tiles, rows: NDArray[np.intp] | slice) -> Tiles:
-    return Tiles(tiles.column[rows], tiles.row[rows], tiles.zoom)

@@ -119,7 +119,7 @@ def differences(
     off = np.abs((found**2).sum(axis=1) - variance)
     kept = _worst_and_others(off, _KEPT, random)
     references = kept[_worst_and_others(off[kept], _REFERENCES, random)]
-    exact = model.kernel(_some(places, kept), _some(places, references))
+    exact = model.kernel(places[kept], places[references])
     between = np.abs(found[kept] @ found[references].T - exact)
     return Differences(
         max(float(off.max()), float(between.max())),
@@ -131,7 +131,7 @@ def differences(
 def _variances(places: Tiles, model: KernelFeatures) -> Floats:
     """Return k(x, x), (n,)."""
     slices = [slice(start, start + _ROWS) for start in range(0, len(places), _ROWS)]
-    parts = [(model.features(_some(places, rows)) ** 2).sum(axis=1) for rows in slices]
+    parts = [(model.features(places[rows]) ** 2).sum(axis=1) for rows in slices]
     return np.concatenate(parts)
 
 
@@ -142,7 +142,3 @@ def _worst_and_others(off: Floats, count: int, random: np.random.Generator) -> R
     order = np.argsort(-off, kind="stable")
     half = count // 2
     return np.concatenate([order[:half], random.choice(order[half:], count - half, replace=False)])
-
-
-def _some(tiles: Tiles, rows: Rows | slice) -> Tiles:
-    return Tiles(tiles.column[rows], tiles.row[rows], tiles.zoom)

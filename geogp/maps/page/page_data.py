@@ -32,7 +32,6 @@ from geogp.maps.kernel_slices import KernelSlice, check_slices
 from geogp.maps.page.kernel_basis import KernelBasis
 from geogp.maps.page.packing import Packed, pack
 from geogp.maps.page.page_layers import (
-    Words,
     count_layers,
     scale_json,
     slice_layers,
@@ -141,9 +140,8 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     target = str(grid.attrs["target"])
     quantity = quantity_of(target)
     frame = Frame.of_grid(grid)
-    words = Words(target, content.predicted)
     arrays, names = _arrays(grid, content, frame)
-    made = (_counts if quantity.counted else _speeds)(grid, content, words)
+    made = (_counts if quantity.counted else _speeds)(grid, content)
     arrays |= made.pop("arrays")
     steps = made.pop("steps") | {"tests": arrays["tests"]["step"]}
     scale = _kernel_scale(content, target)
@@ -176,9 +174,9 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     }
 
 
-def _speeds(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, Any]:
+def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return levels, quarters, threshold, layers, steps of a map of averages."""
-    bound = words.quantity.bound
+    bound = quantity_of(str(grid.attrs["target"])).bound
     at_most = bound == "upper"
     shown = content.quarters[content.shown]
     levels = choose_levels(shown.prediction, bound)
@@ -210,7 +208,7 @@ def _speeds(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, A
             "at_most": at_most,
         },
         "layers": speed_layers(
-            grid, words, *_scaled_values([quantiles, *others_quantiles], levels, bound)
+            grid, content.predicted, *_scaled_values([quantiles, *others_quantiles], levels, bound)
         ),
         "arrays": {},
         "steps": steps,
@@ -241,7 +239,7 @@ def _quarter(one: QuarterMap, packed: PackedQuarter) -> dict[str, Any]:
     return {"label": one.label, "frame": asdict(packed.frame), "quantiles": packed.planes}
 
 
-def _counts(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, Any]:
+def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return quarters, layers, arrays, steps of a map of numbers of tests."""
     arrays = [_count_arrays(one) for one in content.quarters]
     shown = arrays[content.shown]
@@ -258,7 +256,7 @@ def _counts(grid: xr.Dataset, content: PageContent, words: Words) -> dict[str, A
             for one, found in zip(content.quarters, arrays, strict=True)
         ],
         "threshold": None,
-        "layers": count_layers(grid, words),
+        "layers": count_layers(grid, content.predicted),
         "arrays": shown,
         "steps": {name: packed["step"] for name, packed in shown.items()},
     }

@@ -1,18 +1,13 @@
 """The figure of a comparison: paired differences of two scores, with their intervals."""
 
-import warnings
-
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from geogp.geodata.places.stratum_column import marked
-from geogp.reports.comparison.compare_words import estimate
 from geogp.reports.comparison.comparison import Comparison, SplitComparison
-from geogp.reports.report_figures import COLOURS, STYLE, ReportFigure, source_of
+from geogp.reports.report_figures import COLOURS, drawn, short
 
 _SCORES = {"log_score": "log score", "crps": "CRPS"}
 _MARKERS = ("^", "s", "o")
@@ -21,17 +16,15 @@ _RUN_INCHES = 0.5
 _APART = 0.22
 
 
-def difference_figure(comparison: Comparison) -> ReportFigure:
+def difference_figure(comparison: Comparison) -> str:
     """Draw differences of log score and CRPS of each run, by split and stratum.
 
     Points are filled where a difference is beyond chance.
     """
     splits = list(comparison.splits.values())
     others = [one.name for one in comparison.runs[1:]]
-    height = 0.7 + len(splits) * (0.75 + _RUN_INCHES * len(others))
-    with mpl.rc_context({**STYLE, "font.size": 9}):
-        figure = Figure(figsize=(8.0, height), layout="constrained")
-        FigureCanvasSVG(figure)
+
+    def draw(figure: Figure) -> None:
         # Each score has one scale, on which the splits can be compared.
         panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
         for line, split in zip(panels, splits, strict=True):
@@ -47,17 +40,9 @@ def difference_figure(comparison: Comparison) -> ReportFigure:
             Line2D([], [], color=colours[name], marker=markers[name], label=name) for name in shown
         ]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(shown), frameon=False)
-        with warnings.catch_warnings():
-            # The reader's browser has letters that this machine's fonts lack.
-            warnings.filterwarnings("ignore", message="Glyph")
-            source = source_of(figure)
-    return ReportFigure(
-        source,
-        _alternative(comparison),
-        "Differences from the reference",
-        f"Run minus {comparison.reference}, with 95 % intervals from blocks; left of the line the "
-        "run is better. Filled: beyond chance, all differences of the split counted.",
-    )
+
+    height = 0.7 + len(splits) * (0.75 + _RUN_INCHES * len(others))
+    return drawn(draw, (8.0, height), 9)
 
 
 def _panel(axes: Axes, split: SplitComparison, others: list[str], score: str) -> None:
@@ -85,22 +70,8 @@ def _panel(axes: Axes, split: SplitComparison, others: list[str], score: str) ->
                 color=colour,
                 markerfacecolor=face,
             )
-    axes.set_yticks(range(len(others)), [_short(name) for name in others])
+    axes.set_yticks(range(len(others)), [short(name, _LONGEST) for name in others])
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _alternative(comparison: Comparison) -> str:
-    told = [
-        f"{split.title}, {run}: log score {estimate(differences['log_score'])}, "
-        f"CRPS {estimate(differences['crps'])}"
-        for split in comparison.splits.values()
-        for run, differences in split.strata["all"].differences.items()
-    ]
-    return f"Differences from {comparison.reference}, all rows. {'; '.join(told)}."

@@ -11,18 +11,17 @@ from functools import reduce
 
 import numpy as np
 import pandas as pd
+from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import counted
 from geogp.evaluation.metrics import rows_by_group
-from geogp.evaluation.paired import DRAWS, Estimate, mark, paired_estimates
+from geogp.evaluation.paired import DRAWS, FEW_BLOCKS, Estimate, mark, paired_estimates
 from geogp.evaluation.simultaneous_coverage import blocks_of
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunRecord, RunSettings, given
-from geogp.reports import words
-from geogp.reports.comparison import compare_words
 from geogp.reports.comparison.comparison_rows import (
     COVERAGES,
     SCORES,
@@ -34,6 +33,8 @@ from geogp.reports.comparison.comparison_rows import (
     shared_splits,
     table_of,
 )
+from geogp.reports.rendering import say, say_all
+from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS, plain
 
 Floats = NDArray[np.float64]
 
@@ -196,7 +197,9 @@ def compare(
     check_comparable(runs)
     tables = {one.name: table_of(one) for one in runs}
     shared, absent = shared_splits(runs)
-    notes = compare_words.notes_on_runs([(one.name, one.run) for one in runs], absent)
+    seeds = {one.name: given(one.run.seed, None) for one in runs}
+    quarters = {one.name: given(one.run.quarters, []) for one in runs}
+    notes = say_all("compare", "unlike", seeds, quarters, absent)
     splits = {}
     for split in shared:
         parts = {name: table[table["split"] == split] for name, table in tables.items()}
@@ -205,20 +208,24 @@ def compare(
         if found is not None:
             splits[split] = found
     if not splits:
-        raise RequestError(compare_words.nothing_common([(one.name, one.run) for one in runs]))
+        told = ", ".join(f"{name} (seed {seed})" for name, seed in seeds.items())
+        raise RequestError(
+            f"expected test rows that all runs have, found none for any split of {told}. "
+            + say("compare", "no_rows", list(seeds.values()))
+        )
     first = runs[0].run
     return Comparison(
         region=first.region_in_words,
         service=first.service,
         target=first.target,
-        unit=words.UNITS[first.target][0],
+        unit=UNITS[first.target][0],
         reference=runs[0].name,
         runs=[_facts(one) for one in runs],
-        settings=compare_words.different_settings([(one.name, one.run) for one in runs]),
+        settings=_different_settings(runs),
         findings=_findings(splits, runs),
         notes=notes,
-        method=compare_words.method(draws, counts=counted(runs[0].predictions)),
-        attribution=given(first.attribution, "") or words.DEFAULT_ATTRIBUTION,
+        method=say_all("compare", "method", draws, FEW_BLOCKS, counted(runs[0].predictions)),
+        attribution=given(first.attribution, "") or DEFAULT_ATTRIBUTION,
         splits=splits,
     )
 
@@ -256,24 +263,23 @@ def _compare_split(
     common = reduce(lambda a, b: a[a.isin(b)], (table.index for table in tables.values()))
     beyond = {name: len(table) - len(common) for name, table in tables.items()}
     if not len(common):
-        return None, [compare_words.no_rows(title, [given(one.run.seed, None) for one in runs])]
+        why = say("compare", "no_rows", [given(one.run.seed, None) for one in runs])
+        return None, [f"{title}: left out, as no test row is common to all runs. {why}"]
     joined = {name: table.loc[common] for name, table in tables.items()}
     check_same_rows(title, joined)
-    notes = compare_words.notes_on_rows(title, len(common), beyond)
     scores = {name: scores_of(table) for name, table in joined.items()}
     for one in runs:
         if not beyond[one.name]:
             check_stored(one, split, scores[one.name])
     base = next(iter(joined.values()))
-    notes += compare_words.notes_on_values(
+    notes = say_all(
+        "compare",
+        "rows",
         title,
-        other_strata={
-            name: int((table["stratum"].to_numpy() != base["stratum"].to_numpy()).sum())
-            for name, table in joined.items()
-        },
-        infinite={
-            name: int((~np.isfinite(found["log_score"])).sum()) for name, found in scores.items()
-        },
+        len(common),
+        beyond,
+        {name: _unlike(table["stratum"], base["stratum"]) for name, table in joined.items()},
+        {name: int((~np.isfinite(found["log_score"])).sum()) for name, found in scores.items()},
     )
     blocks = blocks_of(*(base[name].to_numpy(np.float64) for name in ("longitude", "latitude")))
     strata = {}
@@ -290,6 +296,22 @@ def _compare_split(
     strata = _marked(strata)
     question = SPLITS[split].question
     return SplitComparison(split, title, question, len(common), beyond, strata), notes
+
+
+def _unlike(column: pd.Series, other: pd.Series) -> int:  # type: ignore[type-arg]
+    return int((column.to_numpy() != other.to_numpy()).sum())
+
+
+def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]:
+    """Return the settings in which runs differ, each run's value in words."""
+    held = {one.name: to_builtins(given(one.run.settings, RunSettings())) for one in runs}
+    found = {}
+    for key in dict.fromkeys(key for settings in held.values() for key in settings):
+        values = {name: settings.get(key) for name, settings in held.items()}
+        told = {json.dumps(value, default=str, sort_keys=True) for value in values.values()}
+        if len(told) > 1:
+            found[key] = {name: plain(value) for name, value in values.items()}
+    return found
 
 
 def _baseline(run: RunRecord, split: str, stratum: str, n: int) -> float | None:
@@ -345,9 +367,9 @@ def _marked(strata: dict[str, StratumComparison]) -> dict[str, StratumComparison
 def _findings(splits: dict[str, SplitComparison], runs: Sequence[RunContent]) -> list[str]:
     reference = runs[0].name
     return [
-        compare_words.finding(split.title, run, reference, split.strata[ALL].differences[run])
+        say("compare", "finding", split.title, run, reference, found)
         for split in splits.values()
-        for run in split.strata[ALL].differences
+        for run, found in split.strata[ALL].differences.items()
     ]
 
 

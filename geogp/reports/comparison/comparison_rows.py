@@ -8,7 +8,7 @@ import pandas as pd
 
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.assessment import TOLERANCE, check_columns, counted, prediction_of
-from geogp.evaluation.metrics import widths
+from geogp.evaluation.metrics import row_scores
 from geogp.evaluation.splits.split_names import SPLITS
 from geogp.geodata.places.stratum_column import ALL
 from geogp.records.run_record import RunRecord
@@ -127,16 +127,9 @@ def scores_of(table: pd.DataFrame) -> pd.DataFrame:
 
 def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
     prediction, y = prediction_of(rows), rows["y"].to_numpy(np.float64)
-    found = {
-        "log_score": prediction.log_score(y),
-        "crps": prediction.crps(y),
-        "absolute_error": np.abs(y - prediction.quantile(0.5)),
-    }
-    for level, name in zip(LEVELS, COVERAGES, strict=True):
-        lower, upper = prediction.interval(level / 100)
-        found[name] = ((lower <= y) & (y <= upper)).astype(np.float64)
-    found["width_95"] = widths(prediction)
-    return pd.DataFrame(found, index=rows.index)
+    found = row_scores(prediction, y, LEVELS)
+    found["absolute_error"] = np.abs(y - prediction.quantile(0.5))
+    return found.rename(columns={"nll": "log_score", "width": "width_95"}).set_index(rows.index)
 
 
 def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from geogp.distributions.quantity import Quantity
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_repair import Repair
-from geogp.evaluation.conformal.conformal_words import LEVEL_NOTE
 from geogp.files import write_bytes
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.observations import Observations
@@ -27,6 +26,7 @@ from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_
 from geogp.maps.tile_table import write_tile_table
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
+from geogp.reports.rendering import say
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.predicting import Asker
@@ -135,7 +135,7 @@ def draw(
     else:
         told += _missing_means(grid, quantity)
     if repair.n and question.name == LEVEL:
-        told.append(LEVEL_NOTE)
+        told.append(say("conformal", "level"))
     others = [] if job.scale.times is None else sorted({*seen.quarters} - {question.quarter})
     quarters = asker.other_quarters(tiles, others)
     shown = sum(one < question.quarter for one in others)

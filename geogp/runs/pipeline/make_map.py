@@ -33,12 +33,12 @@ from geogp.records.run_record import (
     RunRecord,
     VarianceCheck,
 )
-from geogp.reports.latex import report_latex
 from geogp.reports.run_report import (
     Report,
     build_report,
     report_html,
     report_json,
+    report_latex,
     report_markdown,
 )
 from geogp.runs.file_records import record_files, spoilt

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from geogp.distributions.prediction import Prediction
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.conformal.conformal_cells import RepairPlaces
-from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair, fit_repair
-from geogp.evaluation.conformal.conformal_words import APPROXIMATE, EXCHANGEABLE
+from geogp.evaluation.conformal.conformal_repair import NO_REPAIR, Repair, fit_repair, scatter
 from geogp.evaluation.conformal.coverage_bands import check_coverage
-from geogp.evaluation.conformal.repair_methods import LOCAL
 from geogp.geodata.tiles.observations import Observations
 from geogp.records.run_record import (
     CalibrationRecord,
@@ -21,6 +19,7 @@ from geogp.records.run_record import (
     RepairedFold,
     RepairedSplit,
 )
+from geogp.reports.rendering import say, say_all
 from geogp.runs.pipeline.job import Job
 
 Rows = NDArray[np.bool_]
@@ -71,7 +70,7 @@ def repaired_splits(
     """Return the effect of the repairs of the folds by split, without splits that have none."""
     return {
         name: RepairedSplit(
-            statement=APPROXIMATE if method == LOCAL else EXCHANGEABLE[name],
+            statement=say("conformal", "promise", method, name),
             folds=[check for check in folds if check is not None],
         )
         for name, folds in checks.items()
@@ -97,5 +96,13 @@ def with_repair(record: CalibrationRecord, repair: Repair) -> CalibrationRecord:
         n=repair.n,
         ladder=repair.ladder,
         cells=cells,
-        statements=repair.statements,
+        statements=say_all(
+            "conformal",
+            "statements",
+            repair.method,
+            repair.n,
+            repair.cells,
+            repair.smallest,
+            scatter(repair.smallest.n) if repair.smallest else None,
+        ),
     )

@@ -11,7 +11,7 @@ from geogp.errors import RequestError
 from geogp.estimators.spatial_gp import SpatialGP
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.conformal.conformal_repair import check_rows
-from geogp.evaluation.metrics import Scores, pooled, score_by_stratum
+from geogp.evaluation.metrics import pooled, score_by_stratum
 from geogp.evaluation.splits.row_parts import (
     CALIBRATION,
     LEFT_OUT,
@@ -33,7 +33,6 @@ from geogp.records.run_record import (
     FoldRecord,
     PartCounts,
     RepairedFold,
-    StoredScores,
     Strata,
 )
 from geogp.runs.pipeline.fitting import fit_model
@@ -41,7 +40,6 @@ from geogp.runs.pipeline.job import Job, timed
 from geogp.runs.pipeline.repair import check_repair, places_of, repair_of
 
 Rows = NDArray[np.bool_]
-GroupScores = dict[str, Scores]
 
 OWN_COLUMNS, OWN_TEXT_BYTES = 40, 256
 """Upper bounds of the columns of a table of predictions without layers, and of a row's text."""
@@ -201,8 +199,8 @@ class SplitOutcome:
 @dataclass(frozen=True)
 class _Fold:
     model: SpatialGP
-    scores: GroupScores
-    baseline: GroupScores
+    scores: Strata
+    baseline: Strata
     table: pd.DataFrame
     repair: RepairedFold | None
 
@@ -217,8 +215,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
         one = _run_fold(job, name, fold, plan, weights)
         # One model at a time: only the first may draw the map.
         found.append(replace(one, model=found[0].model) if found else one)
-    metrics = _figures(_pooled([one.scores for one in found]))
-    yardstick = _figures(_pooled([one.baseline for one in found]))
+    metrics = _pooled([one.scores for one in found])
+    yardstick = _pooled([one.baseline for one in found])
     for group in losing_groups(metrics, yardstick):
         job.warn(
             f"the model's log score is worse than the baseline's ({name} split, {group}): the "
@@ -227,8 +225,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
     folds = [
         FoldRecord(
             n=plan.sizes(name, fold),
-            metrics=_figures(one.scores),
-            baseline=_figures(one.baseline),
+            metrics=one.scores,
+            baseline=one.baseline,
         )
         for fold, one in enumerate(found)
     ]
@@ -269,12 +267,8 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     )
 
 
-def _pooled(parts: list[GroupScores]) -> GroupScores:
+def _pooled(parts: list[Strata]) -> Strata:
     return {group: pooled([part[group] for part in parts]) for group in parts[0]}
-
-
-def _figures(scores: GroupScores) -> Strata:
-    return {group: StoredScores(**vars(found)) for group, found in scores.items()}
 
 
 def losing_groups(metrics: Strata, baseline: Strata) -> list[str]:

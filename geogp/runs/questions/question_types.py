@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from geogp.choices import LEAST_DRAWS, MOST_DRAWS, MOST_SEED, MOST_TESTS, whole_number
+from geogp.choices import (
+    LEAST_DRAWS,
+    MOST_DRAWS,
+    MOST_SEED,
+    MOST_TESTS,
+    check_settings,
+    setting,
+)
 from geogp.errors import RequestError
 from geogp.models.core.options import CANDIDATES
 from geogp.runs.settings import MOST_TILES
@@ -12,125 +19,81 @@ BY_COUNTY, BY_URBAN = "county", "urban"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AreaQuestion:
-    """What to say of which areas.
-
-    Attributes
-    ----------
-    by
-        ``county``, ``urban``, or polygons as ``FILE`` or ``FILE:COLUMN``.
-    tests
-        Tests of each tile mean; None takes the median of the region's rows.
-    at
-        The quarter; None takes that of the run's map.
-    draws
-        Draws from the posterior, for medians and arithmetic means.
-    seed
-        Of the draws.
+class _Question:
+    """What all questions say; each checks its values.
 
     Raises
     ------
     RequestError
-        A number is out of range.
+        A value is not among those allowed, or two do not go together.
     """
 
-    by: str = BY_COUNTY
-    tests: int | None = None
-    at: str | None = None
-    draws: int = 400
-    seed: int = 0
+    at: str | None = setting("Quarter. Default: that of the run's map.")
+    seed: int = setting("Fixes the draws.", default=0, noun="a seed", least=0, most=MOST_SEED)
 
     def __post_init__(self) -> None:
-        if self.tests is not None:
-            whole_number("tests", self.tests, 1, MOST_TESTS)
-        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
-        whole_number("a seed", self.seed, 0, MOST_SEED)
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceQuestion:
-    """Which tiles to choose.
+class AreaQuestion(_Question):
+    """What to say of which areas; each field says what it is."""
 
-    Attributes
-    ----------
-    tiles
-        Tiles to choose.
-    among
-        A stratum of the run, such as ``urban``: whose variance counts. None counts all.
-    within
-        Label of the area whose tiles count, as county names; None counts all.
-    by
-        Whose areas `within` names: ``county``, ``urban``, or polygons as ``FILE`` or
-        ``FILE:COLUMN``.
-    tests
-        Tests of each new measurement; None takes the median of the region's rows.
-    at
-        The quarter of measurement; None takes that of the run's map.
-    candidates
-        Tiles whose gain is worked out exactly.
-    seed
-        Of the order of the tiles and of estimates.
+    by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
+    tests: int | None = setting(
+        "Tests of a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
+    )
+    draws: int = setting(
+        "Posterior draws, for medians and arithmetic means.",
+        default=400,
+        least=LEAST_DRAWS,
+        most=MOST_DRAWS,
+    )
 
-    Raises
-    ------
-    RequestError
-        A number is out of range, or `by` names areas of which none is said to count.
-    """
 
-    tiles: int = 50
-    among: str | None = None
-    within: str | None = None
-    by: str = BY_COUNTY
-    tests: int | None = None
-    at: str | None = None
-    candidates: int = CANDIDATES
-    seed: int = 0
+@dataclass(frozen=True, kw_only=True)
+class ChoiceQuestion(_Question):
+    """Which tiles to choose; each field says what it is."""
+
+    tiles: int = setting("Tiles to choose.", default=50, least=1, most=MOST_TILES)
+    among: str | None = setting(
+        "urban or rural, or a stratum of the run: whose variance counts. Default: all."
+    )
+    within: str | None = setting("Area whose tiles count: a county's name.", option="--in")
+    by: str = setting("What --in names: county, urban, or FILE or FILE:COLUMN.", default=BY_COUNTY)
+    tests: int | None = setting(
+        "Tests of each new measurement. Default: the region's median.", least=1, most=MOST_TESTS
+    )
+    candidates: int = setting(
+        "Tiles whose gain is worked out exactly.", default=CANDIDATES, least=1, most=2 * MOST_TILES
+    )
+    seed: int = setting(
+        "Fixes the estimates that choose candidates.",
+        default=0,
+        noun="a seed",
+        least=0,
+        most=MOST_SEED,
+    )
 
     def __post_init__(self) -> None:
-        whole_number("tiles", self.tiles, 1, MOST_TILES)
-        whole_number("candidates", self.candidates, 1, 2 * MOST_TILES)
+        super().__post_init__()
         if self.by != BY_COUNTY and self.within is None:
             raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
-        if self.tests is not None:
-            whole_number("tests", self.tests, 1, MOST_TESTS)
         if self.candidates < 2 * self.tiles:
             raise RequestError(
                 f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
                 f"{self.candidates}."
             )
-        whole_number("a seed", self.seed, 0, MOST_SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdQuestion:
-    """Which thresholds to compare the level with.
+class ThresholdQuestion(_Question):
+    """Which thresholds to compare the level with; each field says what it is."""
 
-    Attributes
-    ----------
-    threshold
-        Values in the unit of the target; None takes those of the run's map.
-    by
-        Shares of polygons besides those of the region: ``county``, ``urban``, ``FILE`` or
-        ``FILE:COLUMN``; None for no more.
-    at
-        The quarter; None takes that of the run's map.
-    draws
-        Draws from the posterior, 200 or more.
-    seed
-        Of the draws.
-
-    Raises
-    ------
-    RequestError
-        A number is out of range.
-    """
-
-    threshold: tuple[float, ...] | None = None
-    by: str | None = None
-    at: str | None = None
-    draws: int = 500
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        whole_number("draws", self.draws, LEAST_DRAWS, MOST_DRAWS)
-        whole_number("a seed", self.seed, 0, MOST_SEED)
+    threshold: tuple[float, ...] | None = setting(
+        "In Mbps, or ms; repeatable. Default: those of the run's map."
+    )
+    by: str | None = setting("Shares of county, urban, or polygons as FILE or FILE:COLUMN, too.")
+    draws: int = setting(
+        "Posterior draws, 200 or more.", default=500, least=LEAST_DRAWS, most=MOST_DRAWS
+    )

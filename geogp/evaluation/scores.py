@@ -1,0 +1,62 @@
+"""The figures that say how good predictions are, and how large numbers of run.json can be."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from msgspec import Meta
+
+LARGEST = 1e100
+"""No figure is so large: the square of one and sums of such are still numbers."""
+
+LARGEST_WHOLE = 2**53
+"""Every program that reads JSON holds whole numbers up to this one exactly."""
+
+Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Size = Annotated[float, Meta(ge=0, le=LARGEST)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean scores over n rows, on the scale of the modelled target; None where n is 0.
+
+    Counts are scored by the probability of what was counted, and intervals of counts hold their
+    level or more.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    mae, rmse
+        Mean absolute error, and root of the mean squared error, of the predictive mean; the
+        absolute error of counts is that of the predictive median.
+    nll
+        Mean negative log predictive density of a new measurement (natural logarithm).
+    crps
+        Mean continuous ranked probability score.
+    coverage_50, coverage_80, coverage_95
+        Share of rows inside the central interval of that level, from 0 to 1.
+    width_95
+        Mean width of the central 95 % interval.
+    """
+
+    n: Count
+    mae: Size | None
+    rmse: Size | None
+    nll: Real | None
+    crps: Size | None
+    coverage_50: Share | None
+    coverage_80: Share | None
+    coverage_95: Share | None
+    width_95: Size | None
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """All of them but n, by name."""
+        return {name: value for name, value in vars(self).items() if name != "n"}
+
+
+def no_scores(n: int = 0) -> Scores:
+    """Return scores without figures: of no rows, or of rows whose figures are not known."""
+    return Scores(n, *[None] * (len(fields(Scores)) - 1))
