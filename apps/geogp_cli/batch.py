@@ -50,13 +50,10 @@ def _batch(
     else:
         asked = BatchRequest(**request, maps=maps)
 
-    from geogp.commands.batch.make_batch import make_batch, resume_batch
+    from geogp.commands.batch.make_batch import make_batch
 
     with console.working() as listener:
-        if asked is None:
-            result = resume_batch(str(resume), execution, listener=listener)
-        else:
-            result = make_batch(asked, str(out), execution, listener=listener)
+        result = make_batch(asked, str(resume or out), execution, listener=listener)
     if as_json:
         print(json.dumps(result.described()))
     else:

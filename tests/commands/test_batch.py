@@ -19,7 +19,7 @@ from geogp.commands.batch.batch_plan import Execution, run_of, runs_of, safe_nam
 from geogp.commands.batch.batch_table import read_table
 from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, scratch_folder
 from geogp.commands.batch.cluster import Crew
-from geogp.commands.batch.make_batch import make_batch, resume_batch
+from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt
@@ -94,10 +94,22 @@ def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
     with hold(place):
         for call in (
             lambda: make_batch(states.request(), str(place)),
-            lambda: resume_batch(str(place)),
+            lambda: make_batch(None, str(place)),
         ):
             with pytest.raises(RequestError, match=rf"{place} is in use by process"):
                 call()
+
+
+@pytest.mark.parametrize("scratch", ["out", "out/run", ".", "link"])
+def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, tmp_path, scratch):
+    out, execution = tmp_path / "out", Execution(scratch=tmp_path / scratch)
+    (tmp_path / "link").symlink_to(out)
+    before = set(tmp_path.iterdir())
+    told = rf"expected --scratch apart from the place .*{out}; found .*\. Choose a folder"
+    for request in (states.request("AA"), None):
+        with pytest.raises(RequestError, match=told):
+            make_batch(request, str(out), execution)
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
@@ -105,7 +117,7 @@ def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
     assert f"no lock holds {where}: make no other batch there meanwhile" in heard.texts
     with hold(scratch_folder(where, None)), pytest.raises(RequestError, match="in use by process"):
-        resume_batch(where)
+        make_batch(None, where)
 
 
 def test_a_file_of_a_run_that_is_gone_is_made_again(place, states, monkeypatch, no_pictures, here):
@@ -181,8 +193,8 @@ def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stu
     assert (failed.kind, failed.error, failed.attempts) == ("data", "no tiles.", 1)
     held = json.loads((tmp_path / "out" / "batch.json").read_text())
     assert held["runs"][NAMES[1]]["error"] == "no tiles."
-    assert resume_batch(out).exit_code == 3
-    assert resume_batch(out).exit_code == 0
+    assert make_batch(None, out).exit_code == 3
+    assert make_batch(None, out).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -257,7 +269,7 @@ def test_an_interrupted_batch_goes_on(states, tmp_path, stub, here):
         make_batch(states.request(), out)
     table = read_table(open_place(out))
     assert [row.state for row in table.runs.values()] == ["done", "waiting", "waiting"]
-    assert resume_batch(out).exit_code == 0
+    assert make_batch(None, out).exit_code == 0
 
 
 def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub, monkeypatch):
@@ -274,15 +286,16 @@ def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub, monkeypatc
 
     monkeypatch.setattr(running, "make_run", slow)
     with ThreadPoolExecutor(8) as pool:
+        told = {name: {"text": "fit 3/8", "process": "here:1"} for name in NAMES}
 
         @contextmanager
         def workers(*_):
-            yield Crew(pool, lambda: 2, {name: {"text": "fit 3/8"} for name in NAMES})
+            yield Crew(pool, lambda: 2, told)
 
         monkeypatch.setattr(running, "workers", workers)
         result = make_batch(states.request(), str(tmp_path / "out"), listener=heard)
     assert (result.exit_code, max(most)) == (0, 2)
-    assert f"{NAMES[2]}: fit 3/8" in heard.notes
+    assert f"{NAMES[0]}, here:1: fit 3/8; {NAMES[1]}, here:1: fit 3/8" in heard.notes
 
 
 def test_the_runs_are_a_product_in_order(states):
@@ -380,7 +393,7 @@ def test_a_damaged_table_is_refused(place, spoil):
     for content in (json.dumps(held), "[" * 100_000):
         path.write_text(content)
         with pytest.raises(DataError, match=r"batch\.json is damaged"):
-            resume_batch(str(place))
+            make_batch(None, str(place))
 
 
 def test_a_batch_of_an_earlier_version_goes_on(place, stub):
@@ -391,13 +404,13 @@ def test_a_batch_of_an_earlier_version_goes_on(place, stub):
     held["runs"][NAMES[0]] |= {"fingerprint": "0" * 64, "mark": "0" * 64}
     held["national"]["mobile-download"]["digest"] = "0" * 64
     path.write_text(json.dumps(held))
-    assert resume_batch(str(place)).exit_code == 0
+    assert make_batch(None, str(place)).exit_code == 0
     assert "assets" not in json.loads(path.read_text())["settings"]
 
 
 def test_resuming_nothing_is_refused(tmp_path):
     with pytest.raises(RequestError, match="no batch to go on with"):
-        resume_batch(str(tmp_path / "none"))
+        make_batch(None, str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
 

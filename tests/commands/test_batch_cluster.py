@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,16 +45,15 @@ def geogp(monkeypatch, capsys):
 class _Killing(Heard):
     """Kills the worker of a run when it begins to predict."""
 
-    def __init__(self, name, place, crews):
+    def __init__(self, folder):
         super().__init__()
-        self.name, self.folder, self.crews = name, place / name, crews
-        self.killed, self.left = None, []
+        self.folder, self.killed, self.left = folder, None, []
 
     def progress(self, text, done, total, note):
         super().progress(text, done, total, note)
-        heard = self.crews[0].heard.get(self.name, {"text": ""})
-        if self.killed is None and heard["text"].startswith("predicting"):
-            self.killed = int(heard["process"].rpartition(":")[2])
+        worker = re.search(rf"{self.folder.name}, [^:]*:([0-9]+): predicting", note)
+        if self.killed is None and worker:
+            self.killed = int(worker[1])
             os.kill(self.killed, signal.SIGKILL)
             self.left = [path.name for path in self.folder.rglob("*") if path.is_file()]
 
@@ -62,12 +62,10 @@ class _Killing(Heard):
 def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch):
     """Two processes; the one with the first run is ended as the system ends it out of memory."""
     monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make_run_without_pictures)
-    crews, crew = [], cluster._crew
     monkeypatch.setattr(cluster, "LOOK_S", 0.05)
-    monkeypatch.setattr(cluster, "_crew", lambda client: crews.append(crew(client)) or crews[-1])
     place = tmp_path / "place"
     before = dict(os.environ)
-    heard = _Killing(NAMES[0], place, crews)
+    heard = _Killing(place / NAMES[0])
     request, execution = states.request("AA,BB"), Execution(workers=2)
     result = make_batch(request, str(place), execution, listener=heard)
     assert dict(os.environ) == before

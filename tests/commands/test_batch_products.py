@@ -24,7 +24,7 @@ from run_worlds import made_up_run
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import Execution, runs_of
 from geogp.commands.batch.batch_work import Order, make_run, scratch_folder
-from geogp.commands.batch.make_batch import make_batch, resume_batch
+from geogp.commands.batch.make_batch import make_batch
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.commands.batch.national import join_tables
 from geogp.errors import DataError, NetworkError, RequestError
@@ -258,7 +258,7 @@ def test_a_batch_in_a_bucket(bucket, batch, states, sent, tmp_path):
     assert set(place.sizes(*NATIONAL.parts)) == {"tiles.parquet", "map.tif", "index.html"}
     page = place.read(*NATIONAL.parts, "index.html").decode()
     assert f'href="./../../{NAMES[1]}/map.html"' in page
-    again = resume_batch(where)
+    again = make_batch(None, where)
     assert {row.how for row in again.rows.values()} == {"kept"}
     assert again.national["mobile-download"].seconds is None  # it was not joined again
     assert list((tmp_path / "cache" / "batch").rglob("*.tif")) == []  # nothing is left here
@@ -401,5 +401,5 @@ def test_products_that_cannot_be_made_are_told(batch, states, tmp_path, here):
     assert result.exit_code == 3
     assert "lower_mbps.tif is damaged" in result.national["mobile-download"].error
     shutil.copy2(batch / NAMES[1] / damaged.name, damaged)
-    assert resume_batch(str(place)).exit_code == 0
+    assert make_batch(None, str(place)).exit_code == 0
     assert (place / NATIONAL / "map.tif").is_file()

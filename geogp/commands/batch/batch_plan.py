@@ -112,9 +112,7 @@ class Execution:
     retries: int = setting(
         "Tries after a failed network or a killed worker.", default=1, least=0, most=MOST_RETRIES
     )
-    scratch: Path | None = setting(
-        "Workers' folder of runs that go to an address. Default: the cache."
-    )
+    scratch: Path | None = setting("Workers' folder for what is not at --out. Default: the cache.")
     fresh: bool = setting("Start over, whatever the place holds.", default=False)
 
     def __post_init__(self) -> None:

@@ -25,28 +25,11 @@ _FORMER = ("assets", "region_file", "region_name")
 
 
 class BatchRow(Struct, kw_only=True):
-    """One run of a batch.
+    """One run of a batch: what it maps, and what became of it in the last call that asked for it.
 
-    Attributes
-    ----------
-    region, service, target, quarters
-        What it maps.
-    state
-        How far it came in the last call that was asked for it.
-    how
-        ``made``, or ``kept`` where nothing was to be done.
-    attempts
-        How often it was begun in that call.
-    log_score, coverage_95
-        Of all test rows, by split.
-    seconds
-        That the stages of the run took, as run.json has them.
-    cpu_seconds, peak_bytes, worker
-        Of the worker in that call, where it made the run.
-    error, kind
-        Of a failed run: the message, and one of the kinds of `kind_of`.
-    warnings
-        Of the run.
+    `how` is ``made``, or ``kept`` where nothing was to be done. Scores are those of all test rows,
+    by split, and `seconds` those of the run's stages, both as run.json has them. Of a failed run
+    `error` is the message, and `kind` as `kind_of` has it.
     """
 
     region: str
@@ -78,14 +61,7 @@ class BatchRow(Struct, kw_only=True):
 class NationalRow(Struct, kw_only=True):
     """What was joined from the runs of one service, target and set of quarters.
 
-    Attributes
-    ----------
-    runs, missing
-        Names of those runs, and of those of the batch that are not done.
-    tiles, files, seconds, peak_bytes
-        Rows of the table, files, and what it took.
-    error, kind
-        Why it could not be made.
+    `missing` names those of the batch that are not done; `tiles` are the rows of the table.
     """
 
     runs: list[str]

@@ -66,6 +66,22 @@ def scratch_folder(place: str, scratch: Path | None) -> Path:
     return (scratch or cache_folder() / "batch") / sha256(place.encode()).hexdigest()[:16]
 
 
+def check_scratch(scratch: Path | None, place: Place) -> None:
+    """Refuse a folder of the workers that is the place of a batch, in it or around it.
+
+    Raises
+    ------
+    RequestError
+        It is.
+    """
+    own, root = scratch and scratch.resolve(), Path(place.root)
+    if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
+        raise RequestError(
+            f"expected --scratch apart from the place of the batch, {root}; found {own}. "
+            "Choose a folder that is neither in nor around it, or leave --scratch out."
+        )
+
+
 def make_run(order: Order) -> WorkOutcome:
     """Make one run of a batch, or find that it is there.
 

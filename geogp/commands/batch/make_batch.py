@@ -1,9 +1,8 @@
 """A batch from the request to the joined products: give out, try again, keep account."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from geogp.commands.batch.batch_table import (
     NationalRow,
     read_table,
 )
-from geogp.commands.batch.batch_work import Order, make_run, mark_of, scratch_folder
+from geogp.commands.batch.batch_work import Order, check_scratch, make_run, mark_of, scratch_folder
 from geogp.commands.batch.cluster import Crew, workers
 from geogp.commands.batch.failures import PASSING, kind_of, told_of
 from geogp.commands.batch.national import (
@@ -73,7 +72,7 @@ class BatchResult:
 
 
 def make_batch(
-    request: BatchRequest,
+    request: BatchRequest | None,
     place: str,
     execution: Execution | None = None,
     *,
@@ -87,7 +86,7 @@ def make_batch(
     Parameters
     ----------
     request
-        The runs.
+        The runs; None goes on with all that batch.json names.
     place
         Folder, or address that fsspec knows.
     execution
@@ -98,8 +97,8 @@ def make_batch(
     Raises
     ------
     RequestError
-        The runs cannot be made as asked for, the place holds runs of other settings, or another
-        process makes a batch there.
+        The runs cannot be made as asked for, there is no batch to go on with, the place holds runs
+        of other settings, or another process makes a batch there.
     DataError
         The boundaries or batch.json are damaged.
     NetworkError
@@ -107,69 +106,43 @@ def make_batch(
     OutputError
         The place cannot be written.
     KeyboardInterrupt
-        Stopped; the same call, or `resume_batch`, continues.
+        Stopped; the same call continues.
     """
-    execution = execution or Execution()
+    execution, listener = execution or Execution(), listener or ProgressListener()
     where = open_place(place)
-    runs = runs_of(request)
-    settings = shared_settings(request, runs[0])
-    with _held(where, execution, listener) as heard:
-        table = None if execution.fresh else read_table(where)
-        if table is None:
-            table = BatchTable(settings=settings)
-        if table.settings != settings:
-            odd = sorted(key for key in settings if settings[key] != table.settings.get(key))
-            raise RequestError(
-                f"{where.address} holds a batch with other {', '.join(odd)}. Choose another place "
-                "with --out, or start over with --fresh."
-            )
-        for run in runs:
-            table.add(run)
-        return _Batch(where, table, [run.name for run in runs], execution, heard).carry_out()
-
-
-def resume_batch(
-    place: str,
-    execution: Execution | None = None,
-    *,
-    listener: ProgressListener | None = None,
-) -> BatchResult:
-    """Go on with all runs that batch.json of a place names.
-
-    Raises
-    ------
-    RequestError
-        There is no batch.
-    GeogpError
-        As `make_batch` says.
-    """
-    execution, where = execution or Execution(), open_place(place)
-    with _held(where, execution, listener) as heard:
-        table = read_table(where)
-        if table is None:
-            raise RequestError(
-                f"{where.address} holds no {BATCH_FILE}; there is no batch to go on with."
-            )
-        for run in table.planned().values():
-            table.add(run)
-        return _Batch(where, table, list(table.runs), execution, heard).carry_out()
-
-
-@contextmanager
-def _held(
-    where: Place, execution: Execution, listener: ProgressListener | None
-) -> Iterator[ProgressListener]:
-    """Hold the place of a batch, or this machine's folder of unfinished runs of an address.
-
-    A batch that another machine makes at an address is not seen.
-    """
-    listener = listener or ProgressListener()
+    check_scratch(execution.scratch, where)
+    runs = [] if request is None else runs_of(request)
+    held = Path(where.root)
     if not where.local:
         listener.stage(f"no lock holds {where.address}: make no other batch there meanwhile")
-    with hold(
-        Path(where.root) if where.local else scratch_folder(where.address, execution.scratch)
-    ):
-        yield listener
+        held = scratch_folder(where.address, execution.scratch)  # against those of this machine
+    with hold(held):
+        if request is None:
+            table = read_table(where)
+            if table is None:
+                raise RequestError(
+                    f"{where.address} holds no {BATCH_FILE}; there is no batch to go on with."
+                )
+            runs = list(table.planned().values())
+        else:
+            table = _table_for(where, shared_settings(request, runs[0]), fresh=execution.fresh)
+        for run in runs:
+            table.add(run)
+        return _Batch(where, table, [run.name for run in runs], execution, listener).carry_out()
+
+
+def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
+    """Return the table of a place, or a new one; refuse one of other settings."""
+    table = None if fresh else read_table(where)
+    if table is None:
+        return BatchTable(settings=settings)
+    if table.settings != settings:
+        odd = sorted(key for key in settings if settings[key] != table.settings[key])
+        raise RequestError(
+            f"{where.address} holds a batch with other {', '.join(odd)}. Choose another place "
+            "with --out, or start over with --fresh."
+        )
+    return table
 
 
 class _Batch:
@@ -187,7 +160,9 @@ class _Batch:
         self._execution, self._listener = execution, listener
         self._planned: dict[str, PlannedRun] = table.planned()
         self._rows = {name: table.runs[name] for name in names}
+        self._groups = dict.fromkeys(self._planned[name].group for name in names)
         self._orders: dict[str, NationalOrder] = {}
+        self._ended: set[str] = set()
         self._tries: Counter[str] = Counter()
 
     def carry_out(self) -> BatchResult:
@@ -206,18 +181,17 @@ class _Batch:
             for row in self._rows.values():
                 row.state = WAITING if row.state == RUNNING else row.state
             self._save()
-        groups = {self._planned[name].group for name in self._names}
-        national = {k: v for k, v in self._table.national.items() if k in groups}
+        national = {k: v for k, v in self._table.national.items() if k in self._groups}
         return BatchResult(self._place.address, self._rows, national)
 
     def _look(self, crew: Crew) -> Callable[[list[str]], None]:
         """Return what tells how far the batch is, and what is worked on."""
 
         def look(working: list[str]) -> None:
-            texts = (crew.heard[name]["text"] for name in working if name in crew.heard)
-            told = [f"{name}: {text}" for name, text in zip(working, texts, strict=False)]
-            done = sum(row.state in {DONE, FAILED} for row in self._rows.values())
-            self._listener.progress("runs", done, len(self._rows), "; ".join(told))
+            heard = {name: crew.heard[name] for name in working if name in crew.heard}
+            told = [f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()]
+            many = len(self._rows) + len(self._groups)
+            self._listener.progress("batch", len(self._ended), many, "; ".join(told))
 
         return look
 
@@ -240,8 +214,11 @@ class _Batch:
             row.kind, row.error = kind_of(error), told_of(error)
             again = row.kind in PASSING and row.attempts <= self._execution.retries
             row.state = WAITING if again else FAILED
+            if not again:
+                self._ended.add(name)
             self._tell(name, f"failed: {row.error}{' It is tried again.' if again else ''}")
             return again
+        self._ended.add(name)
         peak = "" if row.peak_bytes is None else f", peak {row.peak_bytes / 1e9:.2f} GB"
         self._tell(name, f"{row.how}, {row.seconds or 0:.0f} s{peak}, {row.worker}")
         return False
@@ -262,8 +239,7 @@ class _Batch:
 
     def _tell(self, name: str, text: str) -> None:
         """Tell and take down a change; a store that fails now may take it down with the next."""
-        done = sum(row.state in {DONE, FAILED} for row in self._rows.values())
-        self._listener.stage(f"[{done}/{len(self._rows)}] {name}: {text}")
+        self._listener.stage(f"[{len(self._ended)}/{len(self._rows)}] {name}: {text}")
         try:
             self._save()
         except NetworkError as error:
@@ -274,7 +250,7 @@ class _Batch:
 
     def _find_joins(self) -> None:
         """Find what is to be joined: groups of this call whose runs are others than before."""
-        for group in dict.fromkeys(self._planned[name].group for name in self._names):
+        for group in self._groups:
             members = [run for run in self._planned.values() if run.group == group]
             marks = {}
             for run in sorted(members, key=lambda run: run.region):
@@ -283,6 +259,7 @@ class _Batch:
                 if run_in(content) is not None and content is not None:
                     marks[run.name] = mark_of(content)
             if not marks:
+                self._ended.add(group)
                 continue
             missing = [run.name for run in members if run.name not in marks]
             files = [f"{FOLDER}/{group}/{file}" for file in NATIONAL_FILES]
@@ -291,6 +268,7 @@ class _Batch:
             before, tiles = joined_before(self._place, group)
             if before == marks:
                 row.tiles = tiles
+                self._ended.add(group)
                 continue
             self._orders[group] = NationalOrder(
                 group,
@@ -314,9 +292,12 @@ class _Batch:
             made = _result(future)
         except Exception as error:  # noqa: BLE001 - whatever ended it, the others go on
             row.kind, row.error = kind_of(error), told_of(error)
-            return row.kind in PASSING and self._tries[group] <= self._execution.retries
-        row.kind = row.error = None
-        row.tiles, row.seconds, row.peak_bytes = made.tiles, made.seconds, made.peak_bytes
+            if row.kind in PASSING and self._tries[group] <= self._execution.retries:
+                return True
+        else:
+            row.kind = row.error = None
+            row.tiles, row.seconds, row.peak_bytes = made.tiles, made.seconds, made.peak_bytes
+        self._ended.add(group)
         return False
 
 

@@ -44,18 +44,9 @@ _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
 
 @dataclass(frozen=True)
 class NationalOrder:
-    """What a worker is told to join.
+    """What a worker is told to join: the runs of a group, at a place as `Order` has it.
 
-    Attributes
-    ----------
-    group
-        Name of the service, target and quarters.
-    target
-        The target.
-    regions, marks
-        Of each run by name: its region, and what `mark_of` tells of its run.json.
-    place, scratch
-        As `Order` has them.
+    `regions` and `marks` say of each run by name its region, and what `mark_of` tells of it.
     """
 
     group: str
