@@ -70,7 +70,7 @@ class Direct(Executor):
         self.orders: list[str] = []
         self.faults: dict[str, list[BaseException]] = {}
 
-    def submit(self, function, order):
+    def submit(self, function, order, *more):
         """Call a function; what interrupts it is not of the future."""
         future = Future()
         name = getattr(getattr(order, "run", None), "name", None)
@@ -78,7 +78,7 @@ class Direct(Executor):
             self.orders.append(name)
         try:
             self._fail(name)
-            future.set_result(function(order))
+            future.set_result(function(order, *more))
         except Exception as error:  # noqa: BLE001 - as executors do
             future.set_exception(error)
         return future

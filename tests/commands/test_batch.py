@@ -54,7 +54,7 @@ def place(batch, tmp_path):
 def stub(monkeypatch):
     """Make runs that are a run.json alone, and join none."""
     monkeypatch.setattr(running, "make_run", make_nothing)
-    monkeypatch.setattr(running._Batch, "_find_joins", lambda _: None)
+    monkeypatch.setattr(running._Batch, "_join", lambda *_: None)
 
 
 def times(folder):

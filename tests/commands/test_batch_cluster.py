@@ -62,7 +62,7 @@ class _Killing(Heard):
 def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch):
     """Two processes; the one with the first run is ended as the system ends it out of memory."""
     monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make_run_without_pictures)
-    monkeypatch.setattr(cluster, "LOOK_S", 0.05)
+    monkeypatch.setattr("geogp.commands.batch.make_batch.LOOK_S", 0.05)
     place = tmp_path / "place"
     before = dict(os.environ)
     heard = _Killing(place / NAMES[0])
@@ -88,7 +88,7 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch)
 
 def test_the_workers_of_a_scheduler(states, tmp_path, monkeypatch):
     monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make_nothing)
-    monkeypatch.setattr("geogp.commands.batch.make_batch._Batch._find_joins", lambda _: None)
+    monkeypatch.setattr("geogp.commands.batch.make_batch._Batch._join", lambda *_: None)
     distributed = importlib.import_module("distributed")
     with distributed.LocalCluster(
         n_workers=1,

@@ -26,10 +26,10 @@ from geogp.commands.batch.batch_plan import Execution, runs_of
 from geogp.commands.batch.batch_work import Order, make_run, scratch_folder
 from geogp.commands.batch.make_batch import make_batch
 from geogp.commands.batch.mosaic import join_rasters
-from geogp.commands.batch.national import join_tables
+from geogp.commands.batch.national import JoinedRun, join_tables
 from geogp.errors import DataError, NetworkError, RequestError
 from geogp.geodata.tiles.quadkeys import HALF_WORLD_M
-from geogp.runs.locks import LOCK_FILES
+from geogp.runs.locks import LOCK_FILES, is_vacant
 from geogp.runs.run_names import RUN_FILE
 
 NATIONAL = Path("national/mobile-download")
@@ -95,10 +95,10 @@ def test_a_table_with_columns_that_others_lack(batch, tmp_path):
     pq.write_table(
         table.drop_columns(["stratum"]).add_column(2, "county", [["Somewhere"] * len(table)]), path
     )
-    runs = {place / name: code for name, code in zip(NAMES, CODES, strict=True)}
+    runs = {name: JoinedRun(code, "0") for name, code in zip(NAMES, CODES, strict=True)}
     out = tmp_path / "joined.parquet"
-    assert join_tables(runs, {}, out) == sum(
-        pq.read_metadata(run / "tiles.parquet").num_rows for run in runs
+    assert join_tables(place, runs, out) == sum(
+        pq.read_metadata(place / run / "tiles.parquet").num_rows for run in runs
     )
     joined = gpd.read_parquet(out)
     assert joined.columns[-1] == "geometry"
@@ -107,10 +107,10 @@ def test_a_table_with_columns_that_others_lack(batch, tmp_path):
     assert joined["stratum"].isna().equals(joined["region"] == "BB")
     pq.write_table(table.set_column(2, table.column_names[2], [[b"?"] * len(table)]), path)
     with pytest.raises(DataError, match="expected tables of the same columns"):
-        join_tables(runs, {}, out)
+        join_tables(place, runs, out)
     path.write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"BB-mobile-download/tiles.parquet is damaged"):
-        join_tables(runs, {}, out)
+        join_tables(place, runs, out)
 
 
 def test_the_page_shows_every_run_and_its_links_hold(batch):
@@ -294,7 +294,7 @@ def test_a_run_at_an_address_goes_on_where_it_was_stopped(batch, states, sent, m
     (folder / RUN_FILE).unlink()  # as a stop while it was emptied leaves it
     assert make_run(order).how == "made"
     assert open_place(where).record(NAMES[0]) is not None
-    assert not folder.exists()
+    assert is_vacant(folder)
 
 
 def write_run(folder, *files, **run):

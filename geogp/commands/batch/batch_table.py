@@ -67,7 +67,6 @@ class NationalRow(Struct, kw_only=True):
     runs: list[str]
     missing: list[str]
     tiles: int | None = None
-    files: list[str] = []
     seconds: float | None = None
     peak_bytes: int | None = None
     error: str | None = None

@@ -5,9 +5,8 @@ Dask is imported here alone, and late: geogp installs without it.
 
 import logging
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -24,9 +23,6 @@ from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 PATIENCE_S = 60
 """How long a scheduler and its first worker are waited for."""
 
-LOOK_S = 0.5
-"""How often is looked for workers that joined, and told how far they are."""
-
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Variables that say how many threads a process computes with."""
 
@@ -39,59 +35,14 @@ MEMORY = {
 
 @dataclass(frozen=True)
 class Crew:
-    """Those who work.
+    """Those who work: `size` tells how many there are now.
 
-    Attributes
-    ----------
-    executor
-        Takes what is to be done.
-    size
-        Tells how many there are now.
-    heard
-        What each published last, by the name of what it does: `text` and `process`.
+    `heard` holds what each published last, by the name of the run: `text` and `process`.
     """
 
     executor: Executor
     size: Callable[[], int]
     heard: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def work(
-        self,
-        function: Callable[[Any], object],
-        names: Iterable[str],
-        order: Callable[[str], Any],
-        ended: Callable[[str, Future[Any]], bool],
-        look: Callable[[list[str]], None],
-    ) -> None:
-        """Do something for each name, as many at once as there are workers.
-
-        Dask would try again what is wrong for good, and would blame for a worker's death what
-        only waited there: each worker is given one thing at a time, and `ended` decides.
-
-        Parameters
-        ----------
-        function, order
-            What is done, and what it is called with for a name.
-        ended
-            Takes what became of a name; tells whether it is tried again, after the others.
-        look
-            Is called now and then with the names that are worked on.
-        """
-        queue, flying = deque(names), dict[Future[Any], str]()
-        try:
-            while queue or flying:
-                while queue and len(flying) < self.size():
-                    name = queue.popleft()
-                    flying[self.executor.submit(function, order(name))] = name
-                done, _ = wait(flying, timeout=LOOK_S, return_when=FIRST_COMPLETED)
-                for future in done:
-                    name = flying.pop(future)
-                    if ended(name, future):
-                        queue.append(name)
-                look(list(flying.values()))
-        finally:
-            for future in flying:
-                future.cancel()
 
 
 def gpus(visible: str | None, count: int) -> list[str]:
@@ -210,9 +161,10 @@ def _cluster(
         place: {"cls": distributed.Nanny, "options": {**options, "env": environment}}
         for place, environment in enumerate(environments)
     }
+    here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     scheduler = {
         "cls": distributed.Scheduler,
-        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "allowed_failures": 0},
+        "options": {**here, "port": 0, "dashboard": False, "allowed_failures": 0},
     }
     # Set before a worker's process starts: libraries look when they are loaded.
     early = {name: environments[0][name] for name in THREADS} | MEMORY

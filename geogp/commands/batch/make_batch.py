@@ -1,8 +1,7 @@
 """A batch from the request to the joined products: give out, try again, keep account."""
 
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,24 @@ from geogp.commands.batch.batch_table import (
     NationalRow,
     read_table,
 )
-from geogp.commands.batch.batch_work import Order, check_scratch, make_run, mark_of, scratch_folder
+from geogp.commands.batch.batch_work import (
+    Order,
+    WorkOutcome,
+    check_scratch,
+    make_run,
+    mark_of,
+    scratch_folder,
+)
 from geogp.commands.batch.cluster import Crew, workers
 from geogp.commands.batch.failures import PASSING, kind_of, told_of
-from geogp.commands.batch.national import (
-    FOLDER,
-    NATIONAL_FILES,
-    NationalOrder,
-    join_runs,
-    joined_before,
-)
+from geogp.commands.batch.national import FOLDER, JoinedRun, bands_of, join_runs, tiles_joined
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.runs.locks import hold
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
+
+LOOK_S = 0.5
+"""How often is looked for workers that joined, and told how far they are."""
 
 
 @dataclass(frozen=True)
@@ -156,74 +159,80 @@ class _Batch:
         execution: Execution,
         listener: ProgressListener,
     ) -> None:
-        self._place, self._table, self._names = place, table, names
-        self._execution, self._listener = execution, listener
+        self._place, self._table, self._execution = place, table, execution
+        self._listener = listener
         self._planned: dict[str, PlannedRun] = table.planned()
         self._rows = {name: table.runs[name] for name in names}
-        self._groups = dict.fromkeys(self._planned[name].group for name in names)
-        self._orders: dict[str, NationalOrder] = {}
-        self._ended: set[str] = set()
-        self._tries: Counter[str] = Counter()
 
     def carry_out(self) -> BatchResult:
-        listener, device = self._listener, self._planned[self._names[0]].request.device
-        listener.stage(f"{len(self._names)} runs at {self._place.address}")
+        device = next(iter(self._planned.values())).request.device
+        self._listener.stage(f"{len(self._rows)} runs at {self._place.address}")
         self._save()
         scratch = scratch_folder(self._place.address, self._execution.scratch)
+        groups = dict.fromkeys(self._planned[name].group for name in self._rows)
         try:
             with workers(self._execution, device, scratch) as crew:
-                look = self._look(crew)
-                crew.work(make_run, self._names, self._run_order, self._run_ended, look)
-                self._find_joins()
-                if self._orders:
-                    crew.work(join_runs, self._orders, self._join_order, self._join_ended, look)
+                self._run(crew)
+                for group in groups:
+                    self._join(crew, group)
         finally:
             for row in self._rows.values():
                 row.state = WAITING if row.state == RUNNING else row.state
             self._save()
-        national = {k: v for k, v in self._table.national.items() if k in self._groups}
+        national = {k: v for k, v in self._table.national.items() if k in groups}
         return BatchResult(self._place.address, self._rows, national)
 
-    def _look(self, crew: Crew) -> Callable[[list[str]], None]:
-        """Return what tells how far the batch is, and what is worked on."""
+    def _run(self, crew: Crew) -> None:
+        """Give out the runs, one to each worker, until none is left.
 
-        def look(working: list[str]) -> None:
-            heard = {name: crew.heard[name] for name in working if name in crew.heard}
-            told = [f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()]
-            many = len(self._rows) + len(self._groups)
-            self._listener.progress("batch", len(self._ended), many, "; ".join(told))
+        Dask by itself would try again what is wrong for good, and would blame for a worker's death
+        what only waited there.
+        """
+        queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
+        try:
+            while queue or flying:
+                while queue and len(flying) < crew.size():
+                    name = queue.popleft()
+                    flying[crew.executor.submit(make_run, self._order(name))] = name
+                for future in wait(flying, timeout=LOOK_S, return_when=FIRST_COMPLETED).done:
+                    name = flying.pop(future)
+                    if self._ended(name, future):
+                        queue.append(name)
+                heard = {name: crew.heard[name] for name in flying.values() if name in crew.heard}
+                told = [f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()]
+                self._listener.progress("runs", self._done, len(self._rows), "; ".join(told))
+        finally:
+            for future in flying:
+                future.cancel()
 
-        return look
+    @property
+    def _done(self) -> int:
+        return sum(row.state in {DONE, FAILED} for row in self._rows.values())
 
-    def _run_order(self, name: str) -> Order:
-        row = self._rows[name]
+    def _order(self, name: str) -> Order:
+        row, execution = self._rows[name], self._execution
         row.state, row.attempts = RUNNING, row.attempts + 1
-        execution = self._execution
         # What another attempt finds is of this call.
         fresh = execution.fresh and row.attempts == 1
         self._tell(name, "begun" if row.attempts == 1 else f"begun again ({row.attempts})")
         return Order(self._planned[name], self._place.address, execution.scratch, fresh)
 
-    def _run_ended(self, name: str, future: Future[Any]) -> bool:
+    def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
         """Take down what became of a run; tell whether it is tried again."""
         row = self._rows[name]
         try:
-            outcome = _result(future)
-            self._take(name, row, outcome)
+            self._take(name, row, _result(future))
         except Exception as error:  # noqa: BLE001 - whatever ended it, the others go on
             row.kind, row.error = kind_of(error), told_of(error)
             again = row.kind in PASSING and row.attempts <= self._execution.retries
             row.state = WAITING if again else FAILED
-            if not again:
-                self._ended.add(name)
             self._tell(name, f"failed: {row.error}{' It is tried again.' if again else ''}")
             return again
-        self._ended.add(name)
         peak = "" if row.peak_bytes is None else f", peak {row.peak_bytes / 1e9:.2f} GB"
         self._tell(name, f"{row.how}, {row.seconds or 0:.0f} s{peak}, {row.worker}")
         return False
 
-    def _take(self, name: str, row: BatchRow, outcome: Any) -> None:
+    def _take(self, name: str, row: BatchRow, outcome: WorkOutcome) -> None:
         """Take down a run that was made, by its run.json at the place."""
         content = self._place.read(name, RUN_FILE)
         run = run_in(content)
@@ -239,7 +248,7 @@ class _Batch:
 
     def _tell(self, name: str, text: str) -> None:
         """Tell and take down a change; a store that fails now may take it down with the next."""
-        self._listener.stage(f"[{len(self._ended)}/{len(self._rows)}] {name}: {text}")
+        self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
             self._save()
         except NetworkError as error:
@@ -248,57 +257,39 @@ class _Batch:
     def _save(self) -> None:
         self._table.write(self._place)
 
-    def _find_joins(self) -> None:
-        """Find what is to be joined: groups of this call whose runs are others than before."""
-        for group in self._groups:
-            members = [run for run in self._planned.values() if run.group == group]
-            marks = {}
-            for run in sorted(members, key=lambda run: run.region):
-                row = self._table.runs[run.name]
-                content = self._place.read(run.name, RUN_FILE) if row.state == DONE else None
-                if run_in(content) is not None and content is not None:
-                    marks[run.name] = mark_of(content)
-            if not marks:
-                self._ended.add(group)
-                continue
-            missing = [run.name for run in members if run.name not in marks]
-            files = [f"{FOLDER}/{group}/{file}" for file in NATIONAL_FILES]
-            row = NationalRow(runs=list(marks), missing=missing, files=files)
-            self._table.national[group] = row
-            before, tiles = joined_before(self._place, group)
-            if before == marks:
-                row.tiles = tiles
-                self._ended.add(group)
-                continue
-            self._orders[group] = NationalOrder(
-                group,
-                members[0].request.target,
-                {name: self._planned[name].region for name in marks},
-                marks,
-                self._place.address,
-                self._execution.scratch,
+    def _join(self, crew: Crew, group: str) -> None:
+        """Join the finished runs of a group, where they are others than before."""
+        members = [run for run in self._planned.values() if run.group == group]
+        found = {}
+        for run in sorted(members, key=lambda run: run.region):
+            done = self._table.runs[run.name].state == DONE
+            content = self._place.read(run.name, RUN_FILE) if done else None
+            if content is not None:
+                found[run.name] = JoinedRun(run.region, mark_of(content))
+        if not found:
+            return
+        missing = [run.name for run in members if run.name not in found]
+        row = NationalRow(runs=list(found), missing=missing)
+        self._table.national[group] = row
+        row.tiles = tiles_joined(self._place, group, found)
+        if row.tiles is not None:
+            return
+        self._listener.stage(f"joining {len(found)} runs: {FOLDER}/{group}")
+        scratch, bands = self._execution.scratch, bands_of(members[0].request.target)
+        for _ in range(self._execution.retries + 1):
+            future = crew.executor.submit(
+                join_runs, self._place.address, group, found, bands, scratch
             )
-
-    def _join_order(self, group: str) -> NationalOrder:
-        order = self._orders[group]
-        self._tries[group] += 1
-        self._listener.stage(f"joining {len(order.marks)} runs: {FOLDER}/{group}")
-        return order
-
-    def _join_ended(self, group: str, future: Future[Any]) -> bool:
-        """Take down what became of what is joined; tell whether it is tried again."""
-        row = self._table.national[group]
-        try:
-            made = _result(future)
-        except Exception as error:  # noqa: BLE001 - whatever ended it, the others go on
-            row.kind, row.error = kind_of(error), told_of(error)
-            if row.kind in PASSING and self._tries[group] <= self._execution.retries:
-                return True
-        else:
-            row.kind = row.error = None
-            row.tiles, row.seconds, row.peak_bytes = made.tiles, made.seconds, made.peak_bytes
-        self._ended.add(group)
-        return False
+            try:
+                made = _result(future)
+            except Exception as error:  # noqa: BLE001 - whatever ended it, other groups are joined
+                row.kind, row.error = kind_of(error), told_of(error)
+                if row.kind not in PASSING:
+                    return
+            else:
+                row.tiles, row.seconds, row.peak_bytes = made.tiles, made.seconds, made.peak_bytes
+                row.kind = row.error = None
+                return
 
 
 def _result(future: Future[Any]) -> Any:

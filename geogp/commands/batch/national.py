@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import dataset, parquet
 
 from geogp.commands.batch.batch_place import Place, open_place
-from geogp.commands.batch.batch_work import peak_bytes, scratch_folder, tell
+from geogp.commands.batch.batch_work import peak_bytes, scratch_folder
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, OutputError
@@ -43,18 +43,11 @@ _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
 
 
 @dataclass(frozen=True)
-class NationalOrder:
-    """What a worker is told to join: the runs of a group, at a place as `Order` has it.
+class JoinedRun:
+    """A run that is joined: its region, and what `mark_of` tells of its run.json."""
 
-    `regions` and `marks` say of each run by name its region, and what `mark_of` tells of it.
-    """
-
-    group: str
-    target: str
-    regions: dict[str, str]
-    marks: dict[str, str]
-    place: str
-    scratch: Path | None
+    region: str
+    mark: str
 
 
 @dataclass(frozen=True)
@@ -73,8 +66,14 @@ def bands_of(target: str) -> tuple[str, ...]:
     return tuple(f"{name}_{suffix}" for name in (middle, "lower", "upper"))
 
 
-def join_runs(order: NationalOrder) -> Joined:
-    """Join the finished runs of one service, target and set of quarters.
+def join_runs(
+    address: str,
+    group: str,
+    found: dict[str, JoinedRun],
+    bands: Sequence[str],
+    scratch: Path | None,
+) -> Joined:
+    """Join the finished runs `found` of one service, target and set of quarters at a place.
 
     ``tiles.parquet``
         All tiles of all runs, with a column ``region``; see `join_tables`.
@@ -92,33 +91,28 @@ def join_runs(order: NationalOrder) -> Joined:
     OutputError, NetworkError
         A file cannot be written or read.
     """
-    start, name, place = time.monotonic(), f"{FOLDER}/{order.group}", open_place(order.place)
-    bands = bands_of(order.target)
-    with _runs_here(place, order, [f"{band}.tif" for band in bands]) as base:
-        runs = {base / run: region for run, region in order.regions.items()}
-        rows = 0
+    start, place, rows = time.monotonic(), open_place(address), 0
+    with _runs_here(place, list(found), bands, scratch) as base:
+        runs = [base / name for name in found]
 
         def write(folder: Path) -> None:
             nonlocal rows
-            tell(name, "raster")
-            join_rasters(list(runs), bands, folder / RASTER_FILE)
-            tell(name, "page")
-            make_gallery(list(runs), out=folder)
-            tell(name, "table")
-            rows = join_tables(runs, order.marks, folder / TABLE_FILE)
+            join_rasters(runs, bands, folder / RASTER_FILE)
+            make_gallery(runs, out=folder)
+            rows = join_tables(base, found, folder / TABLE_FILE)
 
         try:
-            write_folder(base / FOLDER / order.group, write)
+            write_folder(base / FOLDER / group, write)
         except DataError as error:  # of a file that the user knows by another address
             raise DataError(str(error).replace(str(base), place.address)) from error
         if not place.local:
             for file in NATIONAL_FILES:
-                place.put(base / FOLDER / order.group / file, FOLDER, order.group, file)
+                place.put(base / FOLDER / group / file, FOLDER, group, file)
     return Joined(rows, time.monotonic() - start, peak_bytes())
 
 
-def joined_before(place: Place, group: str) -> tuple[dict[str, str], int]:
-    """Return the marks of the runs that the products at a place are made from, and their tiles.
+def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
+    """Return the tiles of the products at a place; None where they are not of these very runs.
 
     Raises
     ------
@@ -126,17 +120,20 @@ def joined_before(place: Place, group: str) -> tuple[dict[str, str], int]:
         The place cannot be read.
     """
     if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
-        return {}, 0
+        return None
     with place.opened(FOLDER, group, TABLE_FILE) as stream:
         try:
-            found = parquet.read_metadata(stream)
-            return json.loads(found.metadata[b"geogp"])["marks"], found.num_rows
+            held = parquet.read_metadata(stream)
+            marks = json.loads(held.metadata[b"geogp"])["marks"]
         except (pa.ArrowException, LookupError, TypeError, ValueError):
-            return {}, 0  # damaged, or of an earlier version
+            return None  # damaged, or of an earlier version
+    return held.num_rows if marks == [run.mark for run in found.values()] else None
 
 
 @contextmanager
-def _runs_here(place: Place, order: NationalOrder, rasters: Sequence[str]) -> Iterator[Path]:
+def _runs_here(
+    place: Place, names: Sequence[str], bands: Sequence[str], scratch: Path | None
+) -> Iterator[Path]:
     """Give a folder of this machine with the runs: the place, or one with what is needed of them.
 
     Files that the page only links to are empty in it.
@@ -144,15 +141,15 @@ def _runs_here(place: Place, order: NationalOrder, rasters: Sequence[str]) -> It
     if place.local:
         yield Path(place.root)
         return
-    base = scratch_folder(order.place, order.scratch)
+    base = scratch_folder(place.address, scratch)
     try:
         base.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=base, prefix=f".{FOLDER}-"))
     except OSError as error:
         raise OutputError(f"cannot write {base}: {error}. Name another --scratch.") from error
     try:
-        for name in order.regions:
-            for file in (RUN_FILE, GRID_FILE, TABLE_FILE, *rasters):
+        for name in names:
+            for file in (RUN_FILE, GRID_FILE, TABLE_FILE, *(f"{band}.tif" for band in bands)):
                 place.fetch(folder / name / file, name, file)
             for file in set(_SHOWN) & set(place.sizes(name)):
                 (folder / name / file).touch()
@@ -161,20 +158,11 @@ def _runs_here(place: Place, order: NationalOrder, rasters: Sequence[str]) -> It
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def join_tables(runs: dict[Path, str], marks: dict[str, str], out: Path) -> int:
-    """Write the tiles of several runs as one table, in the order of the runs; return its rows.
+def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
+    """Write the tiles of runs in a folder as one table, in their order; return its rows.
 
     Columns are those of `tile_table.py`, after a first one, ``region``; where one run has a
     column that another has not (counties), the other's are null. At most `ROWS` rows are in memory.
-
-    Parameters
-    ----------
-    runs
-        Run folders, and the region of each.
-    marks
-        What the table says of the runs.
-    out
-        The file.
 
     Raises
     ------
@@ -183,7 +171,7 @@ def join_tables(runs: dict[Path, str], marks: dict[str, str], out: Path) -> int:
     OutputError
         The file cannot be written.
     """
-    parts = [_Part.of(run / TABLE_FILE) for run in runs]
+    parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:
         columns = pa.unify_schemas([one.schema.remove_metadata() for one in parts])
     except pa.ArrowException as error:
@@ -194,30 +182,31 @@ def join_tables(runs: dict[Path, str], marks: dict[str, str], out: Path) -> int:
     west, south, east, north = zip(*(one.box for one in parts), strict=True)
     geo["columns"][last.name]["bbox"] = [min(west), min(south), max(east), max(north)]
     told = {
-        "runs": list(marks),
+        "runs": list(found),
+        "marks": [run.mark for run in found.values()],
         "attribution": " ".join(sorted({one.attribution for one in parts} - {""})),
-        "marks": marks,
     }
     whole = pa.schema(
         [pa.field(REGION, pa.string()), *columns],
         metadata={"geo": json.dumps(geo), "geogp": json.dumps(told)},
     )
+    kinds = {one.name: one.type for one in whole}
     rows = 0
     with parquet.ParquetWriter(
         out,
         whole,
         compression="zstd",
-        use_dictionary=[one.name for one in whole if pa.types.is_string(one.type)],
-        column_encoding={
-            one.name: "BYTE_STREAM_SPLIT" for one in whole if pa.types.is_float32(one.type)
-        },
+        use_dictionary=[name for name, kind in kinds.items() if pa.types.is_string(kind)],
+        column_encoding=dict.fromkeys(
+            (name for name, kind in kinds.items() if pa.types.is_float32(kind)),
+            "BYTE_STREAM_SPLIT",
+        ),
     ) as writer:
-        for run, region in runs.items():
-            for batch in _batches(run / TABLE_FILE, columns):
-                names = pa.array([region] * len(batch), pa.string())
-                writer.write_batch(
-                    pa.RecordBatch.from_arrays([names, *batch.columns], schema=whole), ROWS
-                )
+        for name, run in found.items():
+            for batch in _batches(base / name / TABLE_FILE, columns):
+                region = pa.array([run.region] * len(batch), pa.string())
+                full = pa.RecordBatch.from_arrays([region, *batch.columns], schema=whole)
+                writer.write_batch(full, ROWS)
                 rows += len(batch)
     return rows
 
