@@ -200,7 +200,8 @@ class _Batch:
                         queue.append(name)
                 heard = {name: crew.heard[name] for name in flying.values() if name in crew.heard}
                 told = [f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()]
-                self._listener.progress("runs", self._done, len(self._rows), "; ".join(told))
+                note = "; ".join(told) or f"{len(queue) + len(flying)} to come"
+                self._listener.progress("runs", self._done, len(self._rows), note)
         finally:
             for future in flying:
                 future.cancel()
