@@ -9,6 +9,7 @@ Results go to benchmarks/results/batch: batch.json and table.md.
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -19,11 +20,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from batch_world import BOUNDARIES, states_side_by_side, write_states
 
-from geogp.commands.batch.batch_plan import BatchRequest
-from geogp.commands.batch.execution import Execution
-from geogp.commands.batch.ledger import LedgerEntry
-from geogp.commands.batch.make_batch import BatchProgressListener, BatchResult, make_batch
+from geogp.commands.batch.batch_plan import BatchRequest, Execution
+from geogp.commands.batch.make_batch import BatchResult, make_batch
 from geogp.files import write_text
+from geogp.runs.progress import ProgressListener
 
 RESULTS = Path(__file__).parent / "results" / "batch"
 
@@ -36,61 +36,57 @@ CASES = {
 
 HEADINGS = (
     *("case", "workers", "seconds", "CPU seconds", "peak MB of each worker", "runs", "attempts"),
-    *("begun the second time", "seconds the second time"),
+    *("made the second time", "seconds the second time"),
 )
 
 
-class Killing(BatchProgressListener):
-    """Kills the worker that first reaches the map of the fourth run."""
+class Killing(ProgressListener):
+    """Kills the worker of a run that first reaches its map."""
 
     def __init__(self, name: str | None) -> None:
-        self.name, self.killed, self.begun = name, None, 0
-        self._entries: dict[str, LedgerEntry] = {}
+        self.name, self.killed = name, None
 
-    def changed(self, name: str, entry: LedgerEntry) -> None:
-        """Count what is begun."""
-        self._entries[name] = entry
-        self.begun += entry.state == "running"
-        print(f"  {name}: {entry.state} {entry.error or ''}", flush=True)
+    def stage(self, text: str) -> None:
+        """Print it."""
+        print(f"  {text}", flush=True)
 
-    def working(self, name: str, text: str) -> None:
+    def progress(self, text: str, done: int, total: int, note: str) -> None:  # noqa: ARG002
         """Kill, once."""
-        if name == self.name and self.killed is None and text.startswith("predicting"):
-            self.killed = self._entries[name].worker
+        worker = re.search(rf"{self.name}, ([^:]*:[0-9]+): predicting", note)
+        if self.killed is None and worker:
+            self.killed = worker[1]
             os.kill(int(self.killed.rpartition(":")[2]), signal.SIGKILL)
             print(f"  killed {self.killed}", flush=True)
 
 
 def measure(request: BatchRequest, place: Path, workers: int, *, kill: bool) -> dict[str, Any]:
     """Make a batch, and again."""
-    names = [f"{state}-mobile-download" for state in request.states]
-    listener = Killing(names[3] if kill else None)
+    fourth = f"{request.listed('states')[3]}-mobile-download"
+    listener = Killing(fourth if kill else None)
     start = time.monotonic()
     result = make_batch(request, str(place), Execution(workers=workers), listener=listener)
     seconds = time.monotonic() - start
     assert result.exit_code == 0, result.described()
     assert (listener.killed is not None) == kill
-    again = Killing(None)
     start = time.monotonic()
-    second = make_batch(request, str(place), Execution(workers=workers), listener=again)
-    assert {entry.how for entry in second.entries.values()} == {"kept"}
+    second = make_batch(request, str(place), Execution(workers=workers), listener=Killing(None))
     return {
         "workers": workers,
         "seconds": seconds,
-        "cpu_seconds": sum(entry.cpu_seconds or 0 for entry in result.entries.values()),
+        "cpu_seconds": sum(row.cpu_seconds or 0 for row in result.rows.values()),
         "peak_bytes": _peaks(result),
         "runs": {
             name: {
-                "seconds": entry.seconds,
-                "cpu_seconds": entry.cpu_seconds,
-                "attempts": entry.attempts,
-                "worker": entry.worker,
+                "seconds": row.seconds,
+                "cpu_seconds": row.cpu_seconds,
+                "attempts": row.attempts,
+                "worker": row.worker,
             }
-            for name, entry in second.entries.items()
+            for name, row in result.rows.items()
         },
-        "attempts": listener.begun,
+        "attempts": sum(row.attempts for row in result.rows.values()),
         "killed": listener.killed,
-        "begun_again": again.begun,
+        "made_again": sum(row.how != "kept" for row in second.rows.values()),
         "seconds_again": time.monotonic() - start,
         "national_seconds": [one.seconds for one in result.national.values()],
         "national_peak_bytes": [one.peak_bytes for one in result.national.values()],
@@ -100,9 +96,8 @@ def measure(request: BatchRequest, place: Path, workers: int, *, kill: bool) -> 
 def _peaks(result: BatchResult) -> dict[str, int]:
     """Return the largest resident memory of each worker."""
     peaks: dict[str, int] = {}
-    for entry in result.entries.values():
-        worker = str(entry.worker)
-        peaks[worker] = max(peaks.get(worker, 0), entry.peak_bytes or 0)
+    for row in result.rows.values():
+        peaks[str(row.worker)] = max(peaks.get(str(row.worker), 0), row.peak_bytes or 0)
     return peaks
 
 
@@ -123,7 +118,7 @@ def table(found: dict[str, Any]) -> str:
         peaks = ", ".join(f"{peak / 1e6:.0f}" for peak in one["peak_bytes"].values())
         cells = (
             *(name, one["workers"], f"{one['seconds']:.0f}", f"{one['cpu_seconds']:.0f}", peaks),
-            *(len(one["runs"]), one["attempts"], one["begun_again"], f"{one['seconds_again']:.2f}"),
+            *(len(one["runs"]), one["attempts"], one["made_again"], f"{one['seconds_again']:.2f}"),
         )
         lines.append(f"| {' | '.join(map(str, cells))} |")
     lines.append("")
@@ -163,7 +158,7 @@ def main() -> None:
             Path(folder) / "source", states_side_by_side(codes, shift=-10.0), given.rows
         )
         places = {"source": str(source), "boundaries": str(source / BOUNDARIES)}
-        request = BatchRequest(tuple(codes), ("mobile",), ("download",), (None,), settings | places)
+        request = BatchRequest(",".join(codes), maps=settings | places)
         for name in given.cases.split(","):
             workers, kill = CASES[name]
             load = os.getloadavg()[0]

@@ -96,7 +96,9 @@ def setting(told: str, *, default: Any = None, **more: Any) -> Any:
 
 def settings_of(request: type) -> dict[str, Setting]:
     """Return the descriptions of the fields of a request, by name."""
-    return {one.name: one.metadata["setting"] for one in fields(request)}
+    return {
+        one.name: one.metadata["setting"] for one in fields(request) if "setting" in one.metadata
+    }
 
 
 def check_settings(request: Any) -> None:

@@ -2,20 +2,26 @@
 
 import importlib.util
 import sys
-from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import BatchRequest
-from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run
-from geogp.commands.batch.cluster import FixedCrew
-from geogp.commands.batch.make_batch import BatchProgressListener
+from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, mark_of
+from geogp.commands.batch.cluster import Crew
+from geogp.records.record_reading import run_text
+from geogp.runs.progress import ProgressListener
+from geogp.runs.run_names import RUN_FILE
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 CODES = ("AA", "BB", "CC")
+NAMES = tuple(f"{code}-mobile-download" for code in CODES)
 
 
 def batch_world() -> ModuleType:
@@ -42,14 +48,11 @@ class States:
             *("--preset", "quick", "--epochs", "2", "--zoom", "12", "--model", "dbk-silu"),
         ]
 
-    def request(self, *states: str, **changes: object) -> BatchRequest:
+    def request(self, states: str = "all", **changes: object) -> BatchRequest:
         """Return a request of some states."""
-        varied = {
-            "services": ("mobile",),
-            "targets": ("download",),
-            "quarters": (None,),
-        }
-        settings = {
+        own = ("services", "targets", "quarters", "each_quarter")
+        given = {name: changes.pop(name) for name in own if name in changes}
+        maps = {
             "source": str(self.folder),
             "boundaries": str(self.folder / "boundaries"),
             "preset": "quick",
@@ -57,23 +60,45 @@ class States:
             "zoom": 12,
             "model": "dbk-silu",
         }
-        given = {name: changes.pop(name, value) for name, value in varied.items()}
-        return BatchRequest(states=states or ("all",), settings=settings | changes, **given)
+        return BatchRequest(states, **given, maps=maps | changes)
 
 
 class Direct(Executor):
-    """Does at once what it is given."""
+    """Does at once what it is given; keeps the orders, and raises the faults of a name in turn."""
 
     def __init__(self) -> None:
-        self.done: list[tuple[str, object]] = []
-        self._pool = ThreadPoolExecutor(1)
+        self.orders: list[str] = []
+        self.faults: dict[str, list[BaseException]] = {}
 
-    def submit(self, function, order):
-        """Call a function and wait for it."""
-        self.done.append((function.__name__, order))
-        future = self._pool.submit(function, order)
-        wait([future])
+    def submit(self, function, order, *more):
+        """Call a function; what interrupts it is not of the future."""
+        future = Future()
+        name = getattr(getattr(order, "run", None), "name", None)
+        if name is not None:
+            self.orders.append(name)
+        try:
+            self._fail(name)
+            future.set_result(function(order, *more))
+        except Exception as error:  # noqa: BLE001 - as executors do
+            future.set_exception(error)
         return future
+
+    def _fail(self, name):
+        if self.faults.get(name):
+            raise self.faults[name].pop(0)
+
+
+@contextmanager
+def working_here(patch: pytest.MonkeyPatch) -> Iterator[Direct]:
+    """Let batches compute in this process, one run after the other."""
+    direct = Direct()
+
+    @contextmanager
+    def workers(*_):
+        yield Crew(direct, lambda: 1)
+
+    patch.setattr("geogp.commands.batch.make_batch.workers", workers)
+    yield direct
 
 
 def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
@@ -89,22 +114,26 @@ def make_run_without_pictures(order: Order) -> WorkOutcome:
     return make_run(order)
 
 
-def direct() -> FixedCrew:
-    """Return a crew that does one thing after the other."""
-    return FixedCrew(Direct())
+def make_nothing(order: Order) -> WorkOutcome:
+    """Make a run that is a run.json alone."""
+    from run_worlds import made_up_run
+
+    content = run_text(made_up_run()).encode()
+    open_place(order.place).write(content, order.run.name, RUN_FILE)
+    return WorkOutcome("made", mark_of(content), 1.0, 10**9, "here:1")
 
 
-class Heard(BatchProgressListener):
+@dataclass
+class Heard(ProgressListener):
     """Keeps what it hears."""
 
-    def __init__(self) -> None:
-        self.states: list[tuple[str, str, int]] = []
-        self.texts: list[tuple[str, str]] = []
+    texts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def changed(self, name, entry):
-        """Keep the state."""
-        self.states.append((name, entry.state, entry.attempts))
-
-    def working(self, name, text):
+    def stage(self, text):
         """Keep the text."""
-        self.texts.append((name, text))
+        self.texts.append(text)
+
+    def progress(self, text, done, total, note):  # noqa: ARG002
+        """Keep what is worked on."""
+        self.notes.append(note)

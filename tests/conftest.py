@@ -110,7 +110,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def batch(states: "States", tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The place of a finished batch of all states. Tests must not change it."""
-    from batch_worlds import direct, leave_out_pictures
+    from batch_worlds import leave_out_pictures, working_here
 
     from geogp.commands.batch.make_batch import make_batch
 
@@ -118,7 +118,8 @@ def batch(states: "States", tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GEOGP_CACHE", str(place.parent / "cache"))
         leave_out_pictures(patch)
-        result = make_batch(states.request(), str(place), crew=direct())
+        with working_here(patch):
+            result = make_batch(states.request(), str(place))
     assert result.exit_code == 0
     return place
 

@@ -6,37 +6,42 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from batch_worlds import CODES, Direct, Heard, direct
-from run_worlds import made_up_run
+from batch_worlds import CODES, NAMES, Heard, make_nothing, working_here
 
 from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
-from geogp.commands.batch.batch_plan import each_quarter, run_of, runs_of, safe_name
+from geogp.commands.batch.batch_plan import Execution, run_of, runs_of, safe_name
+from geogp.commands.batch.batch_table import read_table
 from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, scratch_folder
-from geogp.commands.batch.cluster import FixedCrew
-from geogp.commands.batch.execution import Execution
-from geogp.commands.batch.ledger import read_ledger
-from geogp.commands.batch.make_batch import make_batch, resume_batch
+from geogp.commands.batch.cluster import Crew
+from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
-from geogp.records.record_reading import record_of, run_text
+from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt
-from geogp.runs.locks import hold, is_vacant
+from geogp.runs.locks import hold
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
-NAMES = tuple(f"{code}-mobile-download" for code in CODES)
 NATIONAL = "national/mobile-download"
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Compute in this process; it keeps the orders, and raises the faults that it is given."""
+    with working_here(monkeypatch) as direct:
+        yield direct
 
 
 @pytest.fixture
@@ -47,27 +52,9 @@ def place(batch, tmp_path):
 
 @pytest.fixture
 def stub(monkeypatch):
-    """Make runs that are a run.json alone; `faults` holds what to raise for a name, in turn."""
-    faults = {}
-
-    def make(order):
-        waiting = faults.get(order.run.name)
-        if waiting:
-            raise waiting.pop(0)
-        where = open_place(order.place)
-        where.write(run_text(made_up_run()).encode(), order.run.name, RUN_FILE)
-        return WorkOutcome(
-            "made", where.mark(order.run.name), 1.0, 1.0, 10**9, "here:1", ("a warning",)
-        )
-
-    make.__name__ = "make_run"
-    monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make)
-    monkeypatch.setattr("geogp.commands.batch.make_batch._Batch._joins", lambda _: [])
-    return faults
-
-
-def orders(crew, name="make_run"):
-    return [order.run.name for done, order in crew.executor.done if done == name]
+    """Make runs that are a run.json alone, and join none."""
+    monkeypatch.setattr(running, "make_run", make_nothing)
+    monkeypatch.setattr(running._Batch, "_join", lambda *_: None)
 
 
 def times(folder):
@@ -84,39 +71,33 @@ def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no
     )
 
 
-def test_the_same_batch_twice_does_nothing_the_second_time(place, states, monkeypatch):
-    monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", None)
+@pytest.mark.parametrize("lost", [False, True], ids=["as it was", "without batch.json"])
+def test_finished_runs_are_found_by_what_they_hold(place, states, monkeypatch, lost):
+    if lost:
+        (place / "batch.json").unlink()
     before = times(place)
-    for crew in (direct(), None):  # not even a cluster is started
-        result = make_batch(states.request(), str(place), crew=crew)
-        assert result.exit_code == 0
-        assert {entry.how for entry in result.entries.values()} == {"kept"}
+    monkeypatch.setattr("geogp.runs.pipeline.make_map.make_plan", None)  # nothing is fitted
+    monkeypatch.setattr("geogp.commands.batch.make_batch.join_runs", None)
+    result = make_batch(states.request(), str(place))
+    assert result.exit_code == 0, result.described()
+    assert {row.how for row in result.rows.values()} == {"kept"}
     after = times(place)
-    assert set(after) == set(before)
-    assert {path.name for path in after if after[path] != before[path]} == {"batch.json"}
-
-
-def test_without_batch_json_finished_runs_are_found_by_what_they_hold(place, states, monkeypatch):
-    (place / "batch.json").unlink()
-    before = times(place / NAMES[0])
-    monkeypatch.setattr("geogp.commands.batch.batch_work.carry_out", None)  # nothing is fitted
-    crew = direct()
-    result = make_batch(states.request(), str(place), crew=crew)
-    assert (result.exit_code, orders(crew)) == (0, list(NAMES))
-    assert {entry.how for entry in result.entries.values()} == {"kept"}
-    assert times(place / NAMES[0]) == before
+    assert {path.name for path in after if after[path] != before.get(path)} == {"batch.json"}
+    run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
+    row = json.loads((place / "batch.json").read_text())["runs"][NAMES[0]]
+    assert row["log_score"] == {"random": run["metrics"]["random"]["all"]["nll"]}
+    assert row["coverage_95"] == {"random": run["metrics"]["random"]["all"]["coverage_95"]}
+    assert row["seconds"] == pytest.approx(sum(run["seconds"].values()))
 
 
 def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
-    for call in (
-        lambda: make_batch(states.request(), str(place), crew=direct()),
-        lambda: resume_batch(str(place), crew=direct()),
-    ):
-        with hold(place), pytest.raises(RequestError, match=rf"{place} is in use by process"):
-            call()
-    scratch = place.parent / "scratch"
-    with hold(scratch), pytest.raises(RequestError, match=r"scratch is in use by process"):
-        make_batch(states.request(), str(place), Execution(scratch=scratch), crew=direct())
+    with hold(place):
+        for call in (
+            lambda: make_batch(states.request(), str(place)),
+            lambda: make_batch(None, str(place)),
+        ):
+            with pytest.raises(RequestError, match=rf"{place} is in use by process"):
+                call()
 
 
 @pytest.mark.parametrize("scratch", ["out", "out/run", ".", "link"])
@@ -125,101 +106,94 @@ def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, t
     (tmp_path / "link").symlink_to(out)
     before = set(tmp_path.iterdir())
     told = rf"expected --scratch apart from the place .*{out}; found .*\. Choose a folder"
-    for call in (
-        lambda: make_batch(states.request("AA"), str(out), execution, crew=direct()),
-        lambda: resume_batch(str(out), execution, crew=direct()),
-    ):
+    for request in (states.request("AA"), None):
         with pytest.raises(RequestError, match=told):
-            call()
+            make_batch(request, str(out), execution)
     assert set(tmp_path.iterdir()) == before
-
-
-def test_a_scratch_folder_beside_the_place_serves(states, tmp_path, stub):
-    execution = Execution(scratch=tmp_path / "out-scratch")
-    result = make_batch(states.request("AA"), str(tmp_path / "out"), execution, crew=direct())
-    assert result.exit_code == 0
 
 
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
-    heard.stage = heard.texts.append
-    assert make_batch(states.request("AA"), where, crew=direct(), listener=heard).exit_code == 0
+    assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
     assert f"no lock holds {where}: make no other batch there meanwhile" in heard.texts
-    with hold(scratch_folder(where)), pytest.raises(RequestError, match="in use by process"):
-        resume_batch(where, crew=direct())
+    with hold(scratch_folder(where, None)), pytest.raises(RequestError, match="in use by process"):
+        make_batch(None, where)
 
 
-def test_a_file_of_a_run_that_is_gone_from_the_place_is_made_again(
-    place, states, monkeypatch, no_pictures
-):
+def test_a_file_of_a_run_that_is_gone_is_made_again(place, states, monkeypatch, no_pictures, here):
     monkeypatch.setattr("geogp.runs.pipeline.make_map.run_split", None)  # the model is there
     (place / NAMES[0] / "map.html").unlink()
     others = ("areas_county.csv", "exceedance_x.tif", "report.tex", "figures/map.pdf", "mine.txt")
     (place / NAMES[0] / "figures").mkdir()
     for other in others:
         (place / NAMES[0] / other).write_text(other)
-    crew = direct()
-    result = make_batch(states.request(), str(place), crew=crew)
-    assert (result.exit_code, orders(crew)) == (0, [NAMES[0]])
-    assert result.entries[NAMES[0]].how == "made"
+    result = make_batch(states.request(), str(place))
+    assert [row.how for row in result.rows.values()] == ["made", "kept", "kept"]
     run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
     assert spoilt(place / NAMES[0], record_of(run)) == []
     for other in others:
         assert (place / NAMES[0] / other).read_text() == other
 
 
-def test_a_touched_file_is_read_again_and_a_changed_one_makes_runs_anew(
-    place, states, tmp_path, no_pictures
+def test_changed_data_make_a_run_anew_and_what_was_stopped_goes_on(
+    states, tmp_path, no_pictures, monkeypatch
 ):
     source = shutil.copytree(states.folder, tmp_path / "source")
     request = states.request("AA", source=str(source), boundaries=str(source / "boundaries"))
     out = str(tmp_path / "out")
-    assert make_batch(request, out, crew=direct()).entries[NAMES[0]].how == "made"
-    assert make_batch(request, out, crew=direct()).entries[NAMES[0]].how == "kept"
+    order = Order(runs_of(request)[0], out, None)
+
+    def stopped(*_, **__):
+        raise NetworkError("stopped.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("geogp.runs.pipeline.make_map.draw", stopped)
+        with pytest.raises(NetworkError, match="stopped"):
+            make_run(order)
+    checkpoints = tmp_path / "out" / NAMES[0] / ".unfinished"
+    left = {path.name for path in checkpoints.rglob("*")}
+    assert left == {"identity.json", "random.safetensors"}
+    assert make_run(order).how == "made"
+    assert not checkpoints.exists()
+    (tmp_path / "out" / NAMES[0] / "areas_county.csv").touch()
     tiles = sorted(source.rglob("*_tiles.parquet"))
     os.utime(tiles[0])
-    crew = direct()
-    assert make_batch(request, out, crew=crew).entries[NAMES[0]].how == "kept"
-    assert orders(crew) == [NAMES[0]]
+    assert make_run(order).how == "kept"
     shutil.copyfile(tiles[1], tiles[0])
-    assert make_batch(request, out, crew=direct()).entries[NAMES[0]].how == "made"
+    assert make_run(order).how == "made"
+    assert not (tmp_path / "out" / NAMES[0] / "areas_county.csv").exists()
 
 
-def test_a_batch_grows_and_the_products_with_it(states, tmp_path, no_pictures):
-    out = str(tmp_path / "out")
-    first = make_batch(states.request("AA"), out, crew=direct())
-    assert first.national["mobile-download"].runs == [NAMES[0]]
-    crew = direct()
-    second = make_batch(states.request("BB"), out, crew=crew)
-    assert orders(crew) == [NAMES[1]]
-    assert list(second.entries) == [NAMES[1]]
-    assert second.national["mobile-download"].runs == list(NAMES[:2])
-    ledger = read_ledger(open_place(out))
-    assert {name: entry.state for name, entry in ledger.entries.items()} == dict.fromkeys(
-        NAMES[:2], "done"
-    )
+def test_a_batch_grows_and_the_products_with_it(place, states, here, no_pictures):
+    for name in (NAMES[1], "national"):
+        shutil.rmtree(place / name)
+    held = json.loads((place / "batch.json").read_text())
+    del held["runs"][NAMES[1]], held["national"]
+    (place / "batch.json").write_text(json.dumps(held | {"national": {}}))
+    first = make_batch(states.request("AA"), str(place))
+    assert first.national["mobile-download"].runs == [NAMES[0], NAMES[2]]
+    second = make_batch(states.request("BB"), str(place))
+    assert here.orders == [NAMES[0], NAMES[1]]
+    assert list(second.rows) == [NAMES[1]]
+    assert second.national["mobile-download"].runs == list(NAMES)
+    table = read_table(open_place(str(place)))
+    assert {name: row.state for name, row in table.runs.items()} == dict.fromkeys(NAMES, "done")
     with pytest.raises(RequestError, match="holds a batch with other seed"):
-        make_batch(states.request("AA", seed=3), out, crew=direct())
+        make_batch(states.request("AA", seed=3), str(place))
 
 
-def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stub):
+def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stub, here):
     out = str(tmp_path / "out")
-    stub[NAMES[1]] = [DataError("no tiles."), DataError("no tiles.")]
-    heard = Heard()
-    result = make_batch(states.request(), out, crew=direct(), listener=heard)
+    here.faults[NAMES[1]] = [DataError("no tiles."), DataError("no tiles.")]
+    result = make_batch(states.request(), out)
     assert result.exit_code == 3
-    assert [entry.state for entry in result.entries.values()] == ["done", "failed", "done"]
-    failed = result.entries[NAMES[1]]
+    assert [row.state for row in result.rows.values()] == ["done", "failed", "done"]
+    failed = result.rows[NAMES[1]]
     assert (failed.kind, failed.error, failed.attempts) == ("data", "no tiles.", 1)
     held = json.loads((tmp_path / "out" / "batch.json").read_text())
     assert held["runs"][NAMES[1]]["error"] == "no tiles."
-    crew = direct()
-    again = resume_batch(out, crew=crew)
-    assert (again.exit_code, orders(crew)) == (3, [NAMES[1]])
-    assert resume_batch(out, crew=direct()).exit_code == 0
-    crew = direct()
-    assert resume_batch(out, crew=crew).exit_code == 0
-    assert orders(crew) == []
+    assert make_batch(None, out).exit_code == 3
+    assert make_batch(None, out).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -234,87 +208,71 @@ def test_a_region_that_fails_stops_no_other_and_is_resumed(states, tmp_path, stu
         (ZeroDivisionError("ours"), 5, 1, 3),
     ],
 )
-def test_only_what_may_pass_is_tried_again(states, tmp_path, stub, case):
+def test_only_what_may_pass_is_tried_again(states, tmp_path, stub, here, case):
     error, retries, attempts, code = case
-    stub[NAMES[0]] = [error] * 9
-    result = make_batch(
-        states.request(), str(tmp_path / "out"), Execution(retries=retries), crew=direct()
-    )
-    assert result.entries[NAMES[0]].attempts == attempts
+    here.faults[NAMES[0]] = [error] * 9
+    result = make_batch(states.request(), str(tmp_path / "out"), Execution(retries=retries))
+    assert result.rows[NAMES[0]].attempts == attempts
     assert result.exit_code == code
-    assert [entry.state for entry in result.entries.values()] == ["failed", "done", "done"]
+    assert [row.state for row in result.rows.values()] == ["failed", "done", "done"]
 
 
-def test_a_network_that_comes_back_is_no_failure(states, tmp_path, stub):
-    stub[NAMES[0]] = [NetworkError("down.")]
+def test_a_network_that_comes_back_is_no_failure(states, tmp_path, stub, here):
+    here.faults[NAMES[0]] = [NetworkError("down.")]
     heard = Heard()
-    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), listener=heard)
-    assert result.exit_code == 0
-    mine = [state[1:] for state in heard.states if state[0] == NAMES[0]]
-    assert mine == [("running", 1), ("waiting", 1), ("running", 2), ("done", 2)]
-    assert heard.states[-1][0] == NAMES[0]  # the others go first
+    assert make_batch(states.request(), str(tmp_path / "out"), listener=heard).exit_code == 0
+    assert here.orders == [NAMES[0], *NAMES[1:], NAMES[0]]  # the others go first
+    assert f"[0/3] {NAMES[0]}: failed: down. It is tried again." in heard.texts
+    assert f"[2/3] {NAMES[0]}: begun again (2)" in heard.texts
+    assert heard.texts[-1].startswith(f"[3/3] {NAMES[0]}: made, 0 s, peak 1.00 GB, here:1")
 
 
-def test_mixed_failures_exit_3(states, tmp_path, stub):
-    stub[NAMES[0]] = [NetworkError("down.")] * 2
-    stub[NAMES[1]] = [DataError("bad.")]
-    assert make_batch(states.request(), str(tmp_path / "out"), crew=direct()).exit_code == 3
+def test_mixed_failures_exit_3(states, tmp_path, stub, here):
+    here.faults |= {NAMES[0]: [NetworkError("down.")] * 2, NAMES[1]: [DataError("bad.")]}
+    assert make_batch(states.request(), str(tmp_path / "out")).exit_code == 3
 
 
 def test_a_run_that_is_nowhere_is_no_success(states, tmp_path, stub, monkeypatch):
     """As where workers see another folder under the same name."""
-    monkeypatch.setattr(
-        "geogp.commands.batch.make_batch.make_run",
-        lambda _: WorkOutcome("made", "0" * 64, 1.0, 1.0, 1, "far:1", ()),
-    )
-    result = make_batch(states.request("AA"), str(tmp_path / "out"), crew=direct())
+    monkeypatch.setattr(running, "make_run", lambda _: WorkOutcome("made", "0", 1.0, 1, "far:1"))
+    result = make_batch(states.request("AA"), str(tmp_path / "out"))
     assert result.exit_code == 3
-    assert "not that of this machine" in result.entries[NAMES[0]].error
+    assert "not that of this machine" in result.rows[NAMES[0]].error
 
 
 def test_a_store_that_fails_for_a_moment_stops_nothing(states, tmp_path, stub, monkeypatch):
-    calls = {"write": iter(range(99)), "mark": iter(range(99))}
-    for name, broken in (("write", 4), ("mark", 5)):  # of batch.json, and of a run that was made
+    calls = {"write": iter(range(99)), "read": iter(range(99))}
+    for name, broken in (("write", 4), ("read", 2)):  # of batch.json, and of a run that was made
         real = getattr(Place, name)
 
         def failing(self, *rest, name=name, broken=broken, real=real):
-            if (name == "mark" or "batch.json" in rest) and next(calls[name]) == broken:
+            if ("batch.json" in rest) == (name == "write") and next(calls[name]) == broken:
                 raise NetworkError("the store was away.")
             return real(self, *rest)
 
         monkeypatch.setattr(Place, name, failing)
     heard = Heard()
-    heard.stage = heard.texts.append
-    result = make_batch(states.request(), str(tmp_path / "out"), crew=direct(), listener=heard)
+    result = make_batch(states.request(), str(tmp_path / "out"), listener=heard)
     assert result.exit_code == 0
     assert "the store was away." in heard.texts
-    assert sorted(entry.attempts for entry in result.entries.values()) == [1, 1, 2]
-    ledger = read_ledger(open_place(str(tmp_path / "out")))
-    assert {entry.state for entry in ledger.entries.values()} == {"done"}
+    assert sorted(row.attempts for row in result.rows.values()) == [1, 1, 2]
+    table = read_table(open_place(str(tmp_path / "out")))
+    assert {row.state for row in table.runs.values()} == {"done"}
 
 
-class _Interrupting(Direct):
-    """Is interrupted at the second run, as by Ctrl-C."""
-
-    def submit(self, function, order):
-        if len(self.done) == 1:
-            raise KeyboardInterrupt
-        return super().submit(function, order)
-
-
-def test_an_interrupted_batch_goes_on(states, tmp_path, stub):
+def test_an_interrupted_batch_goes_on(states, tmp_path, stub, here):
+    """As by Ctrl-C."""
     out = str(tmp_path / "out")
+    here.faults[NAMES[1]] = [KeyboardInterrupt()]
     with pytest.raises(KeyboardInterrupt):
-        make_batch(states.request(), out, crew=FixedCrew(_Interrupting()))
-    ledger = read_ledger(open_place(out))
-    assert [entry.state for entry in ledger.entries.values()] == ["done", "waiting", "waiting"]
-    crew = direct()
-    assert resume_batch(out, crew=crew).exit_code == 0
-    assert orders(crew) == list(NAMES[1:])
+        make_batch(states.request(), out)
+    table = read_table(open_place(out))
+    assert [row.state for row in table.runs.values()] == ["done", "waiting", "waiting"]
+    assert make_batch(None, out).exit_code == 0
 
 
 def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub, monkeypatch):
-    make, lock, now, most = running.make_run, threading.Lock(), [], []
+    lock, now, most, heard = threading.Lock(), [], [], Heard()
 
     def slow(order):
         with lock:
@@ -323,84 +281,54 @@ def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub, monkeypatc
         time.sleep(0.3)
         with lock:
             now.remove(order)
-        return make(order)
+        return make_nothing(order)
 
     monkeypatch.setattr(running, "make_run", slow)
+    monkeypatch.setattr(running, "LOOK_S", 0.05)
     with ThreadPoolExecutor(8) as pool:
-        result = make_batch(states.request(), str(tmp_path / "out"), crew=FixedCrew(pool, 2))
+        told = {name: {"text": "fit 3/8", "process": "here:1"} for name in NAMES}
+
+        @contextmanager
+        def workers(*_):
+            yield Crew(pool, lambda: 2, told)
+
+        monkeypatch.setattr(running, "workers", workers)
+        result = make_batch(states.request(), str(tmp_path / "out"), listener=heard)
     assert (result.exit_code, max(most)) == (0, 2)
-
-
-def test_a_run_goes_on_from_its_checkpoints_unless_it_is_another(
-    states, tmp_path, no_pictures, monkeypatch
-):
-    """The scratch folder of a worker that was killed serves the next attempt."""
-    run = runs_of(states.request("AA"))[0]
-    order = Order(run, str(tmp_path / "out"), None)
-    seen = []
-
-    folder = scratch_folder(order.place) / run.name
-
-    def stopped(*_):
-        seen.append(sorted(path.name for path in folder.rglob("*.safetensors")))
-        raise NetworkError("copying failed.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("geogp.commands.batch.batch_work.Place.put_run", stopped)
-        with pytest.raises(NetworkError, match="copying failed"):
-            make_run(order)
-    assert seen == [["model.safetensors"]]
-    with monkeypatch.context() as patch:
-        patch.setattr("geogp.runs.pipeline.make_map.run_split", None)  # nothing is fitted anew
-        assert make_run(replace(order, attempt=2)).how == "made"
-    assert is_vacant(folder)
-    shutil.rmtree(tmp_path / "out")
-    with monkeypatch.context() as patch:
-        patch.setattr("geogp.commands.batch.batch_work.Place.put_run", stopped)
-        with pytest.raises(NetworkError, match="copying failed"):
-            make_run(order)
-    other = replace(order, run=replace(run, request=replace(run.request, seed=5)))
-    assert make_run(other).how == "made"
-    assert open_run(tmp_path / "out" / run.name).record.seed == 5
+    assert f"{NAMES[0]}, here:1: fit 3/8; {NAMES[1]}, here:1: fit 3/8" in heard.notes
 
 
 def test_the_runs_are_a_product_in_order(states):
-    request = states.request(
-        "02",
-        "State AA",
-        "aa",
-        targets=("download", "tests"),
-        quarters=("2023Q3", "2023Q3..2023Q4"),
-        model="auto",
-    )
-    runs = runs_of(request)
+    asked = {"targets": "download, tests,download", "model": "auto"}
+    runs = runs_of(states.request("02,State AA,aa", quarters="2023Q3,2023Q4", **asked))
     assert [run.name for run in runs] == [
-        f"{code}-mobile-{target}-{quarters}"
+        f"{code}-mobile-{target}-2023Q3-2023Q4"
         for code in ("CC", "AA")
         for target in ("download", "tests")
-        for quarters in ("2023Q3", "2023Q3-2023Q4")
     ]
-    assert [run.request.model for run in runs[:4]] == ["field", "field", "cox-nb", "cox-nb"]
-    assert len({run.group for run in runs}) == 4
-    assert each_quarter("2023Q3..2024Q1,2021Q1") == ("2021Q1", "2023Q3", "2023Q4", "2024Q1")
+    assert [run.request.model for run in runs[:2]] == ["field", "cox-nb"]
+    each = runs_of(states.request("AA", quarters="2023Q3..2024Q1,2021Q1", each_quarter=True))
+    assert [run.request.quarters for run in each] == ["2021Q1", "2023Q3", "2023Q4", "2024Q1"]
+    assert len({run.group for run in (*runs, *each)}) == 6
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"states": ("ZZ",)}, "unknown region 'ZZ'"),
-        ({"targets": ("speed",)}, "speed"),
-        ({"targets": ()}, "one or more targets, found none"),
+        ({"states": "ZZ"}, "unknown region 'ZZ'"),
+        ({"states": ","}, "one or more states, found none"),
+        ({"targets": "speed"}, "speed"),
+        ({"targets": ""}, "one or more targets, found none"),
+        ({"each_quarter": True}, "say which"),
         ({"model": "no-such"}, "no-such"),
-        ({"model": "field", "targets": ("tests",)}, "needs a model of numbers of tests"),
+        ({"preset": "quikc", "boundaries": "/none"}, "unknown preset 'quikc'"),
+        ({"model": "field", "targets": "tests"}, "needs a model of numbers of tests"),
         ({"out": "x"}, "cannot set out"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_work(states, tmp_path, changes, message):
-    asked = dict(changes)
-    names = asked.pop("states", ("AA",))
     with pytest.raises(RequestError, match=message):
-        make_batch(states.request(*names, **asked), str(tmp_path / "out"), crew=direct())
+        make_batch(states.request(**{"states": "AA"} | changes), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -413,8 +341,6 @@ def test_execution_is_checked():
     ):
         with pytest.raises(RequestError, match=message):
             Execution(**wrong)
-    with pytest.raises(RequestError, match="say which"):
-        each_quarter(None)
 
 
 HOSTILE = ("..", "../../x", "/x/y", "a/b", "a\\b", ".hidden", "", "x" * 300, "A\0B", "é ü")
@@ -422,33 +348,29 @@ HOSTILE = ("..", "../../x", "/x/y", "a/b", "a\\b", ".hidden", "", "x" * 300, "A\
 
 @pytest.mark.parametrize("code", HOSTILE)
 def test_names_from_data_stay_in_the_place(states, tmp_path, code):
-    settings = states.request().settings
-    run = run_of(MapRequest(region=code, service="mobile", **settings))
+    run = run_of(MapRequest(region=code, service="mobile", **states.request().maps))
     assert safe_name(run.name) == run.name
     place = open_place(str(tmp_path / "place"))
     place.write(b"{}", run.name, RUN_FILE)
     (written,) = (path for path in tmp_path.rglob("*") if path.is_file())
     assert written.parent.parent == tmp_path / "place"
-    if safe_name(code) != code:
-        with pytest.raises(DataError, match="expected"):
-            place.mark(code)
-        with pytest.raises(DataError, match="expected names"):
-            place.write(b"", "..", code)
+    with pytest.raises(DataError, match="expected names"):
+        place.write(b"", "..", run.name)
 
 
-def test_names_that_were_made_safe_stay_apart(states):
+def test_names_that_were_made_safe_stay_apart():
     assert safe_name("a/b") != safe_name("a_b")
     assert len({safe_name(code) for code in HOSTILE}) == len(HOSTILE)
     assert safe_name("GA-mobile-download-2019Q1-2023Q4") == "GA-mobile-download-2019Q1-2023Q4"
 
 
-def test_a_ledger_names_no_folder(place, tmp_path):
-    """Folders follow from the requests: what a ledger calls them is of no account."""
+def test_a_table_names_no_folder(place):
+    """Folders follow from what is mapped: what a table calls them is of no account."""
     path = place / "batch.json"
     held = json.loads(path.read_text())
     held["runs"] = {"../../elsewhere": held["runs"][NAMES[0]]}
     path.write_text(json.dumps(held))
-    assert list(read_ledger(open_place(str(place))).entries) == [NAMES[0]]
+    assert list(read_table(open_place(str(place))).runs) == [NAMES[0]]
 
 
 @pytest.mark.parametrize(
@@ -458,37 +380,41 @@ def test_a_ledger_names_no_folder(place, tmp_path):
         lambda held: held.update(format="other"),
         lambda held: held["runs"][NAMES[0]].update(state="flying"),
         lambda held: held["runs"].update(x=3),
+        lambda held: held["runs"].update(dict.fromkeys(CODES, held["runs"][NAMES[0]])),
         lambda held: held["settings"].update(no_such=1),
+        lambda held: held["settings"].update(seed="0"),
+        lambda held: held["settings"].update(preset="quikc"),
     ],
 )
-def test_a_damaged_ledger_is_refused(place, spoil):
+def test_a_damaged_table_is_refused(place, spoil):
     path = place / "batch.json"
     held = json.loads(path.read_text())
     spoil(held)
-    path.write_text(json.dumps(held))
-    with pytest.raises(DataError):
-        resume_batch(str(place), crew=direct())
-    path.write_text("[" * 100_000)
-    with pytest.raises(DataError, match="is damaged"):
-        resume_batch(str(place), crew=direct())
+    for content in (json.dumps(held), "[" * 100_000):
+        path.write_text(content)
+        with pytest.raises(DataError, match=r"batch\.json is damaged"):
+            make_batch(None, str(place))
 
 
 def test_a_batch_of_an_earlier_version_goes_on(place, stub):
-    """It named a folder with Leaflet, or none, among its settings."""
+    """It had more among its settings, and kept other accounts."""
     path = place / "batch.json"
     held = json.loads(path.read_text())
-    path.write_text(json.dumps(held | {"settings": held["settings"] | {"assets": None}}))
-    assert resume_batch(str(place), crew=direct()).exit_code == 0
+    held["settings"] |= {"assets": None, "region_file": None, "region_name": None}
+    held["runs"][NAMES[0]] |= {"fingerprint": "0" * 64, "mark": "0" * 64}
+    held["national"]["mobile-download"]["digest"] = "0" * 64
+    path.write_text(json.dumps(held))
+    assert make_batch(None, str(place)).exit_code == 0
     assert "assets" not in json.loads(path.read_text())["settings"]
 
 
 def test_resuming_nothing_is_refused(tmp_path):
     with pytest.raises(RequestError, match="no batch to go on with"):
-        resume_batch(str(tmp_path), crew=direct())
+        make_batch(None, str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
 
 
-def test_fresh_makes_all_again(place, states, stub):
-    crew = direct()
-    result = make_batch(states.request(seed=7), str(place), Execution(fresh=True), crew=crew)
-    assert (result.exit_code, orders(crew)) == (0, list(NAMES))
+def test_fresh_makes_all_again(place, states, stub, here):
+    result = make_batch(states.request(seed=7), str(place), Execution(fresh=True))
+    assert (result.exit_code, here.orders) == (0, list(NAMES))
     assert json.loads((place / "batch.json").read_text())["settings"]["seed"] == 7

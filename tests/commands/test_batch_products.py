@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import geopandas as gpd
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import rasterio
 import requests
-from batch_worlds import CODES, direct
+from batch_worlds import CODES, NAMES, working_here
 from geopandas.testing import assert_geodataframe_equal
 from moto.server import ThreadedMotoServer
 from msgspec import to_builtins
@@ -20,17 +21,17 @@ from rasterio.transform import Affine
 from rio_cogeo.cogeo import cog_validate
 from run_worlds import made_up_run
 
-from geogp.commands.batch.batch_place import open_place
-from geogp.commands.batch.batch_tables import join_tables
-from geogp.commands.batch.execution import Execution
-from geogp.commands.batch.make_batch import make_batch, resume_batch
+from geogp.commands.batch.batch_place import Place, open_place
+from geogp.commands.batch.batch_plan import Execution, runs_of
+from geogp.commands.batch.batch_work import Order, make_run, scratch_folder
+from geogp.commands.batch.make_batch import make_batch
 from geogp.commands.batch.mosaic import join_rasters
-from geogp.errors import DataError, NetworkError, OutputError, RequestError
+from geogp.commands.batch.national import JoinedRun, join_tables
+from geogp.errors import DataError, NetworkError, RequestError
 from geogp.geodata.tiles.quadkeys import HALF_WORLD_M
-from geogp.runs.locks import LOCK_FILES
+from geogp.runs.locks import LOCK_FILES, is_vacant
 from geogp.runs.run_names import RUN_FILE
 
-NAMES = tuple(f"{code}-mobile-download" for code in CODES)
 NATIONAL = Path("national/mobile-download")
 BANDS = ("median_mbps", "lower_mbps", "upper_mbps")
 
@@ -38,6 +39,13 @@ BANDS = ("median_mbps", "lower_mbps", "upper_mbps")
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def here(monkeypatch, no_pictures):
+    """Compute in this process."""
+    with working_here(monkeypatch) as direct:
+        yield direct
 
 
 def test_the_mosaic_has_the_values_of_each_run_at_its_tiles(batch):
@@ -81,24 +89,28 @@ def test_the_table_has_the_rows_of_each_run(batch):
 
 
 def test_a_table_with_columns_that_others_lack(batch, tmp_path):
-    place = open_place(str(shutil.copytree(batch, tmp_path / "place")))
-    path = tmp_path / "place" / NAMES[1] / "tiles.parquet"
+    place = shutil.copytree(batch, tmp_path / "place")
+    path = place / NAMES[1] / "tiles.parquet"
     table = pq.read_table(path)
     pq.write_table(
         table.drop_columns(["stratum"]).add_column(2, "county", [["Somewhere"] * len(table)]), path
     )
-    runs = tuple(zip(NAMES, CODES, strict=True))
-    assert join_tables(place, runs, tmp_path / "joined.parquet") == sum(
-        pq.read_metadata(tmp_path / "place" / name / "tiles.parquet").num_rows for name in NAMES
+    runs = {name: JoinedRun(code, "0") for name, code in zip(NAMES, CODES, strict=True)}
+    out = tmp_path / "joined.parquet"
+    assert join_tables(place, runs, out) == sum(
+        pq.read_metadata(place / run / "tiles.parquet").num_rows for run in runs
     )
-    joined = gpd.read_parquet(tmp_path / "joined.parquet")
+    joined = gpd.read_parquet(out)
     assert joined.columns[-1] == "geometry"
     assert set(joined["county"].where(joined["region"] == "BB").dropna()) == {"Somewhere"}
     assert joined["county"].isna().equals(joined["region"] != "BB")
     assert joined["stratum"].isna().equals(joined["region"] == "BB")
+    pq.write_table(table.set_column(2, table.column_names[2], [[b"?"] * len(table)]), path)
+    with pytest.raises(DataError, match="expected tables of the same columns"):
+        join_tables(place, runs, out)
     path.write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"BB-mobile-download/tiles.parquet is damaged"):
-        join_tables(place, runs, tmp_path / "joined.parquet")
+        join_tables(place, runs, out)
 
 
 def test_the_page_shows_every_run_and_its_links_hold(batch):
@@ -111,11 +123,10 @@ def test_the_page_shows_every_run_and_its_links_hold(batch):
             assert (batch / NATIONAL / link).is_file()
 
 
-def write_raster(place, name, tile, values, *, nodata=np.nan):
+def write_raster(folder, tile, values, *, nodata=np.nan):
     """Write the raster of a run whose first pixel is a tile."""
     zoom, column, row = tile
     size = 2 * HALF_WORLD_M / (1 << zoom)
-    folder = Path(place.root) / name
     folder.mkdir(parents=True)
     with rasterio.open(
         folder / "v.tif",
@@ -149,17 +160,17 @@ def reader(path, zoom):
 
 def test_rasters_of_other_zooms_and_across_the_edge_of_the_world(tmp_path):
     """Against each tile's value, looked up one by one."""
-    place = open_place(str(tmp_path / "place"))
     random = np.random.default_rng(0)
     fine, coarse, edge = (
         random.uniform(1, 9, shape).astype(np.float32) for shape in ((700, 30), (5, 6), (4, 10))
     )
     fine[::3] = np.nan
-    write_raster(place, "fine", (11, 100, 300), fine)
-    write_raster(place, "coarse", (9, 26, 120), coarse)
-    write_raster(place, "edge", (11, -4, 900), edge)  # four columns west of the edge
+    runs = [tmp_path / name for name in ("fine", "coarse", "edge")]
+    write_raster(runs[0], (11, 100, 300), fine)
+    write_raster(runs[1], (9, 26, 120), coarse)
+    write_raster(runs[2], (11, -4, 900), edge)  # four columns west of the edge
     out = tmp_path / "map.tif"
-    join_rasters(place, ["fine", "coarse", "edge"], ["v"], out)
+    join_rasters(runs, ["v"], out)
     with rasterio.open(out) as raster:
         assert raster.bounds.left == pytest.approx(-HALF_WORLD_M)
         assert raster.bounds.right == pytest.approx(HALF_WORLD_M)
@@ -178,25 +189,23 @@ def test_rasters_of_other_zooms_and_across_the_edge_of_the_world(tmp_path):
             assert read(column, row) == np.float32(value)
     # Of 2,048 by 700 pixels of 4 bytes nearly all are empty, and take no room.
     assert out.stat().st_size < 150_000
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.tif", "place"]
+    assert {path.name for path in tmp_path.iterdir()} == {"map.tif", "fine", "coarse", "edge"}
 
 
 def test_whole_numbers_without_data_become_nan(tmp_path):
-    place = open_place(str(tmp_path / "place"))
-    write_raster(place, "run", (8, 3, 4), np.array([[7, -1], [-1, 2]], np.int32), nodata=-1)
-    join_rasters(place, ["run"], ["v"], tmp_path / "map.tif")
+    write_raster(tmp_path / "run", (8, 3, 4), np.array([[7, -1], [-1, 2]], np.int32), nodata=-1)
+    join_rasters([tmp_path / "run"], ["v"], tmp_path / "map.tif")
     with rasterio.open(tmp_path / "map.tif") as raster:
         np.testing.assert_array_equal(raster.read(1), [[7, np.nan], [np.nan, 2]])
 
 
 def test_what_is_no_raster_of_tiles_is_refused(tmp_path):
-    place = open_place(str(tmp_path / "place"))
-    write_raster(place, "odd", (8, 3.5, 4), np.ones((2, 2)))
+    write_raster(tmp_path / "odd", (8, 3.5, 4), np.ones((2, 2)))
     with pytest.raises(DataError, match="expected a raster of tiles in EPSG:3857"):
-        join_rasters(place, ["odd"], ["v"], tmp_path / "map.tif")
-    (tmp_path / "place" / "odd" / "v.tif").write_bytes(b"nothing")
+        join_rasters([tmp_path / "odd"], ["v"], tmp_path / "map.tif")
+    (tmp_path / "odd" / "v.tif").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"odd/v.tif is damaged"):
-        join_rasters(place, ["odd"], ["v"], tmp_path / "map.tif")
+        join_rasters([tmp_path / "odd"], ["v"], tmp_path / "map.tif")
 
 
 @pytest.fixture(scope="module")
@@ -224,44 +233,68 @@ def bucket(server, monkeypatch):
     return "s3://bucket"
 
 
-def test_a_batch_in_a_bucket(bucket, batch, states, monkeypatch, no_pictures):
+@pytest.fixture
+def sent(batch, here, monkeypatch, tmp_path):
+    """Runs that go to an address are those of the finished batch; tells which were made."""
+    made = []
+
+    def carried_out(job):
+        made.append(job.folder.path.name)
+        shutil.copytree(batch / made[-1], job.folder.path, dirs_exist_ok=True)
+        return SimpleNamespace(already_there=False)
+
+    monkeypatch.setattr("geogp.commands.batch.batch_work.carry_out", carried_out)
+    return made
+
+
+def test_a_batch_in_a_bucket(bucket, batch, states, sent, tmp_path):
     where = f"{bucket}/some/batch"
-    result = make_batch(states.request("AA"), where, crew=direct())
-    assert result.exit_code == 0, result.described()
+    result = make_batch(states.request("AA,BB"), where)
+    assert (result.exit_code, sent) == (0, list(NAMES[:2])), result.described()
     place = open_place(where)
     held = {path.name for path in (batch / NAMES[0]).iterdir()}
-    assert set(place.listed(NAMES[0])) == held - LOCK_FILES
-    there = json.loads(place.read(NAMES[0], RUN_FILE))
-    assert there["metrics"] == json.loads((batch / NAMES[0] / RUN_FILE).read_text())["metrics"]
-    for name in ("tiles.parquet", "map.tif", "index.html"):
-        assert place.has(*NATIONAL.parts, name)
-    monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", None)
-    assert resume_batch(where, crew=direct()).entries[NAMES[0]].how == "kept"
+    assert set(place.sizes(NAMES[0])) == held - LOCK_FILES
+    assert place.read(NAMES[0], RUN_FILE) == (batch / NAMES[0] / RUN_FILE).read_bytes()
+    assert set(place.sizes(*NATIONAL.parts)) == {"tiles.parquet", "map.tif", "index.html"}
+    page = place.read(*NATIONAL.parts, "index.html").decode()
+    assert f'href="./../../{NAMES[1]}/map.html"' in page
+    again = make_batch(None, where)
+    assert {row.how for row in again.rows.values()} == {"kept"}
+    assert again.national["mobile-download"].seconds is None  # it was not joined again
+    assert list((tmp_path / "cache" / "batch").rglob("*.tif")) == []  # nothing is left here
 
 
-def test_memory_is_a_place_too(states, no_pictures):
+def test_memory_is_a_place_too_and_a_run_that_lacks_a_file_is_made_again(states, sent):
     where = "memory://batch"
-    assert make_batch(states.request("AA"), where, crew=direct()).exit_code == 0
-    assert open_place(where).mark(NAMES[0]) is not None
-    assert make_batch(states.request("AA"), where, crew=direct()).entries[NAMES[0]].how == "kept"
+    for expected in ("made", "kept"):
+        assert make_batch(states.request("AA"), where).rows[NAMES[0]].how == expected
+    open_place(where).files.rm_file(f"/batch/{NAMES[0]}/map.html")
+    assert make_batch(states.request("AA"), where).rows[NAMES[0]].how == "made"
+    assert "map.html" in open_place(where).sizes(NAMES[0])
 
 
-def test_a_half_copied_run_is_not_finished(bucket, batch, monkeypatch):
-    place = open_place(f"{bucket}/half")
-    place.put_run(batch / NAMES[0], NAMES[0])
-    assert place.mark(NAMES[0]) is not None
-    put, count = type(place).put, iter(range(99))
+def test_a_run_at_an_address_goes_on_where_it_was_stopped(batch, states, sent, monkeypatch):
+    """What was copied in part is not finished, and what is made stays until it is copied."""
+    where = "memory://half"
+    put, count = Place.put, iter(range(99))
 
     def failing(self, path, *parts):
         if next(count) == 3:
             raise NetworkError("the line broke.")
         put(self, path, *parts)
 
-    monkeypatch.setattr(type(place), "put", failing)
-    with pytest.raises(NetworkError, match="the line broke"):
-        place.put_run(batch / NAMES[1], NAMES[0])
-    assert place.mark(NAMES[0]) is None
-    monkeypatch.undo()
+    order = Order(runs_of(states.request("AA"))[0], where, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "put", failing)
+        with pytest.raises(NetworkError, match="the line broke"):
+            make_run(order)
+    assert open_place(where).record(NAMES[0]) is None
+    folder = scratch_folder(where, None) / NAMES[0]
+    assert (folder / RUN_FILE).is_file()
+    (folder / RUN_FILE).unlink()  # as a stop while it was emptied leaves it
+    assert make_run(order).how == "made"
+    assert open_place(where).record(NAMES[0]) is not None
+    assert is_vacant(folder)
 
 
 def write_run(folder, *files, **run):
@@ -281,7 +314,7 @@ PRODUCTS = ("areas_county.csv", "exceedance_x.tif", "report.tex", "figures/a/map
 @pytest.fixture
 def used(tmp_path):
     """A place with a run, what commands wrote into it, and a file of the user."""
-    place = open_place(str(tmp_path / "place"))
+    place = open_place(f"memory://used-{tmp_path.name}")
     one = write_run(tmp_path / "one", "map.html", "old.tif", "zarr/0.0", "zarr/9.9", seed=1)
     place.put_run(one, "run")
     for file in (*PRODUCTS, "my-notes.txt"):
@@ -299,20 +332,20 @@ def test_a_run_put_over_one_removes_what_is_of_it_or_outdated_and_no_more(
 ):
     files = ("map.html", "new.tif", "zarr/0.0")
     used.put_run(write_run(tmp_path / "two", *files, **{"seed": 1} | changed), "run")
-    assert set(used.listed("run")) - LOCK_FILES == {RUN_FILE, "my-notes.txt", *files, *kept}
+    assert set(used.sizes("run")) == {RUN_FILE, "my-notes.txt", *files, *kept}
 
 
 def test_files_in_a_folder_without_a_run_are_the_users(tmp_path):
-    place = open_place(str(tmp_path / "place"))
+    place = open_place("memory://users")
     place.write(b"content", "run", "figures", "mine.png")
     place.put_run(write_run(tmp_path / "one", "map.html"), "run")
-    assert "figures/mine.png" in place.listed("run")
+    assert "figures/mine.png" in place.sizes("run")
 
 
 def test_products_of_a_run_that_cannot_be_read_are_outdated(used, tmp_path):
     used.write(b'{"files": ["../x"]}', "run", RUN_FILE)
     used.put_run(write_run(tmp_path / "two", "map.html", seed=1), "run")
-    left = set(used.listed("run"))
+    left = set(used.sizes("run"))
     assert left.isdisjoint(PRODUCTS)
     assert "my-notes.txt" in left
 
@@ -332,11 +365,11 @@ def test_a_copy_that_was_stopped_is_known_to_the_next(used, tmp_path, monkeypatc
         patch.setattr(type(used), "put", stopped)
         with pytest.raises(NetworkError, match="the line broke"):
             used.put_run(two, "run")
-    assert "another.tif" in used.listed("run")
-    assert used.mark("run") is None
+    assert "another.tif" in used.sizes("run")
+    assert used.record("run") is None
     used.put_run(write_run(tmp_path / "three", *files, seed=1), "run")
     kept = {RUN_FILE, "my-notes.txt", *PRODUCTS, *files}
-    assert set(used.listed("run")) - LOCK_FILES == kept
+    assert set(used.sizes("run")) == kept
 
 
 def test_places_that_cannot_be(tmp_path, bucket, monkeypatch):
@@ -357,30 +390,16 @@ def test_places_that_cannot_be(tmp_path, bucket, monkeypatch):
         open_place(f"{bucket}/x").write(b"1", "batch.json")
 
 
-def test_a_full_disk_is_an_output_error(tmp_path, monkeypatch):
-    place = open_place(str(tmp_path / "place"))
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    (tmp_path / "file").write_text("content")
-    monkeypatch.setattr("geogp.commands.batch.batch_place.shutil.copyfileobj", full)
-    with pytest.raises(OutputError, match="disk is full"):
-        place.put(tmp_path / "file", "file")
-    assert list((tmp_path / "place").iterdir()) == []
-
-
-def test_products_that_cannot_be_made_are_told(batch, states, tmp_path):
+def test_products_that_cannot_be_made_are_told(batch, states, tmp_path, here):
     place = shutil.copytree(batch, tmp_path / "place", copy_function=shutil.copy2)
     shutil.rmtree(place / "national")
     damaged = place / NAMES[1] / "lower_mbps.tif"
     then = damaged.stat()
     damaged.write_bytes(bytes(then.st_size))
     os.utime(damaged, ns=(then.st_atime_ns, then.st_mtime_ns))  # else the run would be repaired
-    result = make_batch(states.request(), str(place), Execution(retries=3), crew=direct())
+    result = make_batch(states.request(), str(place), Execution(retries=3))
     assert result.exit_code == 3
     assert "lower_mbps.tif is damaged" in result.national["mobile-download"].error
     shutil.copy2(batch / NAMES[1] / damaged.name, damaged)
-    again = resume_batch(str(place), crew=direct())
-    assert again.exit_code == 0
+    assert make_batch(None, str(place)).exit_code == 0
     assert (place / NATIONAL / "map.tif").is_file()

@@ -2,20 +2,12 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 import typer
 
 from geogp.choices import settings_of
-from geogp.commands.batch.batch_plan import (
-    PLACED,
-    VARIED,
-    BatchRequest,
-    plain_fields,
-    request_of,
-)
-from geogp.commands.batch.execution import Execution
-from geogp.errors import DataError, RequestError
+from geogp.commands.batch.batch_plan import MAP_SETTINGS, BatchRequest, Execution
+from geogp.errors import RequestError
 from geogp.runs.settings import MapRequest
 from geogp_cli import main
 from geogp_cli.setting_options import takes
@@ -50,9 +42,8 @@ def test_every_setting_is_an_option_with_its_help():
     for name, one in SETTINGS.items():
         assert of_map[name].help.startswith(one.told)
         assert one.told.endswith(".")
-    apart = {*VARIED, *PLACED, "region_file", "region_name"}
-    assert set(SETTINGS) - apart < set(of_batch)
-    assert set(settings_of(Execution)) < set(of_batch)
+    for kind in (MAP_SETTINGS, settings_of(BatchRequest), settings_of(Execution)):
+        assert set(kind) < set(of_batch)
 
 
 def test_nothing_said_is_the_request_of_the_defaults(asked):
@@ -95,32 +86,3 @@ def test_ranges_and_choices_are_those_that_are_said():
                 MapRequest(**{"region": "PR", name: value})
             checked += 1
     assert checked == 25
-
-
-def test_a_request_goes_through_json_and_back():
-    request = MapRequest("PR", layers=("a.gpkg:NAME",), threshold=(5.0, 7.5), epochs=3)
-    plain = plain_fields(request)
-    assert plain == msgspec.json.decode(msgspec.json.encode(plain))
-    assert set(plain) == set(SETTINGS) - set(PLACED)
-    assert request_of(plain) == request
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"seed": "0"}, r"Expected `int`, got `str` - at `\$.seed`"),
-        ({"layers": "a.gpkg"}, r"Expected `array`, got `str` - at `\$.layers`"),
-        ({"seed": -1}, "expected a seed from 0 to .*, found -1"),
-        ({"preset": "quikc"}, "unknown preset 'quikc'"),
-        ({"no_such": 1}, r"found \['no_such'\]"),
-        ({"out": "/etc"}, r"found \['out'\]"),
-    ],
-)
-def test_json_that_is_no_request_is_refused(change, message):
-    with pytest.raises(DataError, match=message):
-        request_of(plain_fields(MapRequest("PR")) | change)
-
-
-def test_a_batch_refuses_a_wrong_setting_before_it_reads_boundaries():
-    with pytest.raises(RequestError, match="unknown preset 'quikc'"):
-        BatchRequest(("PR",), ("mobile",), ("download",), (None,), {"preset": "quikc"})

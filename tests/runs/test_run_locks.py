@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import fields
-from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +26,7 @@ from geogp.records.record_reading import record_of
 from geogp.runs.file_records import spoilt
 from geogp.runs.locks import LOCK_FILE, NOTE_FILE, hold, is_vacant
 from geogp.runs.pipeline.make_map import make_map, remake_report
+from geogp.runs.settings import MapRequest
 
 HELD_BY_ME = rf"in use by process {os.getpid()} on {re.escape(repr(socket.gethostname()))} since 20"
 
@@ -214,26 +215,33 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
         pass
 
 
-def test_no_lock_is_copied_to_the_place_of_a_batch(run, tmp_path):
+def test_no_lock_is_copied_to_the_place_of_a_batch(run):
     from geogp.commands.batch.batch_place import open_place
 
-    place = open_place(str(tmp_path / "place"))
+    place = open_place("memory://locks")
     with hold(run):
         place.put_run(run, "run")
-        assert sorted(place.listed("run")) == [LOCK_FILE, "run.json", "test_predictions.parquet"]
-    with hold(tmp_path / "place" / "run"):  # by another command, which is waited for
-        held = SimpleNamespace(ended=False)
+    assert sorted(place.sizes("run")) == ["run.json", "test_predictions.parquet"]
 
-        def put():
-            place.put_run(run, "run")
-            held.ended = True
 
-        thread = threading.Thread(target=put)
+def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatch):
+    from geogp.commands.batch import batch_work
+    from geogp.commands.batch.batch_plan import run_of
+
+    begun = threading.Event()
+    monkeypatch.setattr(batch_work, "prepare", lambda *_: begun.set())
+    order = batch_work.Order(run_of(MapRequest("PR")), str(tmp_path), None)
+
+    def make():
+        with suppress(AttributeError):  # nothing was prepared
+            batch_work.make_run(order)
+
+    thread = threading.Thread(target=make)
+    with hold(tmp_path / order.run.name):
         thread.start()
-        thread.join(0.3)
-        assert not held.ended
+        assert not begun.wait(0.3)
+    assert begun.wait(30)
     thread.join(30)
-    assert held.ended
 
 
 def test_a_folder_that_can_never_be_made_is_refused(tmp_path, monkeypatch):

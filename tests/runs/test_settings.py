@@ -2,7 +2,7 @@
 
 import pytest
 
-from geogp.commands.batch.execution import Execution
+from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, NextRequest
 from geogp.errors import RequestError
 from geogp.models.catalogue.presets import PRESETS

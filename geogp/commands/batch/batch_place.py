@@ -6,12 +6,10 @@ a version of botocore by which it cannot stand beside others that use it.
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -21,19 +19,15 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from msgspec import UNSET
 from pyarrow.fs import S3FileSystem
 
-from geogp.commands.batch.batch_plan import check_name
 from geogp.errors import DataError, GeogpError, NetworkError, OutputError, RequestError
-from geogp.files import ELSEWHERE, plain_names, read_json, writing
+from geogp.files import ELSEWHERE, plain_names, read_json, write_bytes
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunRecord
-from geogp.runs.file_records import spoilt, spoilt_of_sizes
-from geogp.runs.locks import LOCK_FILES, hold
+from geogp.runs.file_records import spoilt_of_sizes
+from geogp.runs.locks import LOCK_FILES
 from geogp.runs.run_folder import LATER_FILES
 from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
-
-BLOCK = 1 << 20
-"""Bytes that are copied at once."""
 
 COPYING_FILE = ".copying.json"
 """The run.json of a run that is being copied to a place: of what a copy that was stopped left."""
@@ -50,7 +44,7 @@ class Place:
     files, root
         The file system, and the path of the place in it.
     local
-        Whether it is a folder on this machine.
+        Whether it is a folder on this machine: runs are then made in it.
     """
 
     address: str
@@ -62,16 +56,11 @@ class Place:
         """Return the address of something in it."""
         return "/".join([self.address.rstrip("/"), *parts])
 
-    def has(self, *parts: str) -> bool:
-        """Tell whether there is such a file."""
-        with self._reaching("read", *parts):
-            return bool(self.files.isfile(self._path(*parts)))
-
     def read(self, *parts: str) -> bytes | None:
         """Return a file's content; None where there is none."""
-        with self._reaching("read", *parts):
+        with self._reaching("read", *parts) as path:
             try:
-                found: bytes = self.files.cat_file(self._path(*parts))
+                found: bytes = self.files.cat_file(path)
             except FileNotFoundError:
                 return None
             return found
@@ -79,181 +68,96 @@ class Place:
     @contextmanager
     def opened(self, *parts: str) -> Iterator[BinaryIO]:
         """Open a file to be read, in parts and from any place of it."""
-        with (
-            self._reaching("read", *parts),
-            self.files.open(self._path(*parts), "rb") as stream,
-        ):
+        with self._reaching("read", *parts) as path, self.files.open(path, "rb") as stream:
             yield stream
-
-    def fetch(self, into: Path, *parts: str) -> Path:
-        """Copy a file to this machine."""
-        into.parent.mkdir(parents=True, exist_ok=True)
-        with self.opened(*parts) as source, writing(into) as target:
-            shutil.copyfileobj(source, target, BLOCK)
-        return into
-
-    def modified(self, *parts: str) -> float:
-        """Return when a file was written, in seconds since 1970."""
-        with self._reaching("read", *parts):
-            return float(self.files.modified(self._path(*parts)).timestamp())
 
     def write(self, content: bytes, *parts: str) -> None:
         """Write a file, which is then either whole or as it was."""
-        if self.local:
-            with writing(Path(self._path(*parts))) as stream:
-                stream.write(content)
-            return
-        with self._reaching("write", *parts):
-            self.files.pipe_file(self._path(*parts), content)
+        with self._reaching("write", *parts) as path:
+            if self.local:
+                write_bytes(Path(path), content)
+            else:
+                self.files.pipe_file(path, content)
 
-    def put(self, path: Path, *parts: str) -> None:
-        """Copy a file of this machine there.
+    def put(self, file: Path, *parts: str) -> None:
+        """Copy a file of this machine there."""
+        with self._reaching("write", *parts) as path:
+            self.files.put_file(str(file), path)
 
-        Raises
-        ------
-        OutputError, NetworkError
-            It cannot be written, or has another size there.
-        """
-        if self.local:
-            with path.open("rb") as source, writing(Path(self._path(*parts))) as target:
-                shutil.copyfileobj(source, target, BLOCK)
-            found = path.stat()  # run.json knows the time: an equal one spares its hash
-            os.utime(self._path(*parts), ns=(found.st_atime_ns, found.st_mtime_ns))
-            return
-        with self._reaching("write", *parts):
-            with path.open("rb") as source, self.files.open(self._path(*parts), "wb") as target:
-                shutil.copyfileobj(source, target, BLOCK)
-            stored = self.files.size(self._path(*parts))
-            if stored != path.stat().st_size:
-                raise OSError(f"{stored} of {path.stat().st_size} bytes arrived")
+    def fetch(self, into: Path, *parts: str) -> None:
+        """Copy a file to this machine, with the time when it was written."""
+        with self._reaching("read", *parts) as path:
+            self.files.get_file(path, str(into))
+            written = self.files.modified(path).timestamp()
+            os.utime(into, (written, written))
+
+    def sizes(self, *parts: str) -> dict[str, int]:
+        """Return the bytes of all files in a folder of the place, by their path in it."""
+        with self._reaching("read", *parts) as root:
+            found = self.files.find(root, detail=True) if self.files.isdir(root) else {}
+        return {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
 
     def put_run(self, folder: Path, name: str) -> None:
         """Copy a finished run there; run.json, which marks it as finished, comes last.
 
         Files of the run before that this one lacks go, and with another fit or map what commands
-        wrote into it (`LATER_FILES`); whatever else is in the folder stays. A folder of this
-        machine is held meanwhile; a store at an address has no locks.
+        wrote into it (`LATER_FILES`); whatever else is in the folder stays.
 
         Raises
         ------
-        OutputError, NetworkError
+        NetworkError
             It cannot be written; then there is no run.json.
         """
-        with hold(Path(self._path(check_name(name))), wait=True) if self.local else nullcontext():
-            self._put_run(folder, name)
-
-    def _put_run(self, folder: Path, name: str) -> None:
         own = {
             path.relative_to(folder).as_posix(): path
             for path in sorted(folder.rglob("*"))
             if path.is_file() and not path.is_symlink() and ".unfinished" not in path.parts
         }
-        for lock in LOCK_FILES:
-            own.pop(lock, None)
         mark = own.pop(RUN_FILE)
-        for stale in self._stale(name, record_of(read_json(mark))):
-            if stale not in own:
-                self.remove(name, *stale.split("/"))
+        run, there = record_of(read_json(mark)), set(self.sizes(name))
+        for stale in self._stale(name, run, there) - own.keys():
+            self._remove(name, *stale.split("/"))
         self.put(mark, name, COPYING_FILE)  # a stop from here on leaves files that it names
-        self.remove(name, RUN_FILE)
+        if RUN_FILE in there:
+            self._remove(name, RUN_FILE)
         for relative, path in own.items():
-            self.put(path, name, *relative.split("/"))
+            if relative not in LOCK_FILES:
+                self.put(path, name, *relative.split("/"))
+        if lost := self.lacks(name, run):
+            raise NetworkError(f"{self.show(name)} lacks {', '.join(lost)} after it was written.")
         self.put(mark, name, RUN_FILE)
-        self.remove(name, COPYING_FILE)
+        self._remove(name, COPYING_FILE)
 
-    def _stale(self, name: str, run: RunRecord) -> list[str]:
+    def _stale(self, name: str, run: RunRecord, there: set[str]) -> set[str]:
         """Return the files in a run's folder that are of a run before, or outdated by this one."""
         patterns: set[str] = set()
-        names: set[str] = set()
-        for file in (RUN_FILE, COPYING_FILE):
-            content = self.read(name, file)
-            if content is None:
-                continue  # files that nothing says to be of a run are the user's
-            held = _run_of(content)
-            names |= set(_files(held))
+        for file in {RUN_FILE, COPYING_FILE} & there:  # else files there are the user's
+            held = self.record(name, file)
+            patterns |= set(_files(held))
             if held is None or not same_map(held, run):
                 patterns |= set(LATER_FILES)
-        tops = {path: path.partition("/")[0] for path in self.listed(name)}
-        return [
-            path
-            for path, top in tops.items()
-            if top in names or any(fnmatchcase(top, pattern) for pattern in patterns)
-        ]
+        tops = {path: path.partition("/")[0] for path in there - {RUN_FILE, COPYING_FILE}}
+        return {path for path in tops if any(fnmatchcase(tops[path], one) for one in patterns)}
 
-    def read_run(self, name: str) -> RunRecord | None:
+    def record(self, name: str, file: str = RUN_FILE) -> RunRecord | None:
         """Return what run.json of a finished run holds; None where none can be read."""
-        content = self.read(check_name(name), RUN_FILE)
-        return None if content is None else _run_of(content)
+        return run_in(self.read(name, file))
 
-    def get_run(self, folder: Path, name: str, run: RunRecord) -> None:
-        """Copy to this machine what there is of a finished run; run.json comes last.
+    def lacks(self, name: str, run: RunRecord) -> list[str]:
+        """Return the files of a run that are missing there, or have another size."""
+        return spoilt_of_sizes(self.sizes(name), run)
 
-        Parameters
-        ----------
-        folder
-            Where it goes.
-        name
-            Of the run.
-        run
-            What its run.json holds.
-        """
-        files = _files(run)
-        for relative in self.listed(name):
-            parts = relative.split("/")
-            if parts[0] in files:
-                self.fetch(folder / relative, name, *parts)
-        self.fetch(folder / RUN_FILE, name, RUN_FILE)
-
-    def spoilt(self, name: str, run: RunRecord) -> list[str]:
-        """Return the files of a finished run that are missing there, or are not what they were.
-
-        Of a store at an address only what it lists is looked at: names and sizes.
-
-        Parameters
-        ----------
-        name
-            Of the run.
-        run
-            What its run.json holds.
-        """
-        root = self._path(check_name(name))
-        with self._reaching("read", name):
-            if self.local:
-                return spoilt(Path(root), run)
-            found = self.files.find(root, detail=True) if self.files.isdir(root) else {}
-        sizes = {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
-        return spoilt_of_sizes(sizes, run)
-
-    def listed(self, name: str) -> list[str]:
-        """Return the files in a folder of the place, by their names in it."""
-        root = self._path(check_name(name))
-        with self._reaching("read", name):
-            found = self.files.find(root) if self.files.isdir(root) else []
-        return [str(path)[len(root) :].strip("/") for path in found]
-
-    def remove(self, *parts: str) -> None:
-        """Remove a file where there is one."""
-        with self._reaching("write", *parts):
-            try:
-                self.files.rm_file(self._path(*parts))
-            except FileNotFoundError:
-                return
-
-    def mark(self, name: str) -> str | None:
-        """Return the SHA-256 of a finished run's run.json; None where there is no finished run."""
-        content = self.read(check_name(name), RUN_FILE)
-        return None if content is None else sha256(content).hexdigest()
-
-    def _path(self, *parts: str) -> str:
-        if any(part in {"", ".", ".."} or "/" in part or "\\" in part for part in parts):
-            raise DataError(f"expected names of files in {self.address}, found {parts}.")
-        return str(PurePosixPath(self.root, *parts))
+    def _remove(self, *parts: str) -> None:
+        with self._reaching("write", *parts) as path:
+            self.files.rm_file(path)
 
     @contextmanager
-    def _reaching(self, what: str, *parts: str) -> Iterator[None]:
-        """Turn what the store raises into errors of geogp."""
+    def _reaching(self, what: str, *parts: str) -> Iterator[str]:
+        """Give a path in the place, and turn what the store raises into errors of geogp."""
+        if any(part in {"", ".", ".."} or set(part) & set("/\\\0") for part in parts):
+            raise DataError(f"expected names of files in {self.address}, found {parts}.")
         try:
-            yield
+            yield str(PurePosixPath(self.root, *parts))
         except GeogpError:
             raise
         except (OSError, ValueError) as error:
@@ -298,12 +202,12 @@ def open_place(address: str) -> Place:
     return Place(address, files, str(root).rstrip("/"), local=False)
 
 
-def _run_of(content: bytes) -> RunRecord | None:
+def run_in(content: bytes | None) -> RunRecord | None:
     """Return what a run.json holds; None where it cannot be read, or names files elsewhere."""
     try:
-        held = record_of(json.loads(content))
+        held = None if content is None else record_of(json.loads(content))
         _files(held)
-    except ValueError:  # DataError is one
+    except (ValueError, RecursionError):  # DataError is a ValueError
         return None
     return held
 

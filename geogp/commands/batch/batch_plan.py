@@ -1,16 +1,17 @@
-"""Which runs a batch has: the product of regions, services, targets and quarters."""
+"""What is asked of a batch: the product of regions, services, targets and quarters, and how."""
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from geogp.choices import settings_of
-from geogp.errors import DataError, RequestError
+from geogp.choices import check_settings, setting, settings_of
+from geogp.errors import RequestError
 from geogp.geodata.store.addresses import PUBLIC_BOUNDARIES
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.settings import AUTO, MapRequest
@@ -21,48 +22,108 @@ ALL = "all"
 VARIED = ("region", "service", "target", "quarters")
 """Fields of a request in which the runs of a batch differ."""
 
-PLACED = ("out", "fresh")
-"""Fields of a request that the batch decides."""
+MAP_SETTINGS = tuple(
+    name
+    for name in settings_of(MapRequest)
+    if name not in {*VARIED, "region_file", "region_name", "out", "fresh"}
+)
+"""Fields that are the same in all runs; a batch has the others in its own way, or not at all."""
+
+MOST_WORKERS, MOST_RETRIES, MOST_MEMORY_GB = 1_000, 1_000, 1_000_000
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What to map.
-
-    Attributes
-    ----------
-    states
-        Postal codes, names or FIPS numbers, or ``all``.
-    services, targets
-        As `MapRequest` has them.
-    quarters
-        Sets of quarters, each a run of its own; None takes all there are.
-    settings
-        Values of the other fields of `MapRequest`, the same in all runs.
+    """What to map: every state, service, target, with the settings of `MapRequest` for all.
 
     Raises
     ------
     RequestError
-        There is nothing to map, or a field is not for a batch.
+        There is nothing to map, or a setting is not for a batch.
     """
 
-    states: tuple[str, ...]
-    services: tuple[str, ...]
-    targets: tuple[str, ...]
-    quarters: tuple[str | None, ...]
-    settings: Mapping[str, Any]
+    states: str = setting("GA,NM: postal codes, names or FIPS numbers; or all.")
+    services: str = setting("mobile, fixed, or both with a comma.", default="mobile")
+    targets: str = setting(
+        "download, upload, latency, tests; several with commas.", default="download"
+    )
+    quarters: str | None = setting(settings_of(MapRequest)["quarters"].told)
+    each_quarter: bool = setting("A run of each of --quarters, not one of all.", default=False)
+    maps: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("states", "services", "targets", "quarters"):
-            if not getattr(self, name):
-                raise RequestError(f"expected one or more {name}, found none.")
-        known = set(settings_of(MapRequest)) - {*VARIED, *PLACED}
-        odd = sorted(set(self.settings) - known)
+        odd = sorted(set(self.maps) - set(MAP_SETTINGS))
         if odd:
             raise RequestError(f"a batch cannot set {', '.join(odd)} for all its runs.")
-        _runs(self, self.states[:1])  # what is wrong is told before boundaries are read
+        self.runs_in(self.listed("states")[:1])  # what is wrong is told before boundaries are read
+
+    def listed(self, name: str) -> tuple[str, ...]:
+        """Return the values of states, services or targets, each once."""
+        text = str(getattr(self, name) or "")
+        found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        if not found:
+            raise RequestError(f"expected one or more {name}, found none.")
+        return found
+
+    @property
+    def quarter_sets(self) -> tuple[str | None, ...]:
+        """The quarters of each run of a region, service and target."""
+        if not self.each_quarter:
+            return (self.quarters,)
+        if self.quarters is None:
+            raise RequestError("--each-quarter makes a run of each of --quarters; say which.")
+        return tuple(quarter_label(quarter) for quarter in parse_quarters(self.quarters).all)
+
+    def runs_in(self, regions: Sequence[str]) -> list["PlannedRun"]:
+        """Return the runs of some regions; those of a region stand together."""
+        many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
+        return [
+            run_of(MapRequest(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
+            for one in many
+        ]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a batch is carried out; nothing of it changes a result.
+
+    `scratch` is a folder on the workers' machines; it becomes absolute.
+
+    Raises
+    ------
+    RequestError
+        A value is out of range, or is not for a scheduler elsewhere.
+    """
+
+    workers: int | None = setting(
+        "Processes on this machine. Default: one, or one a GPU.", least=1, most=MOST_WORKERS
+    )
+    scheduler: str | None = setting("A Dask scheduler whose workers are taken: tcp://HOST:8786.")
+    memory_gb: float | None = setting(
+        "GB that a worker may use. Default: an equal share.",
+        noun="a memory limit",
+        positive=True,
+        most=MOST_MEMORY_GB,
+        unit="GB",
+        option="--memory",
+    )
+    retries: int = setting(
+        "Tries after a failed network or a killed worker.", default=1, least=0, most=MOST_RETRIES
+    )
+    scratch: Path | None = setting("Workers' folder for what is not at --out. Default: the cache.")
+    fresh: bool = setting("Start over, whatever the place holds.", default=False)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.scratch is not None:
+            object.__setattr__(self, "scratch", self.scratch.expanduser().resolve())
+        if self.scheduler is not None and (self.workers or self.memory_gb):
+            raise RequestError(
+                f"the workers of {self.scheduler} are as they were started; leave --workers and "
+                "--memory out."
+            )
 
 
 @dataclass(frozen=True)
@@ -74,17 +135,12 @@ class PlannedRun:
 
     name: str
     group: str
+    region: str
     request: MapRequest
 
-    @property
-    def region(self) -> str:
-        """The region's code."""
-        assert self.request.region is not None, "a batch maps regions of the Census"
-        return self.request.region
 
-
-def runs_of(batch: BatchRequest) -> tuple[PlannedRun, ...]:
-    """Return the runs of a batch; those of a region stand together.
+def runs_of(batch: BatchRequest) -> list[PlannedRun]:
+    """Return the runs of a batch.
 
     Raises
     ------
@@ -93,26 +149,25 @@ def runs_of(batch: BatchRequest) -> tuple[PlannedRun, ...]:
     DataError, NetworkError
         The boundaries cannot be read.
     """
-    runs = _runs(batch, _regions(batch))
+    from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
+    from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
+
+    states = batch.listed("states")
+    boundaries = open_source(batch.maps.get("boundaries", PUBLIC_BOUNDARIES))
+    everything = ALL in map(str.casefold, states)
+    runs = batch.runs_in(state_codes(boundaries, None if everything else states))
     check_apart(runs)
-    return tuple(runs)
+    return runs
 
 
 def run_of(request: MapRequest) -> PlannedRun:
-    """Return the run of a request.
-
-    Raises
-    ------
-    RequestError
-        It is for a region of the user's own.
-    """
+    """Return the run of a request."""
     group = [request.service, request.target]
     if request.quarters is not None:
         group.append(re.sub(r"[^A-Za-z0-9]+", "-", request.quarters).strip("-"))
     joined = safe_name("-".join(group))
-    if request.region is None:
-        raise RequestError("a batch maps states; map a region of your own by `geogp map`.")
-    return PlannedRun(f"{safe_name(request.region)}-{joined}", joined, request)
+    assert request.region is not None, "a batch maps regions of the Census"
+    return PlannedRun(f"{safe_name(request.region)}-{joined}", joined, request.region, request)
 
 
 def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
@@ -120,8 +175,9 @@ def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
 
     The model is that asked for: what ``auto`` becomes depends on the target.
     """
-    told = plain_fields(run.request) | {"model": batch.settings.get("model", AUTO)}
-    return {key: value for key, value in told.items() if key not in VARIED}
+    plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
+    told = {**plain, "model": batch.maps.get("model", AUTO)}
+    return {name: told[name] for name in MAP_SETTINGS}
 
 
 def check_apart(runs: Sequence[PlannedRun]) -> None:
@@ -142,19 +198,6 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
             )
 
 
-def each_quarter(quarters: str | None) -> tuple[str, ...]:
-    """Return the quarters of a request, one by one.
-
-    Raises
-    ------
-    RequestError
-        There is no request, or it cannot be read.
-    """
-    if quarters is None:
-        raise RequestError("--each-quarter makes a run of each of --quarters; say which.")
-    return tuple(quarter_label(quarter) for quarter in parse_quarters(quarters).all)
-
-
 def safe_name(text: str) -> str:
     """Return a name for one file or folder, which leads nowhere else.
 
@@ -165,59 +208,3 @@ def safe_name(text: str) -> str:
         return text
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-")[:60]
     return f"{plain or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def check_name(name: str) -> str:
-    """Refuse a name that `safe_name` would not have made.
-
-    Raises
-    ------
-    DataError
-        It is none.
-    """
-    if not isinstance(name, str) or safe_name(name) != name:
-        raise DataError(f"expected a plain name of a folder, found {name!r}.")
-    return name
-
-
-def plain_fields(request: MapRequest) -> dict[str, Any]:
-    """Return a request for JSON, without what the batch decides."""
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(request, enc_hook=str))
-    return {name: value for name, value in plain.items() if name not in PLACED}
-
-
-def request_of(plain: Mapping[str, Any]) -> MapRequest:
-    """Return the request that `plain_fields` gave, read from JSON.
-
-    Raises
-    ------
-    DataError
-        It is none.
-    """
-    odd = sorted(set(plain) - set(settings_of(MapRequest)) | set(plain) & set(PLACED))
-    if odd:
-        raise DataError(f"expected settings of this version of geogp, found {odd}.")
-    try:
-        return msgspec.convert(plain, MapRequest)
-    except msgspec.ValidationError as error:
-        raise DataError(f"expected settings of a map, found others: {error}") from error
-
-
-def _runs(batch: BatchRequest, regions: Sequence[str]) -> list[PlannedRun]:
-    return [
-        run_of(MapRequest(**{**batch.settings, **dict(zip(VARIED, varied, strict=True))}))
-        for varied in product(
-            regions,
-            *(dict.fromkeys(each) for each in (batch.services, batch.targets, batch.quarters)),
-        )
-    ]
-
-
-def _regions(batch: BatchRequest) -> list[str]:
-    """Return the codes of the regions asked for, each once."""
-    from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
-    from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
-
-    where = batch.settings.get("boundaries", PUBLIC_BOUNDARIES)
-    everything = ALL in {state.strip().casefold() for state in batch.states}
-    return state_codes(open_source(where), None if everything else batch.states)

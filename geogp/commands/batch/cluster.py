@@ -7,16 +7,16 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from geogp.commands.batch.batch_plan import Execution
 from geogp.commands.batch.batch_work import TOPIC
-from geogp.commands.batch.execution import Execution
 from geogp.errors import NetworkError, RequestError
 from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 
@@ -32,75 +32,29 @@ MEMORY = {
 }
 """Variables by which glibc does for a worker what `tune_process` does."""
 
-_ENDED = ("KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError")
-"""Names of Dask's errors for a worker that is gone."""
-
-Hear = Callable[[dict[str, Any]], None]
-"""Takes what a worker publishes; called from another thread."""
-
-
-class Crew(Protocol):
-    """Those who work."""
-
-    @property
-    def executor(self) -> Executor:
-        """Takes what is to be done."""
-
-    def size(self) -> int:
-        """Return how many runs are made at once, now."""
-
 
 @dataclass(frozen=True)
-class FixedCrew:
-    """So many at once by any executor."""
+class Crew:
+    """Those who work: `size` tells how many there are now.
 
-    executor: Executor
-    many: int = 1
-
-    def size(self) -> int:
-        """Return how many runs are made at once."""
-        return self.many
-
-
-@dataclass(frozen=True)
-class _DaskCrew:
-    executor: Executor
-    client: Any
-
-    def size(self) -> int:
-        """Return the threads of all workers, now: one run each."""
-        threads: dict[str, int] = self.client.nthreads()
-        return max(1, sum(threads.values()))
-
-
-def gpus(visible: str | None, count: int) -> tuple[str, ...]:
-    """Return what names each GPU in ``CUDA_VISIBLE_DEVICES``.
-
-    Parameters
-    ----------
-    visible
-        Value of that variable here, or None where it is not set.
-    count
-        How many GPUs PyTorch sees.
+    `heard` holds what each published last, by the name of the run: `text` and `process`.
     """
-    if visible is None:
-        return tuple(map(str, range(count)))
-    return tuple(name.strip() for name in visible.split(",") if name.strip())[:count]
+
+    executor: Executor
+    size: Callable[[], int]
+    heard: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def gpus(visible: str | None, count: int) -> list[str]:
+    """Return what names each GPU in ``CUDA_VISIBLE_DEVICES``, whose value here is `visible`."""
+    names = map(str, range(count)) if visible is None else map(str.strip, visible.split(","))
+    return [name for name in names if name][:count]
 
 
 def worker_environments(
     workers: int | None, devices: Sequence[str], cores: int
 ) -> list[dict[str, str]]:
-    """Return the environment of each worker: its GPU, and its share of the cores.
-
-    Parameters
-    ----------
-    workers
-        How many; None takes one for each GPU, or one.
-    devices
-        GPUs, as `gpus` names them.
-    cores
-        Cores of this machine.
+    """Return the environment of each worker: its share of the cores, and one of the GPUs.
 
     Raises
     ------
@@ -113,27 +67,17 @@ def worker_environments(
             "Name fewer, or compute without GPU by --device cpu."
         )
     many = workers or len(devices) or 1
-    threads = str(max(1, cores // many))
-    shared = dict.fromkeys(THREADS, threads)
+    shared = dict.fromkeys(THREADS, str(max(1, cores // many)))
     if not devices:
-        return [dict(shared) for _ in range(many)]
+        return [shared] * many
     return [{**shared, "CUDA_VISIBLE_DEVICES": name} for name in devices[:many]]
 
 
 @contextmanager
-def dask_crew(execution: Execution, device: str, scratch: Path, hear: Hear) -> Iterator[Crew]:
-    """Start workers on this machine, or join those of a scheduler.
+def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Crew]:
+    """Start workers on this machine, which may write to `scratch`, or join those of a scheduler.
 
-    Parameters
-    ----------
-    execution
-        Who works.
-    device
-        The request's: for ``cpu`` GPUs are left alone.
-    scratch
-        Where workers started here may write.
-    hear
-        Takes what they publish.
+    For the device ``cpu`` GPUs are left alone.
 
     Raises
     ------
@@ -148,39 +92,40 @@ def dask_crew(execution: Execution, device: str, scratch: Path, hear: Hear) -> I
         raise RequestError(
             "geogp batch needs Dask, which is not installed; pip install 'geogp[batch]' brings it."
         ) from error
-    if execution.scheduler is not None:
+    where = execution.scheduler or "this machine"
+    with ExitStack() as stack:
+        cluster = execution.scheduler
+        if cluster is None:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            found = [] if device == "cpu" else gpus(visible, torch.cuda.device_count())
+            environments = worker_environments(execution.workers, found, cores_here())
+            stack.enter_context(_own_environment())
+            cluster = stack.enter_context(
+                _cluster(distributed, environments, execution.memory_gb, scratch)
+            )
         try:
-            client = distributed.Client(execution.scheduler, timeout=PATIENCE_S)
+            client = stack.enter_context(distributed.Client(cluster, timeout=PATIENCE_S))
         except (OSError, ValueError) as error:
-            raise NetworkError(
-                f"no Dask scheduler answers at {execution.scheduler} ({error})."
-            ) from error
-        with client:
-            yield _joined(client, execution.scheduler, hear)
-        return
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = () if device == "cpu" else gpus(visible, torch.cuda.device_count())
-    environments = worker_environments(execution.workers, devices, cores_here())
-    with (
-        _own_environment(),
-        _cluster(distributed, environments, execution, scratch) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield _joined(client, "this machine", hear)
+            raise NetworkError(f"no Dask scheduler answers at {where} ({error}).") from error
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE_S)
+        except TimeoutError as error:
+            raise NetworkError(f"the Dask scheduler of {where} has no worker.") from error
+        yield _crew(client)
 
 
-def worker_lost(error: BaseException) -> bool:
-    """Tell whether an error says that a worker is gone, not what it did."""
-    return any(kind.__name__ in _ENDED for kind in type(error).__mro__)
+def _crew(client: Any) -> Crew:
+    """Return the workers that a client of Dask sees; each thread makes one run."""
 
+    def size() -> int:
+        try:
+            return max(1, sum(client.nthreads().values()))
+        except OSError as error:
+            raise NetworkError(f"the Dask scheduler does not answer any more ({error}).") from error
 
-def _joined(client: Any, where: str, hear: Hear) -> _DaskCrew:
-    try:
-        client.wait_for_workers(1, timeout=PATIENCE_S)
-    except TimeoutError as error:
-        raise NetworkError(f"the Dask scheduler of {where} has no worker.") from error
-    client.subscribe_topic(TOPIC, lambda event: hear(event[1]))
-    return _DaskCrew(client.get_executor(pure=False), client)
+    crew = Crew(client.get_executor(pure=False), size)
+    client.subscribe_topic(TOPIC, lambda event: crew.heard.update({event[1]["name"]: event[1]}))
+    return crew
 
 
 @contextmanager
@@ -196,10 +141,7 @@ def _own_environment() -> Iterator[None]:
 
 
 def _cluster(
-    distributed: Any,
-    environments: Sequence[dict[str, str]],
-    execution: Execution,
-    scratch: Path,
+    distributed: Any, environments: Sequence[dict[str, str]], memory_gb: float | None, scratch: Path
 ) -> Any:
     """Return a cluster of this machine, a process with one thread for each environment.
 
@@ -208,31 +150,26 @@ def _cluster(
     """
     dask = import_module("dask")
     shared = distributed.system.MEMORY_LIMIT / len(environments)
-    limit = shared if execution.memory_gb is None else execution.memory_gb * 1e9
+    options = {
+        "nthreads": 1,
+        "memory_limit": int(shared if memory_gb is None else memory_gb * 1e9),
+        "dashboard": False,
+        "silence_logs": logging.CRITICAL,
+        "local_directory": str(scratch / "dask"),
+    }
     workers = {
-        place: {
-            "cls": distributed.Nanny,
-            "options": {
-                "nthreads": 1,
-                "memory_limit": int(limit),
-                "env": environment,
-                "dashboard": False,
-                "silence_logs": logging.CRITICAL,
-                "local_directory": str(scratch / "dask"),
-            },
-        }
+        place: {"cls": distributed.Nanny, "options": {**options, "env": environment}}
         for place, environment in enumerate(environments)
     }
+    here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     scheduler = {
         "cls": distributed.Scheduler,
-        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "allowed_failures": 0},
+        "options": {**here, "port": 0, "dashboard": False, "allowed_failures": 0},
     }
     # Set before a worker's process starts: libraries look when they are loaded.
-    early = {
-        f"distributed.nanny.pre-spawn-environ.{name}": value
-        for name, value in {**{name: environments[0][name] for name in THREADS}, **MEMORY}.items()
-    }
-    with dask.config.set(early):
+    early = {name: environments[0][name] for name in THREADS} | MEMORY
+    names = {f"distributed.nanny.pre-spawn-environ.{name}": early[name] for name in early}
+    with dask.config.set(names):
         return distributed.SpecCluster(
             scheduler=scheduler, workers=workers, silence_logs=logging.CRITICAL, name="geogp-batch"
         )

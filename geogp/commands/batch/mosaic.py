@@ -1,20 +1,16 @@
-"""The rasters of many runs as one, window by window."""
+"""The rasters of many runs as one: GDAL joins them block by block."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
-import numpy as np
 import rasterio
 import rasterio.shutil
-from numpy.typing import NDArray
 from rasterio.errors import RasterioError
-from rasterio.windows import Window
 
-from geogp.commands.batch.batch_place import Place
 from geogp.errors import DataError, OutputError
 from geogp.geodata.tiles import quadkeys
 from geogp.maps.frame import Frame
@@ -25,14 +21,35 @@ BLOCK = 512
 CACHE_BYTES = 256 * 2**20
 """What GDAL may keep in memory."""
 
-
 _OFF = 1e-6
 """How far a number may be from a whole one that it stands for."""
 
-Floats = NDArray[np.float32]
+_COG = {
+    "driver": "COG",
+    "compress": "DEFLATE",
+    "predictor": "YES",
+    "blocksize": BLOCK,
+    "sparse_ok": True,
+    "bigtiff": "IF_SAFER",
+    "overview_resampling": "AVERAGE",
+}
+
+_WHOLE = """<VRTDataset rasterXSize="{frame.width}" rasterYSize="{frame.height}">
+<SRS>EPSG:3857</SRS><GeoTransform>{transform}</GeoTransform><Metadata>{told}</Metadata>
+{bands}</VRTDataset>
+"""
+_BAND = """<VRTRasterBand dataType="Float32" band="{number}"><Description>{about}</Description>
+<UnitType>{unit}</UnitType><NoDataValue>nan</NoDataValue>
+{sources}</VRTRasterBand>
+"""
+_SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1</SourceBand>
+<SrcRect xOff="{own}" yOff="0" xSize="{many}" ySize="{high}"/>
+<DstRect xOff="{left}" yOff="{top}" xSize="{wide}" ySize="{deep}"/>{nodata}</ComplexSource>
+"""
+"""The virtual raster through which GDAL reads, in its format VRT."""
 
 
-def join_rasters(place: Place, names: Sequence[str], bands: Sequence[str], out: Path) -> None:
+def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """Write one cloud-optimised GeoTIFF, float32, EPSG:3857, with a band for each variable.
 
     Its frame is the smallest around all runs; columns beyond the edge of the world come in on the
@@ -40,197 +57,140 @@ def join_rasters(place: Place, names: Sequence[str], bands: Sequence[str], out: 
     the value of the first run that has one: as the centre of a tile lies in one region, there is
     another only where two boundaries overlap. Blocks without any value take no room.
 
-    A row of blocks of one run is in memory at once, and `CACHE_BYTES` of GDAL's; beside `out` an
-    uncompressed raster of the blocks with values stands while it is made.
+    GDAL reads what a block needs; `CACHE_BYTES` are in memory at once.
 
     Parameters
     ----------
-    place
-        Where the runs are.
-    names
-        Their names, in the order that decides where two have a value.
+    runs
+        Run folders, in the order that decides where two have a value.
     bands
         Names of the variables.
     out
-        The file; its folder is used for what is brought here.
+        The file.
 
     Raises
     ------
     DataError
         A raster is damaged, or is not one of tiles.
-    OutputError, NetworkError
-        A file cannot be read or written.
+    OutputError
+        The file cannot be written.
     """
-    whole = out.with_name(f".{out.name}.whole.tif")
-    brought = out.with_name(f".{out.name}.part.tif")
+    sources = [[_source(run / f"{band}.tif") for run in runs] for band in bands]
+    frame, virtual = _around(sources[0]), out.with_suffix(".vrt")
+    told = {
+        "runs": " ".join(run.name for run in runs),
+        "variables": " ".join(bands),
+        "attribution": " ".join(sorted({one.attribution for one in sources[0]} - {""})),
+    }
+    # Where the driver would make no overview of its own.
+    small = {"overview_count": 1} if 1 < max(frame.width, frame.height) <= BLOCK else {}
+    virtual.write_text(_virtual(sources, frame, told), "utf-8")
     try:
         with rasterio.Env(GDAL_CACHEMAX=CACHE_BYTES):
-            frame = _frame([_frame_of(place, name, bands[0], brought) for name in names])
-            with rasterio.open(whole, "w+", **_profile(frame, len(bands))) as target:
-                sources = set[str]()
-                for number, band in enumerate(bands, 1):
-                    for name in names:
-                        fetched = _Fetched(place, name, band, brought)
-                        sources.add(_paste(fetched, target, frame, number))
-                target.update_tags(
-                    runs=" ".join(names),
-                    variables=" ".join(bands),
-                    attribution=" ".join(sorted(sources - {""})),
-                )
-            rasterio.shutil.copy(whole, out, **_cog(frame))
+            rasterio.shutil.copy(virtual, out, **_COG, **small)
     except RasterioError as error:
         raise OutputError(f"cannot write {out}: {error}.") from error
     finally:
-        whole.unlink(missing_ok=True)
-        brought.unlink(missing_ok=True)
+        virtual.unlink()
 
 
 @dataclass(frozen=True)
-class _Fetched:
-    """The raster of one variable of one run, brought to a file here."""
+class _Source:
+    """The raster of one variable of one run, and what it says of itself."""
 
-    place: Place
-    name: str
-    band: str
     path: Path
-
-    @contextmanager
-    def opened(self) -> Iterator[Any]:
-        """Open it."""
-        file = f"{self.band}.tif"
-        self.place.fetch(self.path, self.name, file)
-        try:
-            with rasterio.open(self.path) as raster:
-                yield raster
-        except RasterioError as error:
-            raise DataError(
-                f"{self.place.show(self.name, file)} is damaged ({error}). Delete the folder and "
-                "resume."
-            ) from error
+    frame: Frame
+    nodata: float | None
+    about: str
+    unit: str
+    attribution: str
 
 
-def _frame_of(place: Place, name: str, band: str, path: Path) -> Frame:
-    with _Fetched(place, name, band, path).opened() as raster:
-        return _tiles_of(raster, place.show(name, f"{band}.tif"))
+def _source(path: Path) -> _Source:
+    try:
+        with rasterio.open(path, driver="GTiff") as raster:
+            about, unit = raster.descriptions[0] or path.stem, raster.units[0] or ""
+            attribution = str(raster.tags().get("attribution", ""))
+            return _Source(path, _tiles_of(raster), raster.nodata, about, unit, attribution)
+    except (RasterioError, DataError) as error:
+        raise DataError(f"{path} is damaged ({error}). Delete the folder and resume.") from error
 
 
-def _tiles_of(raster: Any, where: str) -> Frame:
-    """Return the frame of a raster of tiles.
-
-    Raises
-    ------
-    DataError
-        Its pixels are not tiles of Web Mercator.
-    """
-    step = raster.transform
-    zoom = math.log2(2 * quadkeys.HALF_WORLD_M / step.a) if step.a > 0 else -1
-    column = (step.c + quadkeys.HALF_WORLD_M) / step.a if step.a else math.nan
-    row = (quadkeys.HALF_WORLD_M - step.f) / step.a if step.a else math.nan
-    whole = all(abs(value - round(value)) < _OFF for value in (zoom, column, row))
-    square = math.isclose(step.a, -step.e, rel_tol=_OFF)
-    if not whole or not square or raster.crs is None or raster.crs.to_epsg() != 3857:
-        raise DataError(f"expected a raster of tiles in EPSG:3857, found another in {where}.")
-    return Frame(round(zoom), round(column), round(row), raster.width, raster.height)
+def _tiles_of(raster: Any) -> Frame:
+    """Return the frame of a raster of tiles of Web Mercator."""
+    step, world = raster.transform, quadkeys.HALF_WORLD_M
+    if raster.crs is not None and raster.crs.to_epsg() == 3857 and step.a > 0:
+        found = (
+            math.log2(2 * world / step.a),
+            (step.c + world) / step.a,
+            (world - step.f) / step.a,
+        )
+        square = math.isclose(step.a, -step.e, rel_tol=_OFF)
+        if square and all(abs(value - round(value)) < _OFF for value in found):
+            zoom, column, row = map(round, found)
+            return Frame(zoom, column, row, raster.width, raster.height)
+    raise DataError("expected a raster of tiles in EPSG:3857, found another.")
 
 
-def _frame(parts: Sequence[Frame]) -> Frame:
+def _around(sources: Sequence[_Source]) -> Frame:
     """Return the smallest frame around all, at the finest zoom, inside the world."""
-    zoom = max(part.zoom for part in parts)
-    spans, tops, bottoms = [], [], []
-    for part in parts:
-        fine = 1 << (zoom - part.zoom)
-        spans += [(start, stop) for start, stop, _ in _spans(part, zoom)]
-        tops.append(part.row * fine)
-        bottoms.append((part.row + part.height) * fine)
-    west, east = min(start for start, _ in spans), max(stop for _, stop in spans)
-    return Frame(zoom, west, min(tops), east - west, max(bottoms) - min(tops))
+    zoom = max(one.frame.zoom for one in sources)
+    spans, rows = [], []
+    for one in sources:
+        fine = 1 << (zoom - one.frame.zoom)
+        spans += [span for _, span in _spans(one.frame, fine)]
+        rows += [one.frame.row * fine, (one.frame.row + one.frame.height) * fine]
+    west, east = min(first for first, _ in spans), max(first + many for first, many in spans)
+    return Frame(zoom, west, min(rows), east - west, max(rows) - min(rows))
 
 
-def _spans(part: Frame, zoom: int) -> list[tuple[int, int, int]]:
-    """Return columns of the world that a part covers: first, last + 1, and the part's own first.
+def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the columns of a part, and those of the world that they cover: first and number.
 
-    All at `zoom`; where the part crosses the edge of the world, there are two.
+    The world's are `fine` times as many. Where the part crosses its edge, there are two spans.
     """
-    fine, world = 1 << (zoom - part.zoom), 1 << zoom
-    start, width = part.column * fine, part.width * fine
-    found, own = [], 0
-    while own < width:
-        first = (start + own) % world
-        many = min(width - own, world - first)
-        found.append((first, first + many, own))
-        own += many
-    return found
+    world = 1 << part.zoom
+    inside = min(part.width, world - part.column % world)
+    return [
+        ((own, many), ((part.column + own) % world * fine, many * fine))
+        for own, many in ((0, inside), (inside, part.width - inside))
+        if many
+    ]
 
 
-def _paste(source: _Fetched, target: Any, frame: Frame, number: int) -> str:
-    """Put the values of one run into a band, where no run before had one; whom they are by."""
-    with source.opened() as raster:
-        part = _tiles_of(raster, source.place.show(source.name, f"{source.band}.tif"))
-        target.set_band_description(number, raster.descriptions[0] or source.band)
-        target.set_band_unit(number, raster.units[0] or "")
-        fine = 1 << (frame.zoom - part.zoom)
-        first = part.row * fine - frame.row
-        last = first + part.height * fine
-        for top in range(first - first % BLOCK, last, BLOCK):
-            rows = max(top, first), min(top + BLOCK, last)
-            values = _strip(raster, fine, rows[0] - first, rows[1] - first)
-            for start, stop, own in _spans(part, frame.zoom):
-                window = Window(start - frame.column, rows[0], stop - start, rows[1] - rows[0])
-                _fill(target, number, window, values[:, own : own + stop - start])
-        return str(raster.tags().get("attribution", ""))
+def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, told: dict[str, str]) -> str:
+    """Return the virtual raster: of the sources of a band GDAL takes the last with a value."""
+    bands = (
+        _BAND.format(
+            number=number,
+            about=escape(many[0].about),
+            unit=escape(many[0].unit),
+            sources="".join(_drawn(one, frame) for one in reversed(many)),
+        )
+        for number, many in enumerate(sources, 1)
+    )
+    return _WHOLE.format(
+        frame=frame,
+        transform=", ".join(map(repr, frame.transform.to_gdal())),
+        told="".join(f'<MDI key="{key}">{escape(text)}</MDI>' for key, text in told.items()),
+        bands="".join(bands),
+    )
 
 
-def _strip(raster: Any, fine: int, top: int, bottom: int) -> Floats:
-    """Return rows of a raster, each pixel repeated `fine` times on both axes."""
-    first, last = top // fine, -(-bottom // fine)
-    values = raster.read(1, window=Window(0, first, raster.width, last - first))
-    values = values.astype(np.float32)
-    if raster.nodata is not None and not np.isnan(raster.nodata):
-        values[values == raster.nodata] = np.nan
-    if fine > 1:
-        values = values.repeat(fine, axis=0).repeat(fine, axis=1)
-    rows: Floats = values[top - first * fine : bottom - first * fine]
-    return rows
-
-
-def _fill(target: Any, number: int, window: Window, values: Floats) -> None:
-    if np.isnan(values).all():
-        return
-    there = target.read(number, window=window)
-    target.write(np.where(np.isnan(there), values, there), number, window=window)
-
-
-def _profile(frame: Frame, bands: int) -> dict[str, Any]:
-    """Return how to write the raster that is filled: without compression, as blocks come again."""
-    return {
-        "driver": "GTiff",
-        "width": frame.width,
-        "height": frame.height,
-        "count": bands,
-        "dtype": "float32",
-        "crs": "EPSG:3857",
-        "transform": frame.transform,
-        "nodata": math.nan,
-        "tiled": True,
-        "blockxsize": BLOCK,
-        "blockysize": BLOCK,
-        "interleave": "band",
-        "sparse_ok": True,
-        "bigtiff": "IF_SAFER",
-    }
-
-
-def _cog(frame: Frame) -> dict[str, Any]:
-    """Return how to write the finished raster."""
-    chosen: dict[str, Any] = {
-        "driver": "COG",
-        "compress": "DEFLATE",
-        "predictor": "YES",
-        "blocksize": BLOCK,
-        "sparse_ok": True,
-        "bigtiff": "IF_SAFER",
-        "overview_resampling": "AVERAGE",
-    }
-    if 1 < max(frame.width, frame.height) <= BLOCK:
-        chosen["overview_count"] = 1  # where the driver would make none
-    return chosen
+def _drawn(source: _Source, frame: Frame) -> str:
+    """Return where the pixels of a source go in the frame."""
+    part, fine = source.frame, 1 << (frame.zoom - source.frame.zoom)
+    return "".join(
+        _SOURCE.format(
+            path=escape(str(source.path.resolve())),
+            own=own,
+            many=many,
+            high=part.height,
+            left=first - frame.column,
+            top=part.row * fine - frame.row,
+            wide=wide,
+            deep=part.height * fine,
+            nodata="" if source.nodata is None else f"<NODATA>{source.nodata}</NODATA>",
+        )
+        for (own, many), (first, wide) in _spans(part, fine)
+    )

@@ -1,18 +1,24 @@
 """One table, one raster and one page of many finished runs."""
 
-import os
+import json
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import dataset, parquet
 
 from geogp.commands.batch.batch_place import Place, open_place
-from geogp.commands.batch.batch_tables import join_tables
-from geogp.commands.batch.batch_work import peak_bytes, scratch_folder, tell
+from geogp.commands.batch.batch_work import peak_bytes, scratch_folder
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.commands.gallery import make_gallery
-from geogp.errors import OutputError
+from geogp.errors import DataError, OutputError
+from geogp.files import write_folder
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.grid import quantity_of
 from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
@@ -23,41 +29,32 @@ FOLDER = "national"
 
 TABLE_FILE, RASTER_FILE, PAGE_FILE = "tiles.parquet", "map.tif", "index.html"
 
-NATIONAL_FILES = (TABLE_FILE, RASTER_FILE, PAGE_FILE)
+NATIONAL_FILES = (RASTER_FILE, PAGE_FILE, TABLE_FILE)
+"""The table comes last: it says what all are made from."""
+
+REGION = "region"
+"""The column of the table that tells the regions apart."""
+
+ROWS = 65_536
+"""Rows of a row group of the table, and of what is in memory at once."""
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
 """Files of a run whose being there decides what the page links to."""
 
 
 @dataclass(frozen=True)
-class NationalOrder:
-    """What a worker is told to join.
+class JoinedRun:
+    """A run that is joined: its region, and what `mark_of` tells of its run.json."""
 
-    Attributes
-    ----------
-    group
-        Name of the service, target and quarters.
-    target
-        The target.
-    runs
-        Names and regions of the runs.
-    place, scratch
-        As `Order` has them.
-    """
-
-    group: str
-    target: str
-    runs: tuple[tuple[str, str], ...]
-    place: str
-    scratch: str | None
+    region: str
+    mark: str
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What was joined: rows of the table, files, and what it took."""
+    """What was joined: rows of the table, and what it took."""
 
     tiles: int
-    files: tuple[str, ...]
     seconds: float
     peak_bytes: int | None
 
@@ -65,22 +62,27 @@ class Joined:
 def bands_of(target: str) -> tuple[str, ...]:
     """Return the rasters of a run that the mosaic has as bands."""
     suffix = quantity_of(target).suffix
-    if TARGETS[target].counted:
-        return tuple(f"{name}_{suffix}" for name in ("expected", "lower", "upper"))
-    return tuple(f"{name}_{suffix}" for name in ("median", "lower", "upper"))
+    middle = "expected" if TARGETS[target].counted else "median"
+    return tuple(f"{name}_{suffix}" for name in (middle, "lower", "upper"))
 
 
-def join_runs(order: NationalOrder) -> Joined:
-    """Join the finished runs of one service, target and set of quarters.
+def join_runs(
+    address: str,
+    group: str,
+    found: dict[str, JoinedRun],
+    bands: Sequence[str],
+    scratch: Path | None,
+) -> Joined:
+    """Join the finished runs `found` of one service, target and set of quarters at a place.
 
     ``tiles.parquet``
-        All tiles of all runs, with a column ``region``; see `batch_tables.py`.
+        All tiles of all runs, with a column ``region``; see `join_tables`.
     ``map.tif``
         One raster of the median and the bounds of the intervals; see `mosaic.py`.
     ``index.html``
         The page of `gallery.py`, with links to the maps and reports of the runs.
 
-    They are made on the worker's machine and copied to the place, the page last.
+    Of a place at an address, the files of the runs that they need are brought to the worker.
 
     Raises
     ------
@@ -89,48 +91,156 @@ def join_runs(order: NationalOrder) -> Joined:
     OutputError, NetworkError
         A file cannot be written or read.
     """
-    start = time.monotonic()
-    place = open_place(order.place)
-    base = Path(order.scratch) if order.scratch else scratch_folder(order.place)
+    start, place, rows = time.monotonic(), open_place(address), 0
+    with _runs_here(place, list(found), bands, scratch) as base:
+        runs = [base / name for name in found]
+
+        def write(folder: Path) -> None:
+            nonlocal rows
+            join_rasters(runs, bands, folder / RASTER_FILE)
+            make_gallery(runs, out=folder)
+            rows = join_tables(base, found, folder / TABLE_FILE)
+
+        try:
+            write_folder(base / FOLDER / group, write)
+        except DataError as error:  # of a file that the user knows by another address
+            raise DataError(str(error).replace(str(base), place.address)) from error
+        if not place.local:
+            for file in NATIONAL_FILES:
+                place.put(base / FOLDER / group / file, FOLDER, group, file)
+    return Joined(rows, time.monotonic() - start, peak_bytes())
+
+
+def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
+    """Return the tiles of the products at a place; None where they are not of these very runs.
+
+    Raises
+    ------
+    OutputError, NetworkError
+        The place cannot be read.
+    """
+    if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
+        return None
+    with place.opened(FOLDER, group, TABLE_FILE) as stream:
+        try:
+            held = parquet.read_metadata(stream)
+            marks = json.loads(held.metadata[b"geogp"])["marks"]
+        except (pa.ArrowException, LookupError, TypeError, ValueError):
+            return None  # damaged, or of an earlier version
+    return held.num_rows if marks == [run.mark for run in found.values()] else None
+
+
+@contextmanager
+def _runs_here(
+    place: Place, names: Sequence[str], bands: Sequence[str], scratch: Path | None
+) -> Iterator[Path]:
+    """Give a folder of this machine with the runs: the place, or one with what is needed of them.
+
+    Files that the page only links to are empty in it.
+    """
+    if place.local:
+        yield Path(place.root)
+        return
+    base = scratch_folder(place.address, scratch)
     try:
         base.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=base, prefix=f".{FOLDER}-"))
     except OSError as error:
         raise OutputError(f"cannot write {base}: {error}. Name another --scratch.") from error
     try:
-        told = {"name": f"{FOLDER}/{order.group}", "attempt": 1}
-        tell({**told, "text": "table"})
-        made = folder / FOLDER / order.group
-        made.mkdir(parents=True)
-        tiles = join_tables(place, order.runs, made / TABLE_FILE)
-        tell({**told, "text": "raster"})
-        names = [name for name, _ in order.runs]
-        join_rasters(place, names, bands_of(order.target), made / RASTER_FILE)
-        tell({**told, "text": "page"})
-        _mirror(place, names, folder)
-        make_gallery([folder / name for name in names], out=made)
-        for name in NATIONAL_FILES:
-            place.put(made / name, FOLDER, order.group, name)
+        for name in names:
+            for file in (RUN_FILE, GRID_FILE, TABLE_FILE, *(f"{band}.tif" for band in bands)):
+                place.fetch(folder / name / file, name, file)
+            for file in set(_SHOWN) & set(place.sizes(name)):
+                (folder / name / file).touch()
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return Joined(
-        tiles,
-        tuple(f"{FOLDER}/{order.group}/{name}" for name in NATIONAL_FILES),
-        time.monotonic() - start,
-        peak_bytes(),
-    )
 
 
-def _mirror(place: Place, names: list[str], folder: Path) -> None:
-    """Bring here what the page shows of the runs, so that its links are right at the place.
+def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
+    """Write the tiles of runs in a folder as one table, in their order; return its rows.
 
-    Files that it only links to are empty here.
+    Columns are those of `tile_table.py`, after a first one, ``region``; where one run has a
+    column that another has not (counties), the other's are null. At most `ROWS` rows are in memory.
+
+    Raises
+    ------
+    DataError
+        A run's table is damaged, or the types of its columns are not those of another's.
+    OutputError
+        The file cannot be written.
     """
-    for name in names:
-        for file in (RUN_FILE, GRID_FILE):
-            place.fetch(folder / name / file, name, file)
-        written = place.modified(name, RUN_FILE)
-        os.utime(folder / name / RUN_FILE, (written, written))
-        for file in _SHOWN:
-            if place.has(name, file):
-                (folder / name / file).touch()
+    parts = [_Part.of(base / name / TABLE_FILE) for name in found]
+    try:
+        columns = pa.unify_schemas([one.schema.remove_metadata() for one in parts])
+    except pa.ArrowException as error:
+        raise DataError(f"expected tables of the same columns in all runs: {error}.") from error
+    geo = parts[0].geo
+    last = columns.field(geo["primary_column"])
+    columns = pa.schema([one for one in columns if one.name != last.name] + [last])
+    west, south, east, north = zip(*(one.box for one in parts), strict=True)
+    geo["columns"][last.name]["bbox"] = [min(west), min(south), max(east), max(north)]
+    told = {
+        "runs": list(found),
+        "marks": [run.mark for run in found.values()],
+        "attribution": " ".join(sorted({one.attribution for one in parts} - {""})),
+    }
+    whole = pa.schema(
+        [pa.field(REGION, pa.string()), *columns],
+        metadata={"geo": json.dumps(geo), "geogp": json.dumps(told)},
+    )
+    kinds = {one.name: one.type for one in whole}
+    rows = 0
+    with parquet.ParquetWriter(
+        out,
+        whole,
+        compression="zstd",
+        use_dictionary=[name for name, kind in kinds.items() if pa.types.is_string(kind)],
+        column_encoding=dict.fromkeys(
+            (name for name, kind in kinds.items() if pa.types.is_float32(kind)),
+            "BYTE_STREAM_SPLIT",
+        ),
+    ) as writer:
+        for name, run in found.items():
+            for batch in _batches(base / name / TABLE_FILE, columns):
+                region = pa.array([run.region] * len(batch), pa.string())
+                full = pa.RecordBatch.from_arrays([region, *batch.columns], schema=whole)
+                writer.write_batch(full, ROWS)
+                rows += len(batch)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The table of a run: its columns, what GeoParquet says of it, and whom the data are by."""
+
+    schema: pa.Schema
+    geo: dict[str, Any]
+    box: list[float]
+    attribution: str
+
+    @classmethod
+    def of(cls, path: Path) -> "_Part":
+        try:
+            schema = parquet.read_schema(path)
+            geo = json.loads(schema.metadata[b"geo"])
+            west, south, east, north = geo["columns"][geo["primary_column"]]["bbox"]
+            about = json.loads(schema.metadata.get(b"geogp", b"{}"))
+            attribution = str(about.get("attribution", ""))
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+            raise _damaged(path, error) from error
+        return cls(schema, geo, [west, south, east, north], attribution)
+
+
+def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Read a table in parts, with all of the columns."""
+    try:
+        source = dataset.dataset(path, schema=columns, format="parquet")
+        yield from source.to_batches(batch_size=ROWS, batch_readahead=1, fragment_readahead=1)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path} is damaged ({error}). Delete the folder and resume.")

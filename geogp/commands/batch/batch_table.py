@@ -1,0 +1,141 @@
+"""batch.json at the place of a batch: what was asked for, and a table of what became of it.
+
+What is done is not read from it: that say the run.json files. It is read for what they cannot say,
+which runs were asked for, with which settings, so that a batch can be resumed and can grow.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from geogp import __version__
+from geogp.commands.batch.batch_place import Place
+from geogp.commands.batch.batch_plan import MAP_SETTINGS, VARIED, PlannedRun, check_apart, run_of
+from geogp.errors import DataError, GeogpError
+from geogp.records.run_record import RunRecord, given
+from geogp.runs.settings import MapRequest
+
+BATCH_FILE = "batch.json"
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+
+_FORMER = ("assets", "region_file", "region_name")
+"""Settings that earlier versions wrote, and that no run of a batch has."""
+
+
+class BatchRow(Struct, kw_only=True):
+    """One run of a batch: what it maps, and what became of it in the last call that asked for it.
+
+    `how` is ``made``, or ``kept`` where nothing was to be done. Scores are those of all test rows,
+    by split, and `seconds` those of the run's stages, both as run.json has them. Of a failed run
+    `error` is the message, and `kind` as `kind_of` has it.
+    """
+
+    region: str
+    service: str
+    target: str
+    quarters: str | None
+    state: Literal["waiting", "running", "done", "failed"] = "waiting"
+    how: str | None = None
+    attempts: int = 0
+    log_score: dict[str, float | None] = {}
+    coverage_95: dict[str, float | None] = {}
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_bytes: int | None = None
+    worker: str | None = None
+    error: str | None = None
+    kind: str | None = None
+    warnings: list[str] = []
+
+    def take(self, run: RunRecord) -> None:
+        """Take over what run.json of the finished run says."""
+        scores = {split: strata["all"] for split, strata in run.metrics.items()}
+        self.log_score = {split: one.nll for split, one in scores.items()}
+        self.coverage_95 = {split: one.coverage_95 for split, one in scores.items()}
+        self.seconds = sum(given(run.seconds, {}).values())
+        self.warnings = given(run.warnings, [])
+
+
+class NationalRow(Struct, kw_only=True):
+    """What was joined from the runs of one service, target and set of quarters.
+
+    `missing` names those of the batch that are not done; `tiles` are the rows of the table.
+    """
+
+    runs: list[str]
+    missing: list[str]
+    tiles: int | None = None
+    seconds: float | None = None
+    peak_bytes: int | None = None
+    error: str | None = None
+    kind: str | None = None
+
+
+class BatchTable(Struct, kw_only=True):
+    """The settings of all runs, the runs by name, and what was joined from them by group."""
+
+    format: Literal["geogp-batch-1"] = "geogp-batch-1"
+    geogp: str = __version__
+    settings: dict[str, Any]
+    runs: dict[str, BatchRow] = {}
+    national: dict[str, NationalRow] = {}
+
+    def add(self, run: PlannedRun) -> None:
+        """Add a run, or begin its row anew."""
+        told = {name: getattr(run.request, name) for name in VARIED}
+        self.runs[run.name] = BatchRow(**told)
+
+    def planned(self) -> dict[str, PlannedRun]:
+        """Return the runs by the name of their folder, which follows from what they map.
+
+        Raises
+        ------
+        GeogpError, msgspec.ValidationError
+            There cannot be such a run, or two share a folder.
+        """
+        if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
+            raise DataError("expected runs and their settings as this version of geogp has them.")
+        rows = ({name: getattr(row, name) for name in VARIED} for row in self.runs.values())
+        runs = [run_of(msgspec.convert(self.settings | row, MapRequest)) for row in rows]
+        check_apart(runs)
+        return {run.name: run for run in runs}
+
+    def write(self, place: Place) -> None:
+        """Write batch.json.
+
+        Raises
+        ------
+        OutputError, NetworkError
+            It cannot be written.
+        """
+        place.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", BATCH_FILE)
+
+
+def read_table(place: Place) -> BatchTable | None:
+    """Return what batch.json of a place says; None where there is none.
+
+    Raises
+    ------
+    DataError
+        The file is damaged, or no batch.json.
+    NetworkError, OutputError
+        The place cannot be read.
+    """
+    content = place.read(BATCH_FILE)
+    if content is None:
+        return None
+    try:
+        table = msgspec.json.decode(content, type=BatchTable)
+        for name in _FORMER:
+            table.settings.pop(name, None)
+        names = table.planned()
+    except (msgspec.MsgspecError, UnicodeError, GeogpError, RecursionError) as error:
+        raise DataError(
+            f"{place.show(BATCH_FILE)} is damaged ({error}). Delete it: finished runs are found "
+            "by what they hold."
+        ) from error
+    table.geogp = __version__
+    table.runs = dict(zip(names, table.runs.values(), strict=True))
+    return table
