@@ -10,18 +10,8 @@ from dataclasses import asdict, replace
 from time import monotonic
 
 import numpy as np
-from trial import (
-    Figures,
-    command,
-    fitted,
-    parser,
-    percent,
-    prepare,
-    say,
-    split,
-    table,
-    write_results,
-)
+from region_trial import fitted, prepare, split
+from trial import Figures, command, parser, percent, say, table, write_results
 
 from geogp.evaluation.baseline import quarter_baseline
 from geogp.evaluation.metrics import score

@@ -12,7 +12,8 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
-from trial import OUT, command, parser, prepare, split, table
+from region_trial import prepare, split
+from trial import OUT, command, parser, table
 
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import build

@@ -19,18 +19,8 @@ from itertools import product
 
 import numpy as np
 import torch
-from trial import (
-    Figures,
-    command,
-    fitted,
-    kept,
-    parser,
-    percent,
-    prepare,
-    split,
-    table,
-    write_results,
-)
+from region_trial import fitted, prepare, split
+from trial import Figures, command, kept, parser, percent, table, write_results
 
 import geogp
 from geogp.evaluation.metrics import score

@@ -1,4 +1,4 @@
-"""What the benchmarks share: command lines, rows of a region, kept figures and tables."""
+"""What the benchmarks share: command lines, kept figures and tables; needs no geopandas."""
 
 import argparse
 import datetime as dt
@@ -9,7 +9,6 @@ import platform
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import geogp
 from geogp.errors import GeogpError
-from geogp.estimators.spatial_gp import SpatialGP
-from geogp.evaluation.splits.split_rows import block_split, random_split
 from geogp.files import write_text
-from geogp.runs.pipeline.fitting import fit_model
-from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.job import prepare as prepare_job
-from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
 
 Figures = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -33,8 +25,6 @@ Floats = NDArray[np.float64]
 HERE = Path(__file__).parent
 OUT, RESULTS = HERE / "out", HERE / "results"
 """Where each fit is kept in a file of its own, and where the committed tables are."""
-
-PARTS = ("train", "validation", "test")
 
 
 def parser(
@@ -82,43 +72,6 @@ def command(main: Callable[..., None]) -> Callable[..., int]:
 def say(*words: object) -> None:
     """Print on standard error, at once."""
     print(*words, file=sys.stderr, flush=True)
-
-
-def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> Job:
-    """Read the rows of the region that the options name, as ``geogp map`` does.
-
-    Parameters
-    ----------
-    options
-        With the arguments of `parser` for a region.
-    out
-        A folder for what a fit leaves until it is done.
-    **settings
-        Fields of `MapRequest`.
-    """
-    asked = {name: getattr(options, name) for name in ("region", "source", "boundaries")}
-    request = MapRequest(**asked, quarters=options.quarters, out=out, **settings)
-    return prepare_job(request, ProgressListener())
-
-
-def split(job: Job, how: str = "random") -> dict[str, NDArray[np.bool_]]:
-    """Return which rows train, validate and test, under the seed of the request."""
-    seen, seed = job.observations, job.request.seed
-    if how == "random":
-        parts = random_split(seen.quadkey, seen.quarter, seed)
-    else:
-        parts = block_split(seen.longitude, seen.latitude, seed)
-    return {name: parts == name for name in PARTS}
-
-
-def fitted(job: Job, rows: dict[str, NDArray[np.bool_]]) -> tuple[SpatialGP, float]:
-    """Fit the model of a request anew, and return it with the seconds that it took."""
-    job.folder.clear()
-    start = monotonic()
-    model = fit_model(job, "benchmark", rows["train"], rows["validation"], job.preset.weights)
-    seconds = monotonic() - start
-    job.folder.clear()
-    return model, seconds
 
 
 def kept(path: Path, make: Callable[[], Figures]) -> Figures:
