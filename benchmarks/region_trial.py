@@ -38,13 +38,17 @@ def prepare(options: argparse.Namespace, out: Path, **settings: Any) -> Job:
     return prepare_job(request, ProgressListener())
 
 
-def split(job: Job, how: str = "random") -> dict[str, Rows]:
-    """Return which rows train, validate and test, under the seed of the request."""
+def parts_of(job: Job, how: str = "random") -> NDArray[np.str_]:
+    """Return the part of each row, one of `PARTS`, under the seed of the request."""
     seen, seed = job.observations, job.request.seed
     if how == "random":
-        parts = random_split(seen.quadkey, seen.quarter, seed)
-    else:
-        parts = block_split(seen.longitude, seen.latitude, seed)
+        return random_split(seen.quadkey, seen.quarter, seed)
+    return block_split(seen.longitude, seen.latitude, seed)
+
+
+def split(job: Job, how: str = "random") -> dict[str, Rows]:
+    """Return which rows train, validate and test."""
+    parts = parts_of(job, how)
     return {name: parts == name for name in PARTS}
 
 
