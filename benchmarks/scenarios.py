@@ -47,7 +47,7 @@ from geogp.models.bases.kernels import MixedKernel
 from geogp.models.bases.nystrom import INPUT_SCALE, AnchorBasis
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Optimiser, Placement
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
@@ -228,8 +228,7 @@ class Study:
         train, test = data["train"], data["test"]
         model = make_model(case, train, self.world(case.scenario))
         model.take_target(train.y)
-        target = torch.from_numpy((train.y - train.y.mean()) / train.y.std())
-        rows = Rows(model.scaled(train.x), target, torch.ones_like(target))
+        rows = model.as_rows(train.x, train.y, np.ones(len(train.y)))
         model.settle(rows, rows)
         return {**asdict(case), **score(model.predict(test.x), test.y)}
 
