@@ -9,21 +9,17 @@ true mean, beside that of tiles taken as independent. With ``--refits`` the whol
 laws included, is also fitted to some of the draws. Writes JSON and a Markdown table.
 """
 
-import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import stats
+from trial import RESULTS, Figures, Floats, command, parser, table, write_results
 
 from geogp.errors import NumericalError
-from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
@@ -33,8 +29,6 @@ from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.joint.tile_level import TileLevel
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
-
-Floats = NDArray[np.float64]
 
 TILE_KM = 0.6
 """About the width of a tile of zoom 16 in the middle latitudes."""
@@ -206,7 +200,7 @@ def _check(world: World, level: TileLevel, y: Floats, mean: Floats) -> None:
         )
 
 
-def refitted(world: World, seed: int, epochs: int) -> dict[str, Any]:
+def refitted(world: World, seed: int, epochs: int) -> Figures:
     """Fit a new model, basis and laws included, to one draw; tell which areas it covers."""
     random = np.random.default_rng([seed, 2])
     drawn, held = draw(world, 1, random), world.model.rows
@@ -226,7 +220,7 @@ def refitted(world: World, seed: int, epochs: int) -> dict[str, Any]:
     }
 
 
-def coverage(errors: Floats) -> dict[str, Any]:
+def coverage(errors: Floats) -> Figures:
     """Return how often intervals at 95 % held the truth, area by area and on average."""
     by_area = (np.abs(errors) < REACH).mean(0)
     return {
@@ -236,33 +230,29 @@ def coverage(errors: Floats) -> dict[str, Any]:
     }
 
 
-def table(result: dict[str, Any]) -> str:
+def page(result: Figures) -> str:
     """Return the Markdown table of a result."""
     joint, independent = (result["coverage"][name] for name in ("joint", "independent"))
-    lines = [
-        "# Intervals of area means on the model's own law\n",
-        f"{result['replicates']:,} replicates; {result['tiles']} tiles, {result['rows']:,} rows",
-        f"in {result['quarters']} quarters; made by `benchmarks/areas.py`. How often the 95 %",
-        "interval of the mean level of an area held its true mean.\n",
-        "| area | tiles | joint variance | tiles as independent |",
-        "| ---: | ---: | ---: | ---: |",
-    ]
-    rows = zip(result["area_tiles"], joint["by_area"], independent["by_area"], strict=True)
-    lines += [
-        f"| {k} | {n} | {own:.1%} | {other:.1%} |" for k, (n, own, other) in enumerate(rows, 1)
-    ]
-    lines.append(f"| all | {result['tiles']} | {joint['mean']:.1%} | {independent['mean']:.1%} |")
-    lines += [
+    each = zip(result["area_tiles"], joint["by_area"], independent["by_area"], strict=True)
+    lines = [(k, n, f"{own:.1%}", f"{other:.1%}") for k, (n, own, other) in enumerate(each, 1)]
+    lines.append(("all", result["tiles"], f"{joint['mean']:.1%}", f"{independent['mean']:.1%}"))
+    refits = "".join(
         f"\nRefitted, basis and laws included (seed {one['seed']}): {one['held']} of "
-        f"{one['areas']} areas held."
+        f"{one['areas']} areas held.\n"
         for one in result["refits"]
-    ]
-    return "\n".join(lines) + "\n"
+    )
+    return f"""# Intervals of area means on the model's own law
+
+{result["replicates"]:,} replicates; {result["tiles"]} tiles, {result["rows"]:,} rows
+in {result["quarters"]} quarters; made by `benchmarks/areas.py`. How often the 95 %
+interval of the mean level of an area held its true mean.
+
+{table(("area", "tiles", "joint variance", "tiles as independent"), lines, left=())}{refits}"""
 
 
 def run(
     *, side: int, rows: int, quarters: int, replicates: int, refits: int, epochs: int, seed: int
-) -> dict[str, Any]:
+) -> Figures:
     """Simulate, and return what is written."""
     started = monotonic()
     world = make_world(side, rows, quarters, seed)
@@ -280,26 +270,19 @@ def run(
     }
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Simulate, and write JSON and table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--side", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=1500)
-    parser.add_argument("--quarters", type=int, default=8)
-    parser.add_argument("--replicates", type=int, default=10_000)
-    parser.add_argument("--refits", type=int, default=0)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    here = Path(__file__).parent
-    parser.add_argument("--out", type=Path, default=here / "results" / "areas")
-    options = vars(parser.parse_args())
+    asked = parser(__doc__)
+    numbers = {"side": 20, "rows": 1500, "quarters": 8, "replicates": 10_000, "refits": 0}
+    for name, value in (numbers | {"epochs": 20, "seed": 0}).items():
+        asked.add_argument(f"--{name}", type=int, default=value)
+    asked.add_argument("--out", type=Path, default=RESULTS / "areas")
+    options = vars(asked.parse_args())
     out = options.pop("out")
     result = run(**options)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "simulation.json", json.dumps(result, indent=1) + "\n")
-    write_text(out / "simulation.md", table(result))
-    print(table(result))
-    return 0
+    write_results(out, page(result), result, "simulation")
+    print(page(result))
 
 
 if __name__ == "__main__":

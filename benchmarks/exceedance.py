@@ -9,30 +9,25 @@ of the two probabilities of each test row, and the Brier score of the model, of 
 oracle that also knows the effects of tiles, and of each quarter's share. Writes JSON and a table.
 """
 
-import argparse
-import json
+import sys
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
+from trial import RESULTS, Figures, Floats, command, parser, table, write_results
 
+import geogp
 from geogp.commands.demo import demo_folder
 from geogp.errors import DataError
 from geogp.evaluation.assessment import prediction_of
 from geogp.evaluation.threshold_reliability import exceedance_reports
-from geogp.files import write_text
 from geogp.geodata.tiles.thresholds import Threshold, thresholds_of
-from geogp.runs.open_run import open_run
-
-Floats = NDArray[np.float64]
 
 KEYS = ["split", "quadkey", "quarter"]
 
-HEADINGS = (
+HEADER = (
     *("split", "Mbps", "rows", "met", "stated", "oracle", "difference", "correlation"),
     *("Brier", "oracle", "knows tiles", "share", "bins off"),
 )
@@ -46,7 +41,7 @@ def oracle_probability(rows: pd.DataFrame, name: str, threshold: Threshold) -> F
 
 def compare(
     predictions: pd.DataFrame, oracles: pd.DataFrame, thresholds: tuple[Threshold, ...]
-) -> list[dict[str, Any]]:
+) -> list[Figures]:
     """Return a row for each split and threshold.
 
     Raises
@@ -62,20 +57,17 @@ def compare(
                 "expected the oracle's test rows; run geogp demo with its seed, 0, and this region."
             )
         prediction = prediction_of(joined)
-        reports = exceedance_reports(
-            joined,
-            methodcaller("probability", prediction),
-            thresholds[0].target,
-            thresholds,
-        )
+        stated = methodcaller("probability", prediction)
+        reports = {
+            one.threshold: one
+            for one in exceedance_reports(joined, stated, thresholds[0].target, thresholds)
+            if one.group == "all"
+        }
         for threshold in thresholds:
-            (report,) = (
-                one for one in reports if (one.threshold, one.group) == (threshold.value, "all")
-            )
-            p = threshold.probability(prediction)
+            report, p = reports[threshold.value], threshold.probability(prediction)
             best = oracle_probability(joined, "predictive", threshold)
-            met = threshold.holds(joined["y"].to_numpy(np.float64))
             known = oracle_probability(joined, "known", threshold)
+            met = threshold.holds(joined["y"].to_numpy(np.float64))
             found.append(
                 {
                     "split": split,
@@ -99,47 +91,42 @@ def compare(
     return found
 
 
-def table(found: list[dict[str, Any]], told: str) -> str:
+def page(found: list[Figures], told: str) -> str:
     """Return the comparison as Markdown."""
-    heading = (
+    three = ("met", "stated", "oracle_stated", "mean_absolute_difference", "correlation")
+    four = ("brier", "brier_oracle", "brier_known", "brier_share")
+    lines = [
+        (
+            *(one["split"], f"{one['threshold']:g}", f"{one['n']:,}"),
+            *(f"{one[key]:.3f}" for key in three),
+            *(f"{one[key]:.4f}" for key in four),
+            f"{one['bins_off']} of {one['bins']}",
+        )
+        for one in found
+    ]
+    return (
         f"{told}. Mean stated probability of at least so many Mbps, share that was, mean absolute "
         "difference and correlation of the model's and the oracle's probabilities, and Brier "
         "scores: the model, the oracle, the oracle that knows the effects of tiles, each "
-        "quarter's share of the test rows."
-    )
-    lines = [
-        heading,
-        "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "| --- |" + " ---: |" * (len(HEADINGS) - 1),
-    ]
-    lines += [
-        f"| {one['split']} | {one['threshold']:g} | {one['n']:,} | {one['met']:.3f} "
-        f"| {one['stated']:.3f} | {one['oracle_stated']:.3f} "
-        f"| {one['mean_absolute_difference']:.3f} | {one['correlation']:.3f} | {one['brier']:.4f} "
-        f"| {one['brier_oracle']:.4f} | {one['brier_known']:.4f} | {one['brier_share']:.4f} "
-        f"| {one['bins_off']} of {one['bins']} |"
-        for one in found
-    ]
-    return "\n".join(lines) + "\n"
+        "quarter's share of the test rows.\n\n"
+    ) + table(HEADER, lines)
 
 
+@command
 def main() -> None:
     """Compare one run, and write what is found."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/exceedance"))
-    given = parser.parse_args()
-    opened = open_run(given.run)
+    asked = parser(__doc__)
+    asked.add_argument("run", type=Path)
+    asked.add_argument("--out", type=Path, default=RESULTS / "exceedance")
+    options = asked.parse_args()
+    opened = geogp.open_run(options.run)
     run = opened.record
     oracles = pd.read_parquet(demo_folder() / "oracles.parquet")
-    thresholds = thresholds_of(run.target, (5, 7, 35, 100))
-    found = compare(opened.predictions, oracles, thresholds)
-    told = f"Simulated region, {run.model}, preset {run.preset}, seed {run.seed}"
-    write_text(given.out / "demo.json", json.dumps(found, indent=1) + "\n")
-    write_text(given.out / "demo.md", table(found, told))
-    print(table(found, told))
+    found = compare(opened.predictions, oracles, thresholds_of(run.target, (5, 7, 35, 100)))
+    text = page(found, f"Simulated region, {run.model}, preset {run.preset}, seed {run.seed}")
+    write_results(options.out, text, found, "demo")
+    print(text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from peers import fit_peer, predict_peer
 from scipy import stats
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, cross_val_predict
+from trial import Floats
 
 from geogp.distributions.prediction import Prediction
 from geogp.models.core.options import Weights
 from geogp.models.field.shape_laws import fit_shape
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data
-
-Floats = NDArray[np.float64]
 
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 """Quantiles of `lightgbm-quantile`; see `QuantileLaw`."""
@@ -106,45 +104,42 @@ def lightgbm_variance(case: Case, *, rate: float = RATE) -> Answer:
     also give location, scale and shape of the standardised residuals by number of tests. At
     another learning rate the variance model, too, has as many more or fewer trees.
     """
-    train, validation, test, seed = case.train, case.validation, case.test, case.seed
+    train, held, test, seed = case.train, case.validation, case.test, case.seed
     start = monotonic()
-    full, held = _with_tests(train), _with_tests(validation)
-    weight = _weight(train.tests)
-    mean = _boosted(Data(full, train.y), weight, seed, rate, held=validation)
-    trees = mean.best_iteration_
-    outside = np.empty(len(train.y))
-    for kept, left in KFold(5, shuffle=True, random_state=seed).split(full):
-        part = Data(full[kept], train.y[kept])
-        outside[left] = _boosted(part, weight[kept], seed, rate, trees=trees).predict(full[left])
+    x, weight = _with_tests(train), _weight(train.tests)
+    mean = _early_stopped(
+        _boosting(seed, rate), train, held, weight=weight, held_weight=_weight(held.tests)
+    )
+    outside = cross_val_predict(
+        _boosting(seed, rate, trees=mean.best_iteration_),
+        x,
+        train.y,
+        cv=KFold(5, shuffle=True, random_state=seed),
+        params={"sample_weight": weight},
+    )
     residual = np.log(np.square(train.y - outside) + 1e-4)
-    even = np.ones(len(residual))
-    spread = _boosted(Data(full, residual), even, seed, rate, trees=round(150 * RATE / rate))
-    centre, sd = mean.predict(held), np.exp(0.5 * spread.predict(held))
-    law = fit_shape((validation.y - centre) / sd, validation.tests, 1.0)
+    spread = _boosting(seed, rate, trees=round(150 * RATE / rate)).fit(x, residual)
+
+    def boosted(data: Data) -> tuple[Floats, Floats]:
+        asked = _with_tests(data)
+        return mean.predict(asked), np.exp(0.5 * spread.predict(asked))
+
+    centre, sd = boosted(held)
+    law = fit_shape((held.y - centre) / sd, held.tests, 1.0)
     seconds = monotonic() - start
-    asked = _with_tests(test)
     location, scale, shape = law.at(test.tests, 1.0)
-    sd = np.exp(0.5 * spread.predict(asked))
-    centre = mean.predict(asked) + location * sd
+    centre, sd = boosted(test)
     zero = np.zeros_like(sd)
-    return Answer(seconds, Prediction(centre, zero, np.square(scale * sd), zero, shape))
+    prediction = Prediction(centre + location * sd, zero, np.square(scale * sd), zero, shape)
+    return Answer(seconds, prediction)
 
 
 def lightgbm_quantile(case: Case) -> Answer:
     """Boosted quantiles on place, quarter and tests; the validation rows choose the trees."""
-    import lightgbm  # noqa: PLC0415
-
-    train, held, seed = case.train, case.validation, case.seed
     start = monotonic()
     fits = [
-        lightgbm.LGBMRegressor(
-            objective="quantile", alpha=level, n_estimators=MOST_TREES, **_common(seed)
-        ).fit(
-            _with_tests(train),
-            train.y,
-            eval_X=_with_tests(held),
-            eval_y=held.y,
-            callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+        _early_stopped(
+            _boosting(case.seed, objective="quantile", alpha=level), case.train, case.validation
         )
         for level in LEVELS
     ]
@@ -235,44 +230,46 @@ def _with_tests(data: Data) -> Floats:
     return np.column_stack([data.x, np.log(data.tests)])
 
 
-def _common(seed: int, rate: float = RATE) -> dict[str, object]:
-    return {
-        "num_leaves": 127,
-        "learning_rate": rate,
-        "min_child_samples": 20,
-        "subsample": 0.8,
-        "subsample_freq": 1,
-        "random_state": seed,
-        "n_jobs": torch.get_num_threads(),
-        "verbose": -1,
-    }
-
-
 def _weight(tests: Floats) -> Floats:
     return tests / (1 + tests / 4)
 
 
-def _boosted(
-    data: Data,
-    weight: Floats,
-    seed: int,
-    rate: float,
-    *,
-    trees: int = MOST_TREES,
-    held: Data | None = None,
-) -> Any:
+def _boosting(seed: int, rate: float = RATE, trees: int = MOST_TREES, **kind: Any) -> Any:
+    """Return LightGBM's regression, unfitted."""
     import lightgbm  # noqa: PLC0415
 
-    model = lightgbm.LGBMRegressor(n_estimators=trees, **_common(seed, rate))
-    if held is None:
-        return model.fit(data.x, data.y, sample_weight=weight)
+    return lightgbm.LGBMRegressor(
+        n_estimators=trees,
+        num_leaves=127,
+        learning_rate=rate,
+        min_child_samples=20,
+        subsample=0.8,
+        subsample_freq=1,
+        random_state=seed,
+        n_jobs=torch.get_num_threads(),
+        verbose=-1,
+        **kind,
+    )
+
+
+def _early_stopped(
+    model: Any,
+    train: Data,
+    held: Data,
+    *,
+    weight: Floats | None = None,
+    held_weight: Floats | None = None,
+) -> Any:
+    """Fit boosting with as many trees as the validation rows want."""
+    import lightgbm  # noqa: PLC0415
+
     return model.fit(
-        data.x,
-        data.y,
+        _with_tests(train),
+        train.y,
         sample_weight=weight,
         eval_X=_with_tests(held),
         eval_y=held.y,
-        eval_sample_weight=[_weight(held.tests)],
+        eval_sample_weight=None if held_weight is None else [held_weight],
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
     )
 

@@ -7,21 +7,20 @@ a Markdown and a JSON file. Coverages are pooled over the seeds; the band of eac
 checks of a model and split together (see `simultaneous_coverage.py`).
 """
 
-import argparse
 import json
 import sys
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from field import SPLITS
 from field_peers import KRIGED_ROWS, PEERS
+from trial import Figures, command, mean_and_error, parser, plus_minus, table, write_results
 
+from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import TOLERANCE, Check, ClassReport, class_reports
 from geogp.evaluation.strata import merged, tests_groups, value_groups
-from geogp.files import write_text
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.reports.words import MISSING
@@ -34,7 +33,7 @@ FAR, BEYOND_CHANCE = "†", "‡"
 
 LEAST_ROWS = 30
 LEVELS = (0.5, 0.8, 0.95)
-FIGURES = ("nll", "crps", "mae_median")
+SCORES = {"nll": "log score", "crps": "CRPS", "mae_median": "MAE of the median"}
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,12 @@ def line_of(folder: Path, split: str) -> Line | None:
         return None
     runs = [json.loads(path.read_text()) for path in paths]
     figures: dict[str, list[float | None]] = {
-        name: [run["scores"]["all"][name] for run in runs] for name in FIGURES
+        name: [run["scores"]["all"][name] for run in runs] for name in SCORES
     }
-    base = [run["baseline"]["all"]["nll"] for run in runs]
-    figures["baseline"] = base
-    figures["gain"] = [
-        None if own is None else other - own
-        for own, other in zip(figures["nll"], base, strict=True)
-    ]
+    figures["baseline"] = [run["baseline"]["all"]["nll"] for run in runs]
+    pairs = list(zip(figures["nll"], figures["baseline"], strict=True))
+    figures["gain"] = [None if own is None else base - own for own, base in pairs]
+    over_seeds = {name: _over_seeds(values) for name, values in figures.items()}
     kept = [np.load(path.with_suffix(".npz")) for path in paths]
     return Line(
         runs[0]["model"],
@@ -87,14 +84,20 @@ def line_of(folder: Path, split: str) -> Line | None:
         folder.name,
         {run["seed"]: run["rows"] for run in runs},
         runs[0]["threads"],
-        {name: _mean(values) for name, values in figures.items()},
-        {name: _error(values) for name, values in figures.items()},
-        {
-            part: float(np.mean([run["seconds"][part] for run in runs]))
-            for part in ("fit", "predict")
-        },
+        {name: mean for name, (mean, _) in over_seeds.items()},
+        {name: error for name, (_, error) in over_seeds.items()},
+        {part: float(np.mean([run["seconds"][part] for run in runs])) for part in _SECONDS},
         _classes({name: np.concatenate([file[name] for file in kept]) for name in kept[0].files}),
     )
+
+
+def _over_seeds(values: list[float | None]) -> tuple[float | None, float | None]:
+    """Return mean and standard error of what is known, None where that is too little."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None, None
+    mean, error = mean_and_error(known)
+    return mean, error if len(known) > 1 else None
 
 
 def regions(root: Path) -> dict[str, list[Line]]:
@@ -102,8 +105,8 @@ def regions(root: Path) -> dict[str, list[Line]]:
 
     Raises
     ------
-    SystemExit
-        There is nothing.
+    DataError
+        There is nothing, or models were judged on different rows.
     """
     found: dict[str, list[Line]] = defaultdict(list)
     for model in ORDER:
@@ -113,7 +116,7 @@ def regions(root: Path) -> dict[str, list[Line]]:
                 if line is not None:
                     found[folder.parts[-3]].append(line)
     if not found:
-        raise SystemExit(f"expected results of field.py under {root}, found none.")
+        raise DataError(f"expected results of field.py under {root}, found none.")
     for region, lines in found.items():
         _check_rows(region, lines)
     return dict(sorted(found.items()))
@@ -125,13 +128,13 @@ def _check_rows(region: str, lines: list[Line]) -> None:
         known: dict[int, str] = {}
         for line in (line for line in lines if line.split == split):
             if any(known.setdefault(seed, rows) != rows for seed, rows in line.rows.items()):
-                raise SystemExit(
+                raise DataError(
                     f"expected the same rows for all models, found others for {line.model} in "
                     f"{region}, {split}. Fit again with an empty --out."
                 )
 
 
-def markdown(found: dict[str, list[Line]]) -> str:
+def page(found: dict[str, list[Line]]) -> str:
     """Return the tables."""
     parts = [_HEAD]
     for region, lines in found.items():
@@ -164,50 +167,39 @@ def _scores(lines: list[Line]) -> str:
     full = [line for line in lines if len(line.rows) == most]
     best = {
         name: min((v for line in full if (v := line.means[name]) is not None), default=None)
-        for name in FIGURES
+        for name in SCORES
     }
-    rows = [
-        "| model | seeds | log score | gain | CRPS | MAE of the median | fit, s | predict, s |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    rows = []
     for line in lines:
-        cells = [_figure(line, name, best[name]) for name in FIGURES]
         name = f"`{line.model}`" + ("" if line.preset == "quick" else f", {line.preset}")
-        gain = _figure(line, "gain", None)
-        seconds = [f"{line.seconds[part]:.0f}" for part in ("fit", "predict")]
-        rows.append(
-            f"| {' | '.join([name, str(len(line.rows)), cells[0], gain, *cells[1:], *seconds])} |"
-        )
-    return "\n".join(rows) + "\n"
+        nll, *others = (_figure(line, score, best[score]) for score in SCORES)
+        seconds = [f"{line.seconds[part]:.0f}" for part in _SECONDS]
+        rows.append((name, len(line.rows), nll, _figure(line, "gain", None), *others, *seconds))
+    nll, *others = SCORES.values()
+    return table(("model", "seeds", nll, "gain", *others, "fit, s", "predict, s"), rows)
 
 
 def _coverage(lines: list[Line]) -> str:
-    rows = [
-        "| coverage, % | overall | by quarter, 95 % | by tests, 95 % | off |",
-        "| --- | ---: | ---: | ---: | --- |",
-    ]
+    rows = []
     for line in lines:
-        cells = [_levels(group) for group in line.classes if group.kind == "all"]
-        cells += [_range(line, "quarter"), _range(line, "tests")]
-        rows.append(f"| `{line.model}` | {' | '.join(cells)} | {_off(line)} |")
-    return "\n".join(rows) + "\n"
+        (whole,) = (group for group in line.classes if group.kind == "all")
+        levels = " / ".join(f"{100 * check.observed:.1f}" for check in whole.checks)
+        ranges = _range(line, "quarter"), _range(line, "tests")
+        rows.append((f"`{line.model}`", levels, *ranges, _off(line)))
+    header = ("coverage, %", "overall", "by quarter, 95 %", "by tests, 95 %", "off")
+    return table(header, rows, left=(0, 4))
 
 
 def _strata(lines: list[Line]) -> str:
     """Return coverage by stratum with standard errors, and marks of what is off."""
-    titles = [f"{name}, {level:.0%}" for name in STRATA for level in LEVELS]
-    rows = [
-        f"| coverage, % | {' | '.join(titles)} |",
-        f"| --- |{' ---: |' * len(titles)}",
-    ]
+    rows = []
     for line in lines:
         groups = {group.name: group for group in line.classes if group.kind == "stratum"}
-        cells = []
-        for name in STRATA:
-            known = groups.get(name)
-            cells += [_marked(c) for c in known.checks] if known else [MISSING] * len(LEVELS)
-        rows.append(f"| `{line.model}` | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+        known = [groups.get(name) for name in STRATA]
+        cells = [[_marked(c) for c in g.checks] if g else [MISSING] * len(LEVELS) for g in known]
+        rows.append((f"`{line.model}`", *cells[0], *cells[1]))
+    titles = [f"{name}, {level:.0%}" for name in STRATA for level in LEVELS]
+    return table(("coverage, %", *titles), rows)
 
 
 def _marked(check: Check) -> str:
@@ -233,10 +225,6 @@ def _off(line: Line) -> str:
     return "; ".join(said) if len(said) <= 4 else f"{len(said)} checks"
 
 
-def _levels(group: ClassReport) -> str:
-    return " / ".join(f"{100 * check.observed:.1f}" for check in group.checks)
-
-
 def _range(line: Line, kind: str) -> str:
     values = [100 * group.checks[-1].observed for group in line.classes if group.kind == kind]
     return f"{min(values):.1f} to {max(values):.1f}"
@@ -246,25 +234,15 @@ def _figure(line: Line, name: str, best: float | None) -> str:
     mean, error = line.means[name], line.errors[name]
     if mean is None:
         return MISSING
-    text = f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}"
+    text = plus_minus(mean, np.nan if error is None else error)
     return f"**{text}**" if mean == best else text
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
-
-
-def _error(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
-        return None
-    return float(np.std(known, ddof=1) / np.sqrt(len(known)))
 
 
 def _seed(path: Path) -> int:
     return int(path.stem.rsplit("-", 1)[1])
 
+
+_SECONDS = ("fit", "predict")
 
 _TITLES = {"random": "Random split", "blocks": "Split by blocks of 0.1°"}
 
@@ -292,20 +270,15 @@ Fits ran beside each other on one machine: their seconds compare models, and are
 """
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("root", type=Path)
-    parser.add_argument("--table", type=Path, default=Path(__file__).parent / "results" / "field")
-    options = parser.parse_args()
+    asked = parser(__doc__, table="field")
+    asked.add_argument("root", type=Path)
+    options = asked.parse_args()
     found = regions(options.root)
-    options.table.mkdir(parents=True, exist_ok=True)
-    write_text(options.table / "table.md", markdown(found))
-    plain: dict[str, Any] = {
-        region: [asdict(line) for line in lines] for region, lines in found.items()
-    }
-    write_text(options.table / "results.json", json.dumps(plain, indent=1) + "\n")
-    return 0
+    plain: Figures = {region: [asdict(line) for line in lines] for region, lines in found.items()}
+    write_results(options.table, page(found), plain)
 
 
 if __name__ == "__main__":

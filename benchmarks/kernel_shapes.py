@@ -6,11 +6,9 @@ normalization"). The paper states no grid of rho: points at equal distances, fin
 more of them change nothing, give its figures.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from trial import Figures, Floats
 
 from geogp.models.bases.kernels import (
     LeakyReluKernel,
@@ -19,8 +17,6 @@ from geogp.models.bases.kernels import (
     SigmoidKernel,
     TanhKernel,
 )
-
-Floats = NDArray[np.float64]
 
 POINTS = 20_001
 
@@ -47,7 +43,7 @@ def likeness(first: Floats, second: Floats) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def shape_figures(points: int = POINTS) -> dict[str, Any]:
+def shape_figures(points: int = POINTS) -> Figures:
     """Return the correlations over rho in [-1, 1], as in the paper, and in [0, 1].
 
     Parameters

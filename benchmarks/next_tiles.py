@@ -12,21 +12,27 @@ compared with the truth. Basis and laws stay as fitted to the demo. Writes JSON 
 table.
 """
 
-import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from trial import (
+    RESULTS,
+    Figures,
+    Floats,
+    command,
+    mean_and_error,
+    parser,
+    table,
+    write_results,
+)
 
 from geogp.errors import DataError
-from geogp.files import write_text
 from geogp.geodata.simulation.truth import (
     Grid,
     PlanePlaces,
@@ -49,7 +55,6 @@ from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.reopen import Reopened
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 GREEDY, WIDEST, TOP, RANDOM = "greedy", "widest, updated", "widest at once", "random"
@@ -203,7 +208,7 @@ def try_world(
     sets: dict[str, list[Measured]],
     tests: int,
     random: np.random.Generator,
-) -> dict[str, Any]:
+) -> Figures:
     """Draw a world; return squared error and log score of the level before and after."""
     assert isinstance(level, TileLevel), "only the model field has a process of single tiles"
     model = level.model
@@ -220,7 +225,7 @@ def try_world(
     noise = np.sqrt(measurement_variance(truth.law, truth.places, many))
     measured = true + noise * random.standard_normal(len(true))
     corrected = measured - float(shift[0] - shift[1])
-    found: dict[str, Any] = {"before": _scores(true, before, variance)}
+    found: Figures = {"before": _scores(true, before, variance)}
     for name, many_sets in sets.items():
         scores = [
             _scores(
@@ -240,7 +245,7 @@ def _scores(true: Floats, mean: Floats, variance: Floats) -> dict[str, float]:
     return {"mse": float(square.mean()), "nll": float(log.mean())}
 
 
-def summary(worlds: list[dict[str, Any]], name: str) -> dict[str, dict[str, float]]:
+def summary(worlds: list[Figures], name: str) -> dict[str, dict[str, float]]:
     """Return what measuring takes from error and score: mean over worlds, and standard errors.
 
     ``behind`` is how much less that is than with the tiles of `GREEDY`, world by world.
@@ -249,32 +254,17 @@ def summary(worlds: list[dict[str, Any]], name: str) -> dict[str, dict[str, floa
     for key in ("mse", "nll"):
         less = np.array([world["before"][key] - world[name][key] for world in worlds])
         behind = np.array([world[name][key] - world[GREEDY][key] for world in worlds])
-        root = np.sqrt(len(worlds))
-        found[key] = {
-            "less": float(less.mean()),
-            "se": float(less.std(ddof=1) / root),
-            "behind": float(behind.mean()),
-            "behind_se": float(behind.std(ddof=1) / root),
-        }
+        names = ("less", "se", "behind", "behind_se")
+        figures = (*mean_and_error(less), *mean_and_error(behind))
+        found[key] = dict(zip(names, figures, strict=True))
     return found
 
 
-def table(result: dict[str, Any]) -> str:
+def page(result: Figures) -> str:
     """Return the Markdown table of a result."""
     before = result["before"]
-    lines = [
-        "# Where to measure next, on the demo region\n",
-        f"{result['count']} of {result['tiles']:,} tiles, {result['tests']} tests each;",
-        f"{result['worlds']} worlds with a known truth, {result['random_sets']} random sets;",
-        "made by `benchmarks/next_tiles.py`. Before, the mean squared error of the level over all",
-        f"tiles is {before['mse']:.5f} (log10 squared), the stated variance",
-        f"{before['variance']:.5f}. Given is what the measurements take from each, in per",
-        "cent, and from the log score; ±: standard",
-        "error over worlds; in brackets how much more greedy tiles take, world by world.\n",
-        "| tiles | stated variance | squared error | log score of the level |",
-        "| --- | ---: | ---: | ---: |",
-    ]
     percent = 100 / before["mse"]
+    lines = []
     for name, found in result["policies"].items():
         mse, nll = found["mse"], found["nll"]
         parts = [
@@ -284,13 +274,24 @@ def table(result: dict[str, Any]) -> str:
         if name != GREEDY:
             parts[0] += f" ({percent * mse['behind']:+.2f} ± {percent * mse['behind_se']:.2f})"
             parts[1] += f" ({nll['behind']:+.5f} ± {nll['behind_se']:.5f})"
-        lines.append(f"| {name} | {found['variance']:.2%} | {' | '.join(parts)} |")
-    return "\n".join(lines) + "\n"
+        lines.append((name, f"{found['variance']:.2%}", *parts))
+    header = ("tiles", "stated variance", "squared error", "log score of the level")
+    return f"""# Where to measure next, on the demo region
+
+{result["count"]} of {result["tiles"]:,} tiles, {result["tests"]} tests each;
+{result["worlds"]} worlds with a known truth, {result["random_sets"]} random sets;
+made by `benchmarks/next_tiles.py`. Before, the mean squared error of the level over all
+tiles is {before["mse"]:.5f} (log10 squared), the stated variance
+{before["variance"]:.5f}. Given is what the measurements take from each, in per
+cent, and from the log score; ±: standard
+error over worlds; in brackets how much more greedy tiles take, world by world.
+
+{table(header, lines)}"""
 
 
 def run(
     path: Path, *, count: int, worlds: int, random_sets: int, tests: int | None, seed: int
-) -> dict[str, Any]:
+) -> Figures:
     """Choose, try in all worlds, and return what is written."""
     started = monotonic()
     opened = open_run(path, device="cpu").reopen(tests=tests)
@@ -308,7 +309,7 @@ def run(
         random = np.random.default_rng([seed, 11, number])
         tried.append(try_world(truth, level, sets, asked, random))
         print(f"world {number + 1} after {monotonic() - started:.0f} s", flush=True)
-    found: dict[str, Any] = {}
+    found: Figures = {}
     for name, many in sets.items():
         share = [float(one.gains.sum()) / total for one in many]
         found[name] = {"variance": float(np.mean(share)), **summary(tried, name)}
@@ -329,25 +330,22 @@ def run(
     }
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Try, and write JSON and table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path", type=Path, help="a run of `geogp demo`")
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--worlds", type=int, default=40)
-    parser.add_argument("--random-sets", type=int, default=20)
-    parser.add_argument("--tests", type=int, help="of each new measurement")
-    parser.add_argument("--seed", type=int, default=0)
-    here = Path(__file__).parent
-    parser.add_argument("--out", type=Path, default=here / "results" / "next")
-    options = vars(parser.parse_args())
+    asked = parser(__doc__)
+    asked.add_argument("path", type=Path, help="a run of `geogp demo`")
+    asked.add_argument("--count", type=int, default=50)
+    asked.add_argument("--worlds", type=int, default=40)
+    asked.add_argument("--random-sets", type=int, default=20)
+    asked.add_argument("--tests", type=int, help="of each new measurement")
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--out", type=Path, default=RESULTS / "next")
+    options = vars(asked.parse_args())
     out = options.pop("out")
     result = run(**options)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "demo.json", json.dumps(result, indent=1) + "\n")
-    write_text(out / "demo.md", table(result))
-    print(table(result))
-    return 0
+    write_results(out, page(result), result, "demo")
+    print(page(result))
 
 
 if __name__ == "__main__":

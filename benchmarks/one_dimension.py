@@ -19,16 +19,17 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from one_dimension_figures import draw_figures
-from one_dimension_fits import PEERS, Benchmark, Case, say
+from one_dimension_fits import PEERS, Benchmark, Case
 from one_dimension_table import COMPARED, RANKS, Results, write_table
 from one_dimension_world import FRESH_ROWS, ROWS
+from trial import OUT, RESULTS, Figures, command, say
 
-from geogp.errors import GeogpError
 from geogp.models.catalogue.build_model import CATALOGUE
 
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
@@ -40,21 +41,8 @@ def make_case(options: argparse.Namespace, model: str, n: int, r: int) -> Case:
     Models whose step goes over all rows take --exact-steps, and none beyond --exact-limit rows,
     where they are only timed; peers take --peer-steps.
     """
-    case = Case(
-        model=model,
-        n=n,
-        r=r,
-        h=options.h,
-        seed=options.seed,
-        steps=options.steps,
-        batch=options.batch,
-        learning_rate=options.learning_rate,
-        head_rate=options.head_rate,
-        average=options.average,
-        patience=options.patience,
-        alpha=options.alpha,
-        beta=options.beta,
-    )
+    same = set(Case.__annotations__) - {"model", "n", "r", "clip"}
+    case = Case(model=model, n=n, r=r, **{name: getattr(options, name) for name in same})
     if not case.whole:
         return case
     case = replace(case, learning_rate=options.exact_learning_rate, average=0, patience=0)
@@ -66,24 +54,17 @@ def make_case(options: argparse.Namespace, model: str, n: int, r: int) -> Case:
 
 def cases(options: argparse.Namespace) -> list[Case]:
     """Return the cases of the part that the options name."""
-    n = options.n or [20_000]
-    if options.part == "target":
-        models = options.models or ["dbk-silu"]
-        return [make_case(options, m, size, options.r) for m in models for size in n]
+    models, sizes, ranks = options.models or ["dbk-silu"], options.n or [20_000], [options.r]
     if options.part == "scaling":
-        sizes = options.n or SIZES
-        return [
-            make_case(options, model, size, options.r)
-            for size in sizes
-            for model in options.models or COMPARED
-            if model not in PEERS or size <= options.peer_limit
-        ]
-    if options.part == "models":
-        names = options.models or list(CATALOGUE)
-        return [make_case(options, name, size, options.r) for name in names for size in n]
-    ranks = options.ranks or RANKS
-    names = options.models or ["dbk-silu"]
-    return [make_case(options, name, size, r) for name in names for size in n for r in ranks]
+        models, sizes = options.models or list(COMPARED), options.n or SIZES
+        pairs = [(m, n) for n in sizes for m in models if m not in PEERS or n <= options.peer_limit]
+    else:
+        if options.part == "models":
+            models = options.models or list(CATALOGUE)
+        pairs = list(product(models, sizes))
+    if options.part == "rank":
+        ranks = options.ranks or RANKS
+    return [make_case(options, model, n, r) for model, n in pairs for r in ranks]
 
 
 def commands(held: Sequence[Case]) -> list[str]:
@@ -132,15 +113,14 @@ def _rows(text: str) -> int:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    here = Path(__file__).parent
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parts = ["target", "scaling", "models", "rank", "figures", "table"]
     parser.add_argument("part", choices=parts)
     parser.add_argument("--json", action="store_true", help="print one JSON list")
-    parser.add_argument("--out", type=Path, default=here / "out" / "one-dimension")
-    parser.add_argument("--results", type=Path, default=here / "results" / "one-dimension")
+    parser.add_argument("--out", type=Path, default=OUT / "one-dimension")
+    parser.add_argument("--results", type=Path, default=RESULTS / "one-dimension")
     parser.add_argument("--models", nargs="+", choices=[*CATALOGUE, *PEERS])
     parser.add_argument("--n", type=_rows, nargs="+", help="training rows; each part has its own")
     parser.add_argument("--r", type=_positive, default=128)
@@ -164,7 +144,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run(options: argparse.Namespace) -> list[dict[str, Any]]:
+def run(options: argparse.Namespace) -> list[Figures]:
     """Do what the options ask, and return the results of the cases."""
     if options.part in {"figures", "table"}:
         results = Results(options.out)
@@ -180,18 +160,14 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [bench.result(case) for case in cases(options)]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run a part of the study and print its figures."""
     options = parse(arguments)
     torch.set_flush_denormal(True)
-    try:
-        found = run(options)
-    except GeogpError as error:
-        say(f"error: {error}")
-        return 2
+    found = run(options)
     if options.json:
         print(json.dumps(found))
-    return 0
 
 
 if __name__ == "__main__":

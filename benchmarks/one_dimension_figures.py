@@ -1,13 +1,13 @@
 """The figures of `one_dimension.py`, drawn from the files of its results."""
 
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from one_dimension_fits import PEERS
 from one_dimension_table import COMPARED, Results
-from one_dimension_world import GRID, KERNEL_GRID, ROWS, Z90, Floats, draw, true_mean, true_sd
+from one_dimension_world import GRID, KERNEL_GRID, ROWS, Z90, draw, true_mean, true_sd
+from trial import Figures, Floats
 
 from geogp.errors import RequestError
 from geogp.models.training.training_loop import Data
@@ -143,7 +143,7 @@ def figure_scaling(results: Results) -> Figure:
     return figure
 
 
-def _ranked(results: Results) -> list[dict[str, Any]]:
+def _ranked(results: Results) -> list[Figures]:
     held = [f for f in results.ranks("dbk-silu", 20_000) if "nll" in f]
     if not held:
         raise RequestError("expected results of `rank` for n = 20000, found none.")

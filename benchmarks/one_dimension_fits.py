@@ -4,12 +4,10 @@ import copy
 import hashlib
 import json
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic, process_time
-from typing import Any
 
 import gpytorch
 import numpy as np
@@ -22,14 +20,13 @@ from one_dimension_world import (
     ROWS,
     VALIDATION_ROWS,
     Z90,
-    Floats,
     draw,
     oracle_nll,
     true_mean,
 )
+from trial import Figures, Floats, kept, say
 
 from geogp.distributions.prediction import Prediction
-from geogp.files import write_text
 from geogp.models.bases.basis_functions import Backbone
 from geogp.models.catalogue.build_model import build, find_spec
 from geogp.models.core.architecture import Architecture
@@ -257,16 +254,16 @@ class Benchmark:
         self.fresh = draw(FRESH_ROWS, 3)
         self.oracle = oracle_nll(self.fresh)
 
-    def result(self, case: Case) -> dict[str, Any]:
+    def result(self, case: Case) -> Figures:
         """Return the figures of a case, which is fitted where its file is not yet there."""
-        path = self.out / f"{case.name}.json"
-        if not path.exists():
-            write_text(path, json.dumps(self.measure(case), indent=1) + "\n")
-        found: dict[str, Any] = json.loads(path.read_text())
-        say(_line(found))
+        found = kept(self.out / f"{case.name}.json", lambda: self.measure(case))
+        text = f"{case.model} n {case.n} r {case.r}:"
+        for name in ("gap", "coverage_90", "mae", "step_seconds"):
+            text += f" {name} {found[name]:.4g}" if name in found else ""
+        say(f"{text}, fit {seconds(found)} s")
         return found
 
-    def measure(self, case: Case) -> dict[str, Any]:
+    def measure(self, case: Case) -> Figures:
         """Fit and score a case, and keep its curves beside the figures.
 
         A fit that was interrupted and continued has no times: only its last part is known.
@@ -292,7 +289,7 @@ class Benchmark:
             _write_arrays(self.out / f"{case.name}.npz", arrays)
         return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
 
-    def score(self, model: Fitted) -> dict[str, Any]:
+    def score(self, model: Fitted) -> Figures:
         """Return the figures on the fresh points."""
         x, y = self.fresh.x, self.fresh.y
         prediction = model.predict(x)
@@ -329,22 +326,7 @@ def _write_arrays(path: Path, arrays: dict[str, Floats]) -> None:
     beside.replace(path)
 
 
-def say(text: str) -> None:
-    """Print a line beside the results."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def _line(found: dict[str, Any]) -> str:
-    case = found["case"]
-    text = f"{case['model']} n {case['n']} r {case['r']}:"
-    if "nll" in found:
-        text += (
-            f" gap {found['gap']:.4f} coverage {found['coverage_90']:.4f} mae {found['mae']:.4f}"
-        )
-    return f"{text} step {found['step_seconds']:.4g} s, fit {seconds(found)} s"
-
-
-def seconds(found: dict[str, Any]) -> str:
+def seconds(found: Figures) -> str:
     """Return the processor time of a fit as text, empty where it is not known."""
     took = found["fit_cpu_seconds"]
     return "" if took is None else f"{took:.0f}"

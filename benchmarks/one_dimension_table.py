@@ -4,14 +4,13 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from one_dimension_fits import Case, seconds
-from one_dimension_world import FRESH_ROWS, GRID, VALIDATION_ROWS, Floats
+from one_dimension_world import FRESH_ROWS, GRID, VALIDATION_ROWS
+from trial import Figures, Floats, table, write_results
 
 from geogp.errors import RequestError
-from geogp.files import write_text
 from geogp.models.catalogue.build_model import CATALOGUE
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
@@ -23,7 +22,7 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.by_key: dict[tuple[str, int, int], dict[str, Any]] = {}
+        self.by_key: dict[tuple[str, int, int], Figures] = {}
         for path in sorted(folder.glob("*-n*-r*.json")):
             found = json.loads(path.read_text())
             case = found["case"]
@@ -39,23 +38,23 @@ class Results:
         """The oracle's log score, the same in all results."""
         return float(next(iter(self.by_key.values()))["oracle_nll"])
 
-    def of(self, model: str, r: int) -> list[dict[str, Any]]:
+    def of(self, model: str, r: int) -> list[Figures]:
         """Return a model's results at one rank, by n."""
         keys = sorted(k for k in self.by_key if k[0] == model and k[2] == r)
         return [self.by_key[key] for key in keys]
 
-    def ranks(self, model: str, n: int) -> list[dict[str, Any]]:
+    def ranks(self, model: str, n: int) -> list[Figures]:
         """Return a model's results at one n, by rank."""
         keys = sorted(k for k in self.by_key if k[0] == model and k[1] == n)
         return [self.by_key[key] for key in keys]
 
-    def arrays(self, found: dict[str, Any]) -> dict[str, Floats]:
+    def arrays(self, found: Figures) -> dict[str, Floats]:
         """Return the curves of a result."""
         path = self.folder / f"{Case(**found['case']).name}.npz"
         with np.load(path, allow_pickle=False) as held:
             return {k: np.asarray(v, np.float64) for k, v in held.items()}
 
-    def ordered(self) -> list[dict[str, Any]]:
+    def ordered(self) -> list[Figures]:
         """Return all results by the order of the study."""
         names = [*COMPARED, *(m for m in CATALOGUE if m not in COMPARED)]
         keys = sorted(self.by_key, key=lambda k: (names.index(k[0]), k[2] != 128, k[1], k[2]))
@@ -63,44 +62,33 @@ class Results:
 
 
 _COLUMNS = (
-    "MAE of the mean",
-    "NLL",
-    "gap to the oracle",
-    "coverage of 90 %",
-    "effective rank",
-    "gradient step, ms",
-    "prediction of 1,000, ms",
-    "gradient steps, at most",
-    "fit, CPU s",
+    *("MAE of the mean", "NLL", "gap to the oracle", "coverage of 90 %", "effective rank"),
+    *("gradient step, ms", "prediction of 1,000, ms", "gradient steps, at most", "fit, CPU s"),
 )
 
 
-def _three_digits(value: float) -> str:
-    return f"{float(f'{value:.3g}'):,g}"
-
-
-def _row(first: Sequence[str], found: dict[str, Any]) -> str:
-    timing = [_three_digits(1e3 * found[k]) for k in ("step_seconds", "prediction_seconds")]
-    case = found["case"]
+def _cells(found: Figures) -> tuple[str, ...]:
+    timing = [1e3 * found[k] for k in ("step_seconds", "prediction_seconds")]
+    scores, cost = ("not fitted", *[""] * 4), ("0", "")
     if "nll" in found:
-        figures = [
-            f"{found['mae']:.4f}",
-            f"{found['nll']:.4f}",
-            f"{found['gap']:.4f}",
-            f"{100 * found['coverage_90']:.1f}",
-            f"{found['effective_rank']:.2f}",
-        ]
-        cost = [f"{case['steps']:,}", seconds(found)]
-    else:
-        figures, cost = ["not fitted", *[""] * 4], ["0", ""]
-    return "| " + " | ".join([*first, *figures, *timing, *cost]) + " |"
+        scores = (
+            *(f"{found[name]:.4f}" for name in ("mae", "nll", "gap")),
+            *(f"{100 * found['coverage_90']:.1f}", f"{found['effective_rank']:.2f}"),
+        )
+        cost = f"{found['case']['steps']:,}", seconds(found)
+    # Times have three digits that mean something.
+    return *scores, *(f"{float(f'{value:.3g}'):,g}" for value in timing), *cost
 
 
-def _table(first: Sequence[str], rows: list[str]) -> str:
-    names = [*first, *_COLUMNS]
-    left = ["---" if name == "model" else "---:" for name in first]
-    rule = "| " + " | ".join([*left, *["---:"] * len(_COLUMNS)]) + " |"
-    return "\n".join(["| " + " | ".join(names) + " |", rule, *rows])
+def _table(names: Sequence[str], found: Sequence[Figures]) -> str:
+    """Return the results with the settings that tell them apart, such as n, before them."""
+    left = (0,) if names[0] == "model" else ()
+    lines = []
+    for one in found:
+        first = [one["case"][name] for name in names]
+        shown = [f"{value:,}" if isinstance(value, int) else value for value in first]
+        lines.append((*shown, *_cells(one)))
+    return table((*names, *_COLUMNS), lines, left)
 
 
 def _settings_note(results: Results) -> str:
@@ -154,17 +142,13 @@ fresh points are interpolated.
 
 ## Scaling with n (r = 128, h = 64)
 
-{_table(("model", "n"), [_row((f["case"]["model"], f"{f['case']['n']:,}"), f) for f in scaling])}
-
+{_table(("model", "n"), scaling)}
 The effective rank of the two peers is that of their kernel on a grid.
 
 ## All models at n = 20,000 (r = 128, h = 64), by log score
 
-{_table(("model",), [_row((f["case"]["model"],), f) for f in top])}
-
+{_table(("model",), top)}
 ## Rank of `dbk-silu` at n = 20,000
 
-{_table(("r",), [_row((str(f["case"]["r"]),), f) for f in ranks])}
-"""
-    write_text(folder / "table.md", text)
-    write_text(folder / "results.json", json.dumps(found, indent=1) + "\n")
+{_table(("r",), ranks)}"""
+    write_results(folder, text, found)

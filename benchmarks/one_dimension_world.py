@@ -6,12 +6,10 @@ x ~ U[-1, 1], three steps in the mean, and noise of standard deviation |0.4 sin 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
+from trial import Floats
 
 from geogp.models.training.training_loop import Data
-
-Floats = NDArray[np.float64]
 
 ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
 

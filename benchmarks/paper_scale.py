@@ -14,20 +14,15 @@ scores are averaged. Only the first command needs geopandas.
 """
 
 import argparse
-import datetime as dt
-import json
-import platform
 import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from trial import Figures, command, machine, parser, table, write_results
 
-import geogp
-from geogp.files import write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.catalogue.presets import PRESETS
 from geogp.models.core.architecture import Architecture
@@ -49,20 +44,20 @@ RECIPES = {
 """Where each takes its schedule from."""
 
 
-def simulate_rows(boundaries: Path, state: str, rows: int, path: Path) -> None:
+def simulate_rows(given: argparse.Namespace) -> None:
     """Simulate rows in a state, and keep their scaled places, values and tests in random order."""
     # Not needed where the rows are at hand.
-    from geogp.geodata.places.census import read_region  # noqa: PLC0415
+    import geogp  # noqa: PLC0415
     from geogp.geodata.simulation.simulated_tiles import simulate  # noqa: PLC0415
-    from geogp.geodata.store.sources import open_source  # noqa: PLC0415
     from geogp.geodata.tiles.quarters import parse_quarters  # noqa: PLC0415
 
-    region = read_region(open_source(str(boundaries)), state).region
-    truth = simulate(region, rows=rows, quarters=parse_quarters(QUARTERS).all, seed=0).truth
+    region = geogp.read_region(given.state, boundaries=str(given.boundaries))
+    quarters = parse_quarters(QUARTERS).all
+    truth = simulate(region, rows=given.rows, quarters=quarters, seed=0).truth
     x = region.scale(truth["longitude"].to_numpy(), truth["latitude"].to_numpy())
-    order = np.random.default_rng(0).permutation(rows)
+    order = np.random.default_rng(0).permutation(given.rows)
     columns = {"x": x, "y": truth["y"].to_numpy(), "tests": truth["tests"].to_numpy(np.float64)}
-    np.savez(path, **{name: np.asarray(values)[order] for name, values in columns.items()})
+    np.savez(given.npz, **{name: np.asarray(values)[order] for name, values in columns.items()})
 
 
 def parts_of(path: Path, share: float) -> dict[str, Data]:
@@ -75,17 +70,18 @@ def parts_of(path: Path, share: float) -> dict[str, Data]:
     return {name: Data(x[at], y[at], tests[at]) for name, at in places.items()}
 
 
-def run(name: str, epochs: int, parts: dict[str, Data], seed: int, given: Any) -> dict[str, Any]:
+def run(
+    name: str, epochs: int, parts: dict[str, Data], seed: int, given: argparse.Namespace
+) -> Figures:
     """Fit by one of `RECIPES`; return seconds and scores of each epoch and of the test rows.
 
     Seconds are those of the epochs, validation and the solution for the mean among them, without
     building the model.
     """
     train, preset = parts["train"], RECIPES[name]
-    sizes = Architecture(d=train.x.shape[1], h=given.h, r=given.r)
     model = build(
         "dbk-rbf",
-        sizes,
+        Architecture(d=train.x.shape[1], h=given.h, r=given.r),
         train.x,
         placement=preset.placement,
         noise_start=preset.noise_start,
@@ -109,129 +105,110 @@ def run(name: str, epochs: int, parts: dict[str, Data], seed: int, given: Any) -
         solve_mean=name == "ours",
         seed=seed,
     )
+    print(name, seed, flush=True)
     state = fit(model, train, parts["validation"], settings, progress=keep)
     test = parts["test"]
-    score = model.predict(test.x, test.tests).log_score(test.y).mean()
     return {
         "seed": seed,
         "seconds": state.seconds,
         "validation_nll": state.best_nll,
         "best_epoch": state.best_epoch,
-        "test_nll": float(score),
+        "test_nll": float(model.predict(test.x, test.tests).log_score(test.y).mean()),
         "trace": trace,
     }
 
 
-def mean(fits: list[dict[str, Any]], epochs: int) -> dict[str, Any]:
+def mean(fits: list[Figures], epochs: int) -> Figures:
     """Return fits of several seeds and the means of their seconds and scores."""
-    means = {
-        key: statistics.mean(one[key] for one in fits)
-        for key in ("seconds", "validation_nll", "test_nll")
-    }
-    spread = statistics.stdev(one["test_nll"] for one in fits) if len(fits) > 1 else None
-    return {"epochs": epochs, **means, "test_nll_sd": spread, "fits": fits}
+    keys = ("seconds", "validation_nll", "test_nll")
+    means = {key: statistics.mean(one[key] for one in fits) for key in keys}
+    sd = statistics.stdev(one["test_nll"] for one in fits) if len(fits) > 1 else None
+    return {"epochs": epochs, **means, "test_nll_sd": sd, "fits": fits}
 
 
-def compared(ours: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+def compared(ours: Figures, plain: Figures) -> Figures:
     """Return the share of the plain recipe's time that ours takes, and how the scores differ."""
-    reached = {
-        "validation": ours["validation_nll"] <= plain["validation_nll"],
-        "test": ours["test_nll"] <= plain["test_nll"],
-    }
+    gain = {part: plain[f"{part}_nll"] - ours[f"{part}_nll"] for part in ("validation", "test")}
     return {
         "share_of_time": ours["seconds"] / plain["seconds"],
-        "reached": reached,
-        "validation_gain": plain["validation_nll"] - ours["validation_nll"],
-        "test_gain": plain["test_nll"] - ours["test_nll"],
+        "reached": {part: value >= 0 for part, value in gain.items()},
+        **{f"{part}_gain": value for part, value in gain.items()},
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def page(found: Figures) -> str:
     """Return the figures as Markdown."""
     asked, machine = found["asked"], found["machine"]
     compared = found["compared"]
+    header = ("recipe", "epochs", "seconds", "log score of the test rows", "sd")
     lines = [
-        "# To the log score of the papers' recipe\n",
         (
-            f"`benchmarks/paper_scale.py`: dbk-rbf, h {asked['h']}, r {asked['r']}, batch "
-            f"{asked['batch']}, {asked['rows']:,} simulated rows of Georgia"
-        ),
-        f"({machine['device']}, {machine['threads']} threads, {machine['date']}).",
-        f"Means over {asked['seeds']} seed(s).\n",
-        "| recipe | epochs | seconds | log score of the test rows | sd | of the validation rows |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| {name} | {one['epochs']} | {one['seconds']:.1f} | {one['test_nll']:.4f} "
-        f"| {'' if one['test_nll_sd'] is None else format(one['test_nll_sd'], '.4f')} "
-        f"| {one['validation_nll']:.4f} |"
+            *(name, one["epochs"], f"{one['seconds']:.1f}", f"{one['test_nll']:.4f}"),
+            "" if one["test_nll_sd"] is None else f"{one['test_nll_sd']:.4f}",
+            f"{one['validation_nll']:.4f}",
+        )
         for name, one in found["recipes"].items()
     ]
-    lines += [
-        "",
-        f"Ours takes {100 * compared['share_of_time']:.1f} % of the time. Its scores (lower is",
-        f"better) are those of the plain one less {compared['test_gain']:+.5f} on the test rows",
-        f"and {compared['validation_gain']:+.5f} on the validation rows;",
-        "no higher than those of the plain one: "
-        + ", ".join(
-            f"{part} {'yes' if is_so else 'no'}" for part, is_so in compared["reached"].items()
-        )
-        + ".",
-    ]
-    return "\n".join(lines) + "\n"
+    reached = ", ".join(
+        f"{part} {'yes' if is_so else 'no'}" for part, is_so in compared["reached"].items()
+    )
+    return f"""# To the log score of the papers' recipe
+
+`benchmarks/paper_scale.py`: dbk-rbf, h {asked["h"]}, r {asked["r"]}, batch \
+{asked["batch"]}, {asked["rows"]:,} simulated rows of Georgia
+({machine["device"]}, {machine["threads"]} threads, {machine["date"]}).
+Means over {asked["seeds"]} seed(s).
+
+{table((*header, "of the validation rows"), lines)}
+Ours takes {100 * compared["share_of_time"]:.1f} % of the time. Its scores (lower is
+better) are those of the plain one less {compared["test_gain"]:+.5f} on the test rows
+and {compared["validation_gain"]:+.5f} on the validation rows;
+no higher than those of the plain one: {reached}.
+"""
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Simulate the rows where a boundary is given; else measure both recipes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--npz", type=Path, required=True, help="the rows")
-    parser.add_argument("--boundaries", type=Path, help="simulate the rows in these boundaries")
-    parser.add_argument("--state", default="GA")
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--share", type=float, default=1.0, help="of the rows that are taken")
-    parser.add_argument("--h", type=int, default=256)
-    parser.add_argument("--r", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--plain-epochs", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, help="a folder for table.md and results.json")
-    given = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--npz", type=Path, required=True, help="the rows")
+    asked.add_argument("--boundaries", type=Path, help="simulate the rows in these boundaries")
+    asked.add_argument("--state", default="GA")
+    asked.add_argument("--rows", type=int, default=ROWS)
+    asked.add_argument("--share", type=float, default=1.0, help="of the rows that are taken")
+    asked.add_argument("--h", type=int, default=256)
+    asked.add_argument("--r", type=int, default=1024)
+    asked.add_argument("--batch", type=int, default=1024)
+    asked.add_argument("--epochs", type=int, default=10)
+    asked.add_argument("--plain-epochs", type=int, default=100)
+    asked.add_argument("--seeds", type=int, default=1)
+    asked.add_argument("--device", default="cpu")
+    asked.add_argument("--out", type=Path, help="a folder for table.md and results.json")
+    given = asked.parse_args()
     if given.boundaries is not None:
-        simulate_rows(given.boundaries, given.state, given.rows, given.npz)
-        return 0
+        simulate_rows(given)
+        return
     tune_process()
     torch.set_flush_denormal(True)
     parts = parts_of(given.npz, given.share)
     epochs = {"ours": given.epochs, "plain": given.plain_epochs}
-    found: dict[str, Any] = {
-        "machine": {
-            "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-            "device": torch.cuda.get_device_name() if given.device == "cuda" else "cpu",
-            "threads": torch.get_num_threads(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "geogp": geogp.__version__,
-        },
+    fits: dict[str, list[Figures]] = {name: [] for name in RECIPES}
+    for seed in range(given.seeds):
+        for name, done in fits.items():
+            done.append(run(name, epochs[name], parts, seed, given))
+    recipes = {name: mean(done, epochs[name]) for name, done in fits.items()}
+    found = {
+        "machine": machine(given.device),
         "asked": {
             "rows": sum(len(part.y) for part in parts.values()),
             **{name: getattr(given, name) for name in ("h", "r", "batch", "seeds")},
         },
-        "recipes": {},
+        "recipes": recipes,
+        "compared": compared(recipes["ours"], recipes["plain"]),
     }
-    fits: dict[str, list[dict[str, Any]]] = {name: [] for name in RECIPES}
-    for seed in range(given.seeds):
-        for name, done in fits.items():
-            print(name, seed, flush=True)
-            done.append(run(name, epochs[name], parts, seed, given))
-    found["recipes"] = {name: mean(done, epochs[name]) for name, done in fits.items()}
-    found["compared"] = compared(found["recipes"]["ours"], found["recipes"]["plain"])
-    print(table(found))
+    print(page(found))
     if given.out is not None:
-        write_text(given.out / "results.json", json.dumps(found, indent=1) + "\n")
-        write_text(given.out / "table.md", table(found))
-    return 0
+        write_results(given.out, page(found), found)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,16 @@ Processes". Functions are drawn from the mixed kernel by Vecchia's approximation
 import math
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from trial import Figures, Floats
 
 from geogp.models.bases.kernels import MixedKernel, OneLayerKernel
 from geogp.models.field.vecchia import NO_ROW, whiten
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 NUGGET = 0.04
@@ -300,14 +299,14 @@ def _centred(K: Tensor) -> Tensor:
     return K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
 
 
-def bias_figures(n: int, inputs: int = 20, draws: int = 1000) -> dict[str, Any]:
+def bias_figures(n: int, inputs: int = 20, draws: int = 1000) -> Figures:
     """Return what single data sets say about sigma_b², whose true value is 1."""
     found = bias_estimates(n, inputs, draws, seed=0)
     quantiles = {f"{share:.0%}": float(np.quantile(found, share)) for share in (0.05, 0.5, 0.95)}
     return {"n": n, "draws": draws, **quantiles, "zero": float((found == 0).mean())}
 
 
-def draw_figures(inputs: int, n: int = 4000, last: int = 200) -> dict[str, Any]:
+def draw_figures(inputs: int, n: int = 4000, last: int = 200) -> Figures:
     """Return what conditioning on fewer points costs: mean log(sd / exact sd) of the last ones."""
     x, kernel = uniform_design(n, inputs, np.random.default_rng(0)), truth()
     expected, points = exact_sd(kernel, x)[-last:], torch.from_numpy(x)

@@ -12,14 +12,13 @@ its own file under --out, and the same command again continues where it stopped.
 
 import argparse
 import functools
-import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -37,21 +36,21 @@ from scenario_draws import (
     truth,
     uniform_design,
 )
-from scenarios_table import SHAPES, held_figures, write_table
+from scenarios_table import SHAPES, Studies, page
+from trial import Figures, Floats, command, kept, parser, write_results
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import GeogpError
-from geogp.files import write_text
+from geogp.errors import RequestError
+from geogp.evaluation import metrics
+from geogp.files import read_json
 from geogp.models.bases.kernels import MixedKernel
 from geogp.models.bases.nystrom import INPUT_SCALE, AnchorBasis
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import LowRankGP, Rows
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.core.options import Optimiser, Placement
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
-
-Floats = NDArray[np.float64]
 
 STUDIES = (
     *("replicates", "anchors", "optimisers", "starts", "known", "oracle", "bias", "draws", SHAPES),
@@ -178,38 +177,35 @@ class Study:
                 held["x"], held["f"], float(held["noise_var"]), float(held["mean_variance"])
             )
 
-    def kept(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the figures of a name, making them unless they are there."""
-        path = self.out / f"{name}.json"
-        if not path.exists():
-            write_text(path, json.dumps(make(), indent=1) + "\n")
-            print(name, flush=True)
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
-
-    def measure(self, case: Case) -> dict[str, Any]:
-        """Fit one case and score its test rows."""
+    def data(self, case: Case) -> dict[str, Data]:
+        """Return the rows of a replicate."""
         world = self.world(case.scenario)
-        y, parts = world.targets(case.seed), world.parts()
-        data = {name: Data(world.x[rows] / INPUT_SCALE, y[rows]) for name, rows in parts.items()}
-        model = make_model(case, data["train"], world)
+        y = world.targets(case.seed)
+        return {
+            name: Data(world.x[rows] / INPUT_SCALE, y[rows]) for name, rows in world.parts().items()
+        }
+
+    def measure(self, case: Case) -> Figures:
+        """Fit one case and score its test rows."""
+        world, data = self.world(case.scenario), self.data(case)
+        train, test = data["train"], data["test"]
+        model = make_model(case, train, world)
         start = monotonic()
-        state = fit(model, data["train"], data["validation"], settings_of(case))
+        state = fit(model, train, data["validation"], settings_of(case))
         seconds = monotonic() - start
-        scores = score(model.predict(data["test"].x), data["test"].y)
-        shown = world.x[parts["test"][:PAIRS]]
+        print(case.name, flush=True)
         return {
             **asdict(case),
-            **scores,
-            **estimates(model, shown),
+            **score(model.predict(test.x), test.y),
+            **estimates(model, world.x[world.parts()["test"][:PAIRS]]),
             "true_noise_var": world.noise_var,
             "mean_variance": world.mean_variance,
-            "n_train": len(data["train"].y),
+            "n_train": len(train.y),
             "loss": state.losses[-1],
             "seconds": seconds,
         }
 
-    def oracle(self, scenario: str, seeds: int) -> dict[str, Any]:
+    def oracle(self, scenario: str, seeds: int) -> Figures:
         """Return the scores of the process that made the data, with nothing approximated."""
         world = self.world(scenario)
         parts = world.parts()
@@ -225,19 +221,16 @@ class Study:
         ]
         return {"scenario": scenario, "per_seed": found}
 
-    def known(self, fitted: Case) -> dict[str, Any]:
+    def known(self, fitted: Case) -> Figures:
         """Return the scores of the same model that is told all parameters and learns none."""
-        world, case = self.world(fitted.scenario), replace(fitted, start="truth")
-        y, parts = world.targets(case.seed), world.parts()
-        data = {name: Data(world.x[rows] / INPUT_SCALE, y[rows]) for name, rows in parts.items()}
-        train = data["train"]
-        model = make_model(case, train, world)
-        model.y_mean.fill_(train.y.mean())
-        model.y_sd.fill_(train.y.std())
-        target = torch.from_numpy((train.y - train.y.mean()) / train.y.std())
-        rows = Rows(model.scaled(train.x), target, torch.ones_like(target))
+        case = replace(fitted, start="truth")
+        data = self.data(case)
+        train, test = data["train"], data["test"]
+        model = make_model(case, train, self.world(case.scenario))
+        model.take_target(train.y)
+        rows = model.as_rows(train.x, train.y, np.ones(len(train.y)))
         model.settle(rows, rows)
-        return {**asdict(case), **score(model.predict(data["test"].x), data["test"].y)}
+        return {**asdict(case), **score(model.predict(test.x), test.y)}
 
 
 def make_model(case: Case, train: Data, world: World) -> LowRankGP:
@@ -283,15 +276,10 @@ def kernel_of(model: LowRankGP) -> MixedKernel:
 
 def score(prediction: Prediction, y: Floats) -> dict[str, float]:
     """Return the scores of predictions; `mese` and `sdese` are those of Mixed section 5.3."""
-    square = (y - prediction.mean) ** 2
-    expected = square + prediction.variance
-    low, high = prediction.interval(0.95)
+    found = asdict(metrics.score(prediction, y))
+    expected = (y - prediction.mean) ** 2 + prediction.variance
     return {
-        "mae": float(np.sqrt(square).mean()),
-        "rmse": float(np.sqrt(square.mean())),
-        "nll": float(prediction.log_score(y).mean()),
-        "crps": float(prediction.crps(y).mean()),
-        "coverage_95": float(((low <= y) & (y <= high)).mean()),
+        **{name: found[name] for name in ("mae", "rmse", "nll", "crps", "coverage_95")},
         "mese": float(expected.mean()),
         "sdese": float(expected.std(ddof=1)),
     }
@@ -336,70 +324,69 @@ def cases(study: str, options: argparse.Namespace) -> Iterator[Case]:
             yield replace(base, start=start, r=base.r // 2, epochs=2 * base.epochs)
 
 
-def run(study: Study, name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
     """Return the figures of one study, making those that are not there."""
     if name == "bias":
-        return [study.kept(f"bias/{n}", functools.partial(bias_figures, n)) for n in (100, 1000)]
-    if name == SHAPES:
-        return [study.kept(SHAPES, shape_figures)]
-    if name == "draws":
-        sizes = (20, 80)
-        return [study.kept(f"draws/{d}", functools.partial(draw_figures, d)) for d in sizes]
-    if name == "known":
-        replicates = list(cases("replicates", options))
-        return [
-            study.kept(f"known/{c.scenario}-{c.seed}-{c.r}", functools.partial(study.known, c))
-            for c in replicates
-        ]
-    if name == "oracle":
-        seeds = {"C1": options.seeds}
-        return [
-            study.kept(
-                f"oracle/{scenario}-{seeds.get(scenario, options.other_seeds)}",
-                functools.partial(study.oracle, scenario, seeds.get(scenario, options.other_seeds)),
-            )
-            for scenario in options.scenarios
-            if study.scenarios[scenario].n <= LARGEST_EXACT
-        ]
-    return [
-        study.kept(f"fits/{case.name}", functools.partial(study.measure, case))
-        for case in cases(name, options)
-    ]
+        made = {f"bias/{n}": functools.partial(bias_figures, n) for n in (100, 1000)}
+    elif name == SHAPES:
+        made = {SHAPES: shape_figures}
+    elif name == "draws":
+        made = {f"draws/{d}": functools.partial(draw_figures, d) for d in (20, 80)}
+    elif name == "known":
+        made = {
+            f"known/{case.scenario}-{case.seed}-{case.r}": functools.partial(study.known, case)
+            for case in cases("replicates", options)
+        }
+    elif name == "oracle":
+        made = {}
+        for scenario in options.scenarios:
+            if study.scenarios[scenario].n <= LARGEST_EXACT:
+                seeds = options.seeds if scenario == "C1" else options.other_seeds
+                make = functools.partial(study.oracle, scenario, seeds)
+                made[f"oracle/{scenario}-{seeds}"] = make
+    else:
+        made = {
+            f"fits/{case.name}": functools.partial(study.measure, case)
+            for case in cases(name, options)
+        }
+    return [kept(study.out / f"{path}.json", make) for path, make in made.items()]
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    here = Path(__file__).parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", nargs="?", default="all", choices=["all", *STUDIES])
-    parser.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
-    parser.add_argument("--seeds", type=int, default=4, choices=range(1, MOST_DRAWS + 1))
-    parser.add_argument("--other-seeds", type=int, default=1, choices=range(1, MOST_DRAWS + 1))
-    parser.add_argument("--r", type=int, default=500)
-    parser.add_argument("--batch", type=int, default=2000, help="rows the kernel is learned from")
-    parser.add_argument("--epochs", type=int, default=2, help="of ten iterations of L-BFGS")
-    parser.add_argument("--adam-epochs", type=int, default=50)
-    parser.add_argument("--out", type=Path, default=here / "out" / "scenarios")
-    parser.add_argument("--table", type=Path, default=here / "results" / "scenarios")
-    return parser.parse_args(arguments)
+    asked = parser(__doc__, out="scenarios", table="scenarios")
+    asked.add_argument("study", nargs="?", default="all", choices=["all", *STUDIES])
+    asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
+    asked.add_argument("--seeds", type=int, default=4, choices=range(1, MOST_DRAWS + 1))
+    asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MOST_DRAWS + 1))
+    asked.add_argument("--r", type=int, default=500)
+    asked.add_argument("--batch", type=int, default=2000, help="rows the kernel is learned from")
+    asked.add_argument("--epochs", type=int, default=2, help="of ten iterations of L-BFGS")
+    asked.add_argument("--adam-epochs", type=int, default=50)
+    return asked.parse_args(arguments)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Make what is not yet there, and the table."""
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make what is not yet there, and the table.
+
+    Raises
+    ------
+    RequestError
+        Shapes alone are asked for, and there are no figures of the other studies.
+    """
     options = parse(arguments)
     torch.set_flush_denormal(True)
-    study = Study(options.out)
-    chosen = STUDIES if options.study == "all" else (options.study,)
-    try:
-        figures = {name: run(study, name, options) for name in chosen}
-        if options.study == SHAPES:
-            figures = {**held_figures(options.table), **figures}
-    except GeogpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    study, figures = Study(options.out), Studies()
+    if options.study == SHAPES:
+        held = options.table / "results.json"
+        if not held.is_file():
+            raise RequestError(f"no {held}: expected the figures of all studies. Run them first.")
+        figures = read_json(held)
+    for name in STUDIES if options.study == "all" else (options.study,):
+        figures[name] = run(study, name, options)
     if options.study in {"all", SHAPES}:
-        write_table(figures, options.table)
-    return 0
+        write_results(options.table, page(figures), figures)
 
 
 if __name__ == "__main__":

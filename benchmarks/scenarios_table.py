@@ -1,18 +1,14 @@
 """The committed table of `scenarios.py`: its figures beside those of the paper."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
+from trial import Figures, percent, plus_minus, spread, table
 
-from geogp.errors import RequestError
-from geogp.files import write_text
-
-Figures = dict[str, Any]
+Studies = dict[str, list[Figures]]
 
 # Mixed tables 2, 3 and 4, the latter two with k-means anchors: mean of k(x, x), the noise
 # variance found, MAE, RMSE, MESE.
@@ -59,10 +55,6 @@ NAMES = {
     "kernel_error": "error of k",
     "centred_error": "less its constant",
     "loss": "objective",
-    "seconds": "seconds",
-    "optimiser": "optimiser",
-    "epochs": "epochs",
-    **dict.fromkeys(("start", "anchors", "model", "r", "scenario", "alpha", "w"), ""),
 }
 
 STEP, STEPS = 1e-3, 50
@@ -84,62 +76,37 @@ def logit_ends() -> str:
     return after_adam(lambda p: math.log(p / (1 - p)), lambda z: 1 / (1 + math.exp(-z)), 0.5)
 
 
-def table(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> list[str]:
-    """Return a Markdown table; all columns but the first are numbers."""
-    rule = "| --- |" + " ---: |" * (len(header) - 1)
-    rows = [f"| {' | '.join(map(str, line))} |" for line in (header, *lines)]
-    return ["", rows[0], rule, *rows[1:], ""]
-
-
 def cell(key: str, value: Any) -> str:
     """Return a figure as it is shown."""
     if not isinstance(value, float):
         return str(value)
     if key == "coverage_95":
-        return f"{100 * value:.1f} %"
-    return (
-        f"{value:.0f}" if key == "seconds" else f"{value:.4f}" if key != "nll" else f"{value:.3f}"
-    )
+        return percent(value)
+    digits = {"seconds": 0, "nll": 3}.get(key, 4)
+    return f"{value:.{digits}f}"
 
 
-def spread(values: Sequence[float], digits: int = 3) -> str:
-    """Return mean ± standard deviation, the latter from two values on."""
-    shown = f"{np.mean(values):.{digits}f}"
-    return shown + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
-
-
-def replicates(figures: dict[str, list[Figures]]) -> list[str]:
+def replicates(figures: Studies) -> str:
     """Return the scenarios beside the paper's."""
-    known = {
-        name: [f["rmse"] for f in found]
-        for name, found in groupby(figures["known"], lambda f: f["scenario"])
-    }
+    told: dict[str, list[float]] = {}
+    for one in figures["known"]:
+        told.setdefault(one["scenario"], []).append(one["rmse"])
     exact = {found["scenario"]: found["per_seed"] for found in figures["oracle"]}
     lines = []
     for name, group in groupby(figures["replicates"], lambda f: f["scenario"]):
-        found, paper = list(group), PAPER[name]
-
-        def mean(key: str, found: list[Figures] = found) -> float:
-            return float(np.mean([f[key] for f in found]))
-
-        best = exact.get(name, [])
+        found, paper, best = list(group), PAPER[name], exact.get(name, [])
+        mean = pd.DataFrame(found).mean(numeric_only=True)
         lines.append(
             (
-                name,
-                len(found),
-                f"{mean('mean_variance'):.3f} / {paper[0]:.3f}",
-                spread([f["rmse"] for f in found]),
-                f"{paper[3]:.3f}",
-                spread(known[name]),
+                *(name, len(found), f"{mean['mean_variance']:.3f} / {paper[0]:.3f}"),
+                *(spread([f["rmse"] for f in found]), f"{paper[3]:.3f}", spread(told[name])),
                 spread([f["rmse"] for f in best]) if best else "",
                 spread([f["nll"] for f in found]),
                 spread([f["nll"] for f in best]) if best else "",
-                f"{100 * mean('coverage_95'):.1f} %",
-                f"{mean('noise_var'):.4f} / {mean('true_noise_var'):.4f}",
-                f"{paper[1]:.4f}",
-                f"{mean('kernel_error'):.2f}",
-                f"{mean('centred_error'):.2f}",
-                f"{mean('seconds'):.0f}",
+                percent(mean["coverage_95"]),
+                *(f"{mean['noise_var']:.4f} / {mean['true_noise_var']:.4f}", f"{paper[1]:.4f}"),
+                *(f"{mean['kernel_error']:.2f}", f"{mean['centred_error']:.2f}"),
+                f"{mean['seconds']:.0f}",
             )
         )
     header = (
@@ -147,170 +114,138 @@ def replicates(figures: dict[str, list[Figures]]) -> list[str]:
         *("log score", "exact", "holds 95 %", "noise variance / truth", "paper", "error of k"),
         *("less its constant", "seconds"),
     )
-    return [
-        "## Scenarios beside tables 2 to 4",
-        "",
-        "The paper's figures are single runs with k-means anchors. *told*: the same rank and",
-        "anchors with the true parameters. *exact*: the process that made the data, nothing",
-        "approximated (n = 10,000 only).",
-        *table(header, lines),
-        *limits(figures),
-        "## C1 beside table 5",
-        "",
-        "Mean ± standard deviation over the replicates.",
-        *table(("figure", "geogp", "paper (20 replicates)"), first_scenario(figures)),
-    ]
+    return table(header, lines)
 
 
-def first_scenario(figures: dict[str, list[Figures]]) -> list[tuple[str, str, str]]:
+def first_scenario(figures: Studies) -> str:
     """Return the figures of C1 beside the paper's."""
     found = [f for f in figures["replicates"] if f["scenario"] == "C1"]
-    return [
-        (key, spread([f[key] for f in found], 4), f"{mean:.4f} ± {sd:.4f}")
+    lines = [
+        (key, spread([f[key] for f in found], 4), plus_minus(mean, sd, 4))
         for key, (mean, sd) in PAPER_C1.items()
     ]
+    return table(("figure", "geogp", "paper (20 replicates)"), lines)
 
 
-def listing(figures: Sequence[Figures], first: Sequence[str], more: Sequence[str]) -> list[str]:
+def listing(figures: Sequence[Figures], *keys: str) -> str:
     """Return one line for each fit."""
-    keys = (*first, *more)
-    header = [NAMES.get(key) or key for key in keys]
-    return table(header, [[cell(key, f[key]) for key in keys] for f in figures])
+    lines = [[cell(key, f[key]) for key in keys] for f in figures]
+    return table([NAMES.get(key, key) for key in keys], lines)
 
 
-def limits(figures: dict[str, list[Figures]]) -> list[str]:
-    """Return how well one data set can show the kernel."""
-    found = [
-        f"{100 * f['linear_share']:.0f} % at I = {f['inputs']} ({math.sqrt(2 / f['inputs']):.2f})"
-        for f in figures["draws"]
-    ]
-    return [
-        "One data set bounds what any estimate can do: the I largest eigenvalues of the centred",
-        "kernel over 1,000 inputs, those of linear functions, hold this share of Σ eigenvalue²,",
-        "and I draws tell their common size to sqrt(2 / I), in brackets:",
-        f"{', '.join(found)}.",
-        "",
-    ]
-
-
-def bias_and_draws(figures: dict[str, list[Figures]]) -> list[str]:
-    """Return what is known of sigma_b², and what the draws leave out."""
+def bias(figures: Studies) -> str:
+    """Return what is known of sigma_b²."""
     shares = ("5%", "50%", "95%", "zero")
-    bias = [(f["n"], f["draws"], *(f"{f[key]:.2f}" for key in shares)) for f in figures["bias"]]
-    draws = [
+    lines = [(f["n"], f["draws"], *(f"{f[key]:.2f}" for key in shares)) for f in figures["bias"]]
+    return table(("n", "data sets", "5 %", "median", "95 %", "share at 0"), lines)
+
+
+def draws(figures: Studies) -> str:
+    """Return what the draws leave out."""
+    lines = [
         (
-            f["inputs"],
-            line["shared"],
-            line["nearest"],
-            f"{line['excess']:.3f}",
-            f"{line['seconds']:.1f}",
+            *(f["inputs"], line["shared"], line["nearest"]),
+            *(f"{line['excess']:.3f}", f"{line['seconds']:.1f}"),
         )
         for f in figures["draws"]
         for line in f["lines"]
     ]
-    return [
-        "## sigma_b² cannot be learned from one data set",
-        "",
-        "A data set holds one draw of b, so its likelihood knows sigma_b² from one number.",
-        "Maximum-likelihood sigma_b² (truth 1) of independent data sets with 20 inputs, all other",
-        "parameters known, nothing approximated: its spread does not shrink with n. What a fit",
-        "reports for it is its prior.",
-        *table(("n", "data sets", "5 %", "median", "95 %", "share at 0"), bias),
-        "## What the draws leave out",
-        "",
-        "Mean of log(sd / exact sd) over the last 200 of 4,000 uniform points: the loss in nats",
-        "per point of conditioning on the first points (*shared*) and the nearest earlier ones,",
-        "rather than on all earlier ones. The paper's draws are those with 500 nearest. C1 and C2",
-        "are drawn exactly here, C3 and C4 with 2,000 shared points, C5 to C8 with 1,000, and 30",
-        "nearest.",
-        *table(("inputs", "shared", "nearest", "nats per point", "seconds"), draws),
-    ]
+    return table(("inputs", "shared", "nearest", "nats per point", "seconds"), lines)
 
 
-def shapes(figures: dict[str, list[Figures]]) -> list[str]:
+def shapes(found: Figures) -> str:
     """Return how alike the kernels' shapes are, beside the paper's figures."""
-    found = figures[SHAPES][0]
     lines = [
         (line["pair"], f"{line['whole']:.5f}", f"{paper:.4f}", f"{line['half']:.5f}")
         for line, paper in zip(found["lines"], PAPER_SHAPES, strict=True)
     ]
-    return [
-        "## Shapes of the kernels beside table 1",
-        "",
-        "Pearson's correlation of E[ψ(Z) ψ(Z')] as functions of rho, both variances 1, at",
-        f"{found['points']:,} values of rho at equal distances. The paper (section 3.3) names no",
-        "grid: this one gives its figures, and 21 points would give 0.9981 and 0.9909 for the last",
-        "two. They depend on where rho lies: over [0, 1] a ReLU and a leaky one are closer still,",
-        "tanh and the sigmoid less close.",
-        *table(("pair", "rho in [-1, 1]", "paper", "rho in [0, 1]"), lines),
-    ]
+    return table(("pair", "rho in [-1, 1]", "paper", "rho in [0, 1]"), lines)
 
 
-def markdown(figures: dict[str, list[Figures]]) -> str:
+def page(figures: Studies) -> str:
     """Return all tables."""
-    fits = figures["replicates"]
-    first = fits[0]
-    lines = [
-        "# The simulation study of Mixed (Antunes de Araújo and Gonçalves), section 5",
-        "",
-        "    python benchmarks/scenarios.py",
-        "",
-        "Truth: all variances 1, alpha = w = ½; noise variance 0.04 of the mean of k(x, x); inputs",
-        "uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). Rows",
-        "are split 85:5:10 (paper: 90:10); targets are standardised inside the model, so that",
-        "starts and priors are in that unit.",
-        f"`nystrom-mixed`, r = {first['r']}, {first['anchors']} anchors,",
-        f"kernel learned by {10 * first['epochs']} iterations of L-BFGS on {first['batch']} rows,",
-        "posterior from all training rows. Parameters are printed in the target's unit. *error of",
-        "k*: sqrt(Σ(k^ - k)² / Σk²) over all pairs of 500 test inputs; *less its constant*: of the",
-        "covariance of f less its mean over these inputs, which is all that centred targets show.",
-        "Seconds are of one thread of a busy machine.",
-        "",
-        *replicates(figures),
-        "## Anchors",
-        *listing(figures["anchors"], ("scenario", "model", "r", "anchors"), (*COMMON, "seconds")),
-        "## Optimisers",
-        "",
-        "Adam as in the paper, 50 epochs at a constant 1e-3, here one step an epoch on the same",
-        "rows as L-BFGS; *truth* is the paper's start.",
-        "",
-        "Fifty steps of 1e-3 in one direction take a softplus that starts at 1 to",
-        f"{softplus_ends()} and a logistic that starts at ½ to {logit_ends()}. For I = 80 table 3",
-        "prints 1.0310 to 1.0322 (sigma_v², sigma_u²), 0.9685 to 0.9693 (sigma_a²), 0.4874 to",
-        "0.4878 (alpha) and 0.5093 to 0.5124 (w): the start plus as far as Adam walks, no optima.",
-        *listing(
-            figures["optimisers"],
-            ("start", "optimiser", "epochs"),
-            ("loss", "rmse", "nll", *PARAMETERS, "centred_error", "seconds"),
-        ),
-        "## Starts",
-        "",
-        "One data set of C1 from several starts; the objective is minus the log posterior per row.",
-        *listing(
-            figures["starts"], ("start",), ("loss", "rmse", *PARAMETERS, *COMMON[-2:], "seconds")
-        ),
-        *bias_and_draws(figures),
-        *shapes(figures),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
+    first = figures["replicates"][0]
+    limits = ", ".join(
+        f"{100 * f['linear_share']:.0f} % at I = {f['inputs']} ({math.sqrt(2 / f['inputs']):.2f})"
+        for f in figures["draws"]
+    )
+    fits = ("scenario", "model", "r", "anchors", *COMMON, "seconds")
+    optimisers = ("start", "optimiser", "epochs", "loss", "rmse", "nll", *PARAMETERS)
+    starts = ("start", "loss", "rmse", *PARAMETERS, *COMMON[-2:], "seconds")
+    return f"""# The simulation study of Mixed (Antunes de Araújo and Gonçalves), section 5
 
+    python benchmarks/scenarios.py
 
-def held_figures(folder: Path) -> dict[str, list[Figures]]:
-    """Return the figures of a table that was written.
+Truth: all variances 1, alpha = w = ½; noise variance 0.04 of the mean of k(x, x); inputs
+uniform in [-½, ½]^I, or our own stratified design (C7, C8; `scenario_draws.py`). Rows
+are split 85:5:10 (paper: 90:10); targets are standardised inside the model, so that
+starts and priors are in that unit.
+`nystrom-mixed`, r = {first["r"]}, {first["anchors"]} anchors,
+kernel learned by {10 * first["epochs"]} iterations of L-BFGS on {first["batch"]} rows,
+posterior from all training rows. Parameters are printed in the target's unit. *error of
+k*: sqrt(Σ(k^ - k)² / Σk²) over all pairs of 500 test inputs; *less its constant*: of the
+covariance of f less its mean over these inputs, which is all that centred targets show.
+Seconds are of one thread of a busy machine.
 
-    Raises
-    ------
-    RequestError
-        There is none.
-    """
-    path = folder / "results.json"
-    if not path.is_file():
-        raise RequestError(f"no {path}: expected the figures of all studies. Run them first.")
-    found: dict[str, list[Figures]] = json.loads(path.read_text())
-    return found
+## Scenarios beside tables 2 to 4
 
+The paper's figures are single runs with k-means anchors. *told*: the same rank and
+anchors with the true parameters. *exact*: the process that made the data, nothing
+approximated (n = 10,000 only).
 
-def write_table(figures: dict[str, list[Figures]], folder: Path) -> None:
-    """Write the figures as Markdown and JSON."""
-    write_text(folder / "table.md", markdown(figures))
-    write_text(folder / "results.json", json.dumps(figures, indent=1) + "\n")
+{replicates(figures)}
+One data set bounds what any estimate can do: the I largest eigenvalues of the centred
+kernel over 1,000 inputs, those of linear functions, hold this share of Σ eigenvalue²,
+and I draws tell their common size to sqrt(2 / I), in brackets:
+{limits}.
+
+## C1 beside table 5
+
+Mean ± standard deviation over the replicates.
+
+{first_scenario(figures)}
+## Anchors
+
+{listing(figures["anchors"], *fits)}
+## Optimisers
+
+Adam as in the paper, 50 epochs at a constant 1e-3, here one step an epoch on the same
+rows as L-BFGS; *truth* is the paper's start.
+
+Fifty steps of 1e-3 in one direction take a softplus that starts at 1 to
+{softplus_ends()} and a logistic that starts at ½ to {logit_ends()}. For I = 80 table 3
+prints 1.0310 to 1.0322 (sigma_v², sigma_u²), 0.9685 to 0.9693 (sigma_a²), 0.4874 to
+0.4878 (alpha) and 0.5093 to 0.5124 (w): the start plus as far as Adam walks, no optima.
+
+{listing(figures["optimisers"], *optimisers, "centred_error", "seconds")}
+## Starts
+
+One data set of C1 from several starts; the objective is minus the log posterior per row.
+
+{listing(figures["starts"], *starts)}
+## sigma_b² cannot be learned from one data set
+
+A data set holds one draw of b, so its likelihood knows sigma_b² from one number.
+Maximum-likelihood sigma_b² (truth 1) of independent data sets with 20 inputs, all other
+parameters known, nothing approximated: its spread does not shrink with n. What a fit
+reports for it is its prior.
+
+{bias(figures)}
+## What the draws leave out
+
+Mean of log(sd / exact sd) over the last 200 of 4,000 uniform points: the loss in nats
+per point of conditioning on the first points (*shared*) and the nearest earlier ones,
+rather than on all earlier ones. The paper's draws are those with 500 nearest. C1 and C2
+are drawn exactly here, C3 and C4 with 2,000 shared points, C5 to C8 with 1,000, and 30
+nearest.
+
+{draws(figures)}
+## Shapes of the kernels beside table 1
+
+Pearson's correlation of E[ψ(Z) ψ(Z')] as functions of rho, both variances 1, at
+{figures[SHAPES][0]["points"]:,} values of rho at equal distances. The paper (section 3.3) names no
+grid: this one gives its figures, and 21 points would give 0.9981 and 0.9909 for the last
+two. They depend on where rho lies: over [0, 1] a ReLU and a leaky one are closer still,
+tanh and the sigmoid less close.
+
+{shapes(figures[SHAPES][0])}"""

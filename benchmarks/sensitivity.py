@@ -17,24 +17,27 @@ import matplotlib as mpl
 import numpy as np
 import torch
 import uci
+from trial import OUT, Figures, command, parser
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from geogp.errors import GeogpError
+from geogp.files import write_text
 from geogp.models.training.tuning import GRID
 
 SCORES = {"nll": "NLL", "crps": "CRPS", "mae": "mean absolute error"}
 
 
-def fitted(table: uci.Table, options: argparse.Namespace, model: str, weights: str) -> list[dict]:
+def fitted(
+    table: uci.Table, options: argparse.Namespace, model: str, weights: str
+) -> list[Figures]:
     """Return the figures of all seeds for one model and one pair of weights."""
     own = copy.copy(options)
     own.model, own.weights = model, weights
     return uci.Benchmark(table, own).run()["per_seed"]
 
 
-def draw(path: Path, pairs: dict[tuple[float, float], list[dict]], line: list[dict]) -> None:
+def draw(path: Path, pairs: dict[tuple[float, float], list[Figures]], line: list[Figures]) -> None:
     """Draw one panel for each score and weight."""
     figure, axes = plt.subplots(2, len(SCORES), figsize=(10, 5.6), layout="constrained")
     for row, name in enumerate(("alpha", "beta")):
@@ -56,31 +59,24 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[dict]], line: list[di
     plt.close(figure)
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Fit, draw and keep the figures."""
-    here = Path(__file__).parent
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--table", type=Path, default=here / "results" / "uci")
-    own, rest = parser.parse_known_args()
-    apart = str(here / "out" / "sensitivity")
-    options = uci.parse(["--model", "dbk-silu", "--out", apart, *rest])
+    asked = parser(__doc__, table="uci")
+    own, rest = asked.parse_known_args()
+    options = uci.parse(["--model", "dbk-silu", "--out", str(OUT / "sensitivity"), *rest])
     torch.set_flush_denormal(True)
-    try:
-        table = uci.Table(options.data)
-        pairs = {
-            (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
-            for alpha, beta in product(GRID, GRID)
-        }
-        line = fitted(table, options, "vbll", "auto")
-    except GeogpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    table = uci.Table(options.data)
+    pairs = {
+        (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
+        for alpha, beta in product(GRID, GRID)
+    }
+    line = fitted(table, options, "vbll", "auto")
     own.table.mkdir(parents=True, exist_ok=True)
     draw(own.table / f"sensitivity-{table.name}.png", pairs, line)
-    kept = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
-    found = {"epochs": options.epochs, "vbll": line, "dbk-silu": kept}
-    (own.table / f"sensitivity-{table.name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    return 0
+    per_pair = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
+    found = {"epochs": options.epochs, "vbll": line, "dbk-silu": per_pair}
+    write_text(own.table / f"sensitivity-{table.name}.json", json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,32 +11,28 @@ file under --out, and the same command again continues where it stopped.
 
 import argparse
 import functools
-import json
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from student_table import write_table
+from trial import Figures, Floats, command, kept, parser, percent, spread, table, write_results
 from uci import Table
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import GeogpError, NumericalError
-from geogp.files import write_text
+from geogp.errors import NumericalError
+from geogp.evaluation import metrics
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.families.scale_mixture import BurrProcess, InverseGamma, StudentProcess
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
-
-Floats = NDArray[np.float64]
 
 MODELS = ("nngp", "t-process")
 
@@ -66,30 +62,36 @@ MANY_SEEDS = 600
 SMALL_TABLE = 1000
 """Tables with fewer training rows have one anchor per row, and so nothing is approximated."""
 
+# Scale table 1: NLL of NNGP and of the scale mixture.
+PAPER = {
+    "housing": ("2.65 ± 0.13", "2.72 ± 0.05"),
+    "energy": ("1.01 ± 0.04", "0.67 ± 0.04"),
+    "power": ("2.77 ± 0.02", "2.66 ± 0.01"),
+    "yacht": ("1.07 ± 0.27", "0.17 ± 0.25"),
+}
 
-@dataclass(frozen=True)
-class Law:
-    """A prior that data are drawn from: features at anchors, as the models have them.
+ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague", "burr-process")
 
-    The model itself is taken, so that the kernel is known but for its scale.
+LEVELS = (50, 80, 95)
+
+
+def known_model(name: str) -> LowRankGP:
+    """Return a model of the kernel that data are drawn from: two erf layers, 60 anchors."""
+    places = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    return new_model(name, places, r=60, depth=2, noise=NOISE_SHARE)
+
+
+def draw(n: int, wrong: float, seed: int) -> tuple[Data, Data]:
+    """Return n rows and `FRESH_ROWS` new ones of one function, times `wrong`.
+
+    Features are those of the models, so that they know the kernel but for its scale.
     """
-
-    model: LowRankGP
-
-    @classmethod
-    def make(cls) -> "Law":
-        """Return the kernel of two erf layers over two inputs, with 60 anchors."""
-        places = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
-        return cls(new_model("nngp", places, r=60, depth=2, noise=NOISE_SHARE))
-
-    def draw(self, n: int, wrong: float, seed: int) -> tuple[Data, Data]:
-        """Return n rows and `FRESH_ROWS` new ones of one function, times `wrong`."""
-        rng = np.random.default_rng([n, seed])
-        x = rng.uniform(-1, 1, (n + FRESH_ROWS, 2))
-        phi = torch.cat(list(self.model.feature_chunks(x))).numpy()
-        f = phi @ rng.standard_normal(phi.shape[1])
-        y = wrong * (f + math.sqrt(NOISE_SHARE) * rng.standard_normal(len(f)))
-        return Data(x[:n], y[:n]), Data(x[n:], y[n:])
+    rng = np.random.default_rng([n, seed])
+    x = rng.uniform(-1, 1, (n + FRESH_ROWS, 2))
+    phi = torch.cat(list(known_model("nngp").feature_chunks(x))).numpy()
+    f = phi @ rng.standard_normal(phi.shape[1])
+    y = wrong * (f + math.sqrt(NOISE_SHARE) * rng.standard_normal(len(f)))
+    return Data(x[:n], y[:n]), Data(x[n:], y[n:])
 
 
 def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowRankGP:
@@ -103,8 +105,7 @@ def new_model(name: str, x: Floats, *, r: int, depth: int, noise: float) -> LowR
 
 def settled(name: str, train: Data) -> LowRankGP:
     """Return a model of the known kernel with the posterior of the rows, which come as they are."""
-    places = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
-    model = new_model(name, places, r=60, depth=2, noise=NOISE_SHARE)
+    model = known_model(name)
     condition(model, train, centre=0.0, spread=1.0)
     return model
 
@@ -118,7 +119,7 @@ def condition(model: LowRankGP, train: Data, *, centre: float, spread: float) ->
     model.settle(rows, rows)
 
 
-def scale_figures(law: Law, n: int, wrong: float, seed: int) -> dict[str, Any]:
+def scale_figures(n: int, wrong: float, seed: int) -> Figures:
     """Return the scores on one data set, all parameters fixed but the scale of the last.
 
     Beside the two models: the t process under a prior that says little (`VAGUE`), and the plain
@@ -126,7 +127,7 @@ def scale_figures(law: Law, n: int, wrong: float, seed: int) -> dict[str, Any]:
     s² = e'A^(-1)e / n; and the process whose scale has a Burr XII prior, with the effective sample
     size of its nodes.
     """
-    train, new = law.draw(n, wrong, seed)
+    train, new = draw(n, wrong, seed)
     gaussian, student = (settled(name, train) for name in MODELS)
     assert isinstance(student, StudentProcess)
     plain = gaussian.predict(new.x)
@@ -151,12 +152,12 @@ def scale_figures(law: Law, n: int, wrong: float, seed: int) -> dict[str, Any]:
     }
 
 
-def learned_figures(law: Law, n: int, seed: int) -> dict[str, Any]:
+def learned_figures(n: int, seed: int) -> Figures:
     """Return the scores with kernel and noise learned by L-BFGS; the last 5 % choose the epoch."""
-    drawn, new = law.draw(n, 1.0, seed)
+    drawn, new = draw(n, 1.0, seed)
     first = int(0.95 * n)
     train, held_out = Data(drawn.x[:first], drawn.y[:first]), Data(drawn.x[first:], drawn.y[first:])
-    found: dict[str, Any] = {"n": n, "seed": seed}
+    found: Figures = {"n": n, "seed": seed}
     for name in MODELS:
         model = new_model(name, train.x[:2000], r=60, depth=2, noise=0.1)
         fit(model, train, held_out, FitSettings(epochs=3, batch=n, optimiser="lbfgs"))
@@ -166,15 +167,13 @@ def learned_figures(law: Law, n: int, seed: int) -> dict[str, Any]:
 
 def score(prediction: Prediction, y: Floats, unit: float) -> dict[str, float]:
     """Return the scores in units of `unit`, so that data drawn on several scales compare."""
-    found = {
-        "nll": float(prediction.log_score(y).mean()) - math.log(unit),
-        "crps": float(prediction.crps(y).mean()) / unit,
-        "rmse": float(np.sqrt(((y - prediction.mean) ** 2).mean())) / unit,
+    found = asdict(metrics.score(prediction, y))
+    return {
+        "nll": found["nll"] - math.log(unit),
+        "crps": found["crps"] / unit,
+        "rmse": found["rmse"] / unit,
+        **{f"coverage_{level}%": found[f"coverage_{level}"] for level in LEVELS},
     }
-    for level in (0.5, 0.8, 0.95):
-        low, high = prediction.interval(level)
-        found[f"coverage_{level:.0%}"] = float(((low <= y) & (y <= high)).mean())
-    return found
 
 
 def read_table(path: Path) -> Table:
@@ -189,7 +188,7 @@ def read_table(path: Path) -> Table:
     return table
 
 
-def table_figures(table: Table, model: str, seed: int, *, learn: bool, r: int) -> dict[str, Any]:
+def table_figures(table: Table, model: str, seed: int, *, learn: bool, r: int) -> Figures:
     """Return the test scores of one split, 8:1:1, in the unit of the target.
 
     The validation score chooses the depth, and the epoch where parameters are learned. Depths
@@ -254,91 +253,170 @@ def unit_of(table: Table, seed: int) -> float:
     return float(table.y[order[: int(0.8 * len(order))]].std())
 
 
-def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures of a file, making them unless they are there."""
-    if not path.exists():
-        write_text(path, json.dumps(make(), indent=1) + "\n")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
-def scale_study(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+def scale_study(options: argparse.Namespace) -> dict[str, list[Figures]]:
     """Return the figures of all sizes, scales and seeds."""
-    law, folder = Law.make(), options.out / "scale"
+    folder, largest = options.out / "scale", options.sizes[-1]
     fixed = [
         kept(
             folder / f"{n}-{wrong:g}-{seed}.json",
-            functools.partial(scale_figures, law, n, wrong, seed),
+            functools.partial(scale_figures, n, wrong, seed),
         )
         for n in options.sizes
         for wrong in WRONG
         for seed in range(options.seeds if n < max(SIZES) else options.large_seeds)
     ]
-    large = [
+    learned = [
         kept(
-            folder / f"{options.sizes[-1]}-learned-{seed}.json",
-            functools.partial(learned_figures, law, options.sizes[-1], seed),
+            folder / f"{largest}-learned-{seed}.json",
+            functools.partial(learned_figures, largest, seed),
         )
         for seed in range(options.large_seeds)
     ]
-    return {"fixed": fixed, "learned": large}
+    return {"fixed": fixed, "learned": learned}
 
 
-def table_study(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+def table_study(options: argparse.Namespace) -> dict[str, list[Figures]]:
     """Return the figures of all tables, models and seeds."""
     found = []
     for name in TABLES:
-        table = read_table(options.tables / f"{name}.parquet")
+        rows = read_table(options.tables / f"{name}.parquet")
         # Nothing is approximated on small tables; the largest of them takes the longest.
-        seeds = options.table_seeds if len(table.y) < MANY_SEEDS else options.slow_seeds
+        seeds = options.table_seeds if len(rows.y) < MANY_SEEDS else options.slow_seeds
         for seed in range(seeds):
             for model in MODELS:
                 for learn in (False, True):
                     path = options.out / "tables" / f"{name}-{model}-{learn}-{seed}.json"
                     make = functools.partial(
-                        table_figures, table, model, seed, learn=learn, r=options.r
+                        table_figures, rows, model, seed, learn=learn, r=options.r
                     )
                     found.append(kept(path, make))
                     print({k: found[-1][k] for k in ("table", "model", "learn", "nll")}, flush=True)
     return {"tables": found}
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+def scale_table(figures: list[Figures]) -> str:
+    """Return a line for each wrong scale, size and answer."""
+    lines = []
+    ordered = sorted(figures, key=lambda f: (-f["wrong"], f["n"]))
+    for (wrong, n), group in groupby(ordered, key=lambda f: (f["wrong"], f["n"])):
+        found = list(group)
+        for answer in ANSWERS:
+            scores = [f[answer] for f in found]
+            held = [np.mean([s[f"coverage_{level}%"] for s in scores]) for level in LEVELS]
+            model, _, variant = answer.partition(",")
+            lines.append(
+                (
+                    *(f"{wrong:g}", f"{n:,}", len(found)),
+                    f"`{model}`" + (f",{variant}" if variant else ""),
+                    spread([s["nll"] for s in scores]),
+                    f"{np.mean([s['crps'] for s in scores]):.4f}",
+                    *map(percent, held),
+                )
+            )
+    header = ("wrong by", "n", "seeds", "model", "log score", "CRPS", "50 %", "80 %", "95 %")
+    return table(header, lines)
+
+
+def learned_table(figures: list[Figures]) -> str:
+    """Return a line for each data set with everything learned."""
+    lines = []
+    for one in figures:
+        scores = [one[model]["nll"] for model in MODELS]
+        shown = (f"{score:.5f}" for score in scores)
+        lines.append((one["seed"], f"{one['n']:,}", *shown, f"{abs(scores[0] - scores[1]):.1e}"))
+    return table(("seed", "n", "`nngp`", "`t-process`", "difference"), lines)
+
+
+def tables_table(figures: list[Figures]) -> str:
+    """Return a line for each table, model and way of learning."""
+    lines = []
+    names = list(PAPER)
+    ordered = sorted(figures, key=lambda f: (names.index(f["table"]), f["model"], f["learn"]))
+    for key, group in groupby(ordered, key=lambda f: (f["table"], f["model"], f["learn"])):
+        (name, model, learn), found = key, list(group)
+        lines.append(
+            (
+                *(name, f"`{model}`", "learned" if learn else "fixed"),
+                *(found[0]["n_train"], found[0]["r"], len(found)),
+                ", ".join(str(f["depth"]) for f in found),
+                sum(len(f["diverged"]) for f in found),
+                spread([f["nll"] for f in found]),
+                PAPER[name][model == "t-process"] if learn else "",
+                *(spread([f[score] for f in found]) for score in ("crps", "rmse")),
+                percent(np.mean([f["coverage_95%"] for f in found])),
+                f"{np.mean([f['seconds'] for f in found]):.0f}",
+            )
+        )
+    header = (
+        *("table", "model", "parameters", "rows", "r", "seeds", "depths", "lost"),
+        *("NLL", "paper", "CRPS", "RMSE", "holds 95 %", "seconds"),
+    )
+    return table(header, lines)
+
+
+def page(figures: dict[str, list[Figures]]) -> str:
+    """Return all tables."""
+    paper = "Lee et al., Scale mixtures of neural network Gaussian processes"
+    return f"""# Student-t processes ({paper})
+
+    python benchmarks/student.py --tables FOLDER
+
+## A scale that is wrong
+
+Data from the process itself (erf network of two layers, two inputs, 60 anchors, noise a
+fifth of the scale), times the factor in the first column; 500 new points. The models
+know the kernel and the share of noise and believe in a factor of 1: `nngp` is sure,
+`t-process` has InvGamma(2, 2) for its square, `burr-process` Burr XII(2, 2). *vague*:
+InvGamma(0.1, 0.01). *scale learned*: the scale of maximum likelihood instead of a random
+one. Scores are in units of the factor, mean ± standard deviation over the seeds; the
+last columns are coverages.
+
+{scale_table(figures["fixed"])}
+Kernel and noise learned by both at n = 100,000: log scores of 500 new points.
+
+{learned_table(figures["learned"])}
+## Table 1 of the paper
+
+Splits 8:1:1 by the seed; inputs to [-1, 1], targets standardised by the training rows;
+depth 1 to 3 by the validation NLL; parameters learned by L-BFGS on the marginal
+likelihood (the paper: gradient descent, and the constants of the prior too), or left at
+their start. One anchor per training row, so nothing is approximated, but for power.
+Figures are those of the test rows in the unit of the published target, mean ± standard
+deviation. *lost*: fits, one per depth and seed, in which a step of L-BFGS left the range
+of numbers; the depth is then not chosen. Seconds are of one thread of a busy machine.
+
+{tables_table(figures["tables"])}"""
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    here = Path(__file__).parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", nargs="?", default="all", choices=["all", "scale", "tables"])
-    parser.add_argument("--tables", type=Path, help="folder of housing.parquet and others")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--large-seeds", type=int, default=3, help="where there are many rows")
-    parser.add_argument("--table-seeds", type=int, default=3, help="on small tables")
-    parser.add_argument("--slow-seeds", type=int, default=1, help="on energy and power")
-    parser.add_argument("--r", type=int, default=256, help="anchors on large tables")
-    parser.add_argument("--out", type=Path, default=here / "out" / "student")
-    parser.add_argument("--table", type=Path, default=here / "results" / "student")
-    options = parser.parse_args(arguments)
+    asked = parser(__doc__, out="student", table="student")
+    asked.add_argument("study", nargs="?", default="all", choices=["all", "scale", "tables"])
+    asked.add_argument("--tables", type=Path, help="folder of housing.parquet and others")
+    asked.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    asked.add_argument("--seeds", type=int, default=20)
+    asked.add_argument("--large-seeds", type=int, default=3, help="where there are many rows")
+    asked.add_argument("--table-seeds", type=int, default=3, help="on small tables")
+    asked.add_argument("--slow-seeds", type=int, default=1, help="on energy and power")
+    asked.add_argument("--r", type=int, default=256, help="anchors on large tables")
+    options = asked.parse_args(arguments)
     if options.study != "scale" and options.tables is None:
-        parser.error("--tables FOLDER is needed for the study of tables")
+        asked.error("--tables FOLDER is needed for the study of tables")
     return options
 
 
-def main(arguments: list[str] | None = None) -> int:
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make what is not yet there, and the table."""
     options = parse(arguments)
     torch.set_flush_denormal(True)
-    try:
-        figures: dict[str, list[dict[str, Any]]] = {}
-        if options.study in {"all", "scale"}:
-            figures |= scale_study(options)
-        if options.study in {"all", "tables"}:
-            figures |= table_study(options)
-    except GeogpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+    figures: dict[str, list[Figures]] = {}
+    if options.study != "tables":
+        figures |= scale_study(options)
+    if options.study != "scale":
+        figures |= table_study(options)
     if options.study == "all":
-        write_table(figures, options.table)
-    return 0
+        write_results(options.table, page(figures), figures)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ reading tiles and boundaries, fit, calibration, all maps and the page. Each resu
 """
 
 import argparse
-import datetime as dt
+import functools
 import json
 import shlex
 import statistics
@@ -25,19 +25,14 @@ import subprocess
 import sys
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import torch
 from field import measure
+from region_trial import prepare
+from trial import Figures, command, kept, machine, parser, table, write_results
 
-import geogp
-from geogp.errors import GeogpError
-from geogp.files import write_text
 from geogp.models.catalogue.presets import PRESETS
 from geogp.runs.machine import tune_process
-from geogp.runs.pipeline.job import prepare
-from geogp.runs.progress import ProgressListener
-from geogp.runs.settings import MapRequest
 
 BOOSTED = ("lightgbm", "lightgbm-0.1", "lightgbm-0.2")
 SPARSE = (
@@ -48,8 +43,6 @@ SPARSE = (
 
 EPOCHS = {"field": (1, 2, 3, 4, 6, 8, 12), "dbk-rbf": (1, 2, 5, 10, 20, 40, 80)}
 """Numbers of epochs of whole fits of ours."""
-
-Found = dict[str, Any]
 
 
 def import_all() -> None:
@@ -65,187 +58,154 @@ def folder(given: argparse.Namespace) -> Path:
     return Path(given.out) / asked
 
 
-def one(given: argparse.Namespace, model: str, epochs: int | None, seed: int) -> Found:
-    """Fit a model or a peer, unless its file is there; return seconds and log score."""
-    name = model if epochs is None else f"{model}-{epochs}"
-    path = folder(given) / f"{name}-{seed}.json"
-    if not path.exists():
-        request = MapRequest(
-            region=given.region,
-            source=given.source,
-            boundaries=given.boundaries,
-            quarters=given.quarters,
-            model="field" if epochs is None else model,
-            preset=given.preset,
-            epochs=epochs,
-            seed=seed,
-            out=given.out / "unfinished" / f"{name}-{seed}",
-        )
-        job = prepare(request, ProgressListener())
-        found, _ = measure(job, model, "random", seed)
-        job.folder.clear()
-        kept = {key: found[key] for key in ("model", "seed", "n", "rows", "seconds")}
-        kept |= {"epochs": epochs, "log_score": found["scores"]["all"]["nll"]}
-        write_text(path, json.dumps(kept, indent=1) + "\n")
-    found = json.loads(path.read_text())
-    print(name, seed, found["seconds"], round(found["log_score"], 4), flush=True)
-    return found
+def timed(given: argparse.Namespace, model: str, epochs: int | None, seed: int) -> Figures:
+    """Fit a model of ours, or a peer, which has no epochs; return seconds and log score."""
+    job = prepare(
+        given,
+        given.out / "unfinished" / f"{model}-{epochs}-{seed}",
+        model="field" if epochs is None else model,
+        preset=given.preset,
+        epochs=epochs,
+        seed=seed,
+    )
+    found, _ = measure(job, model, "random")
+    same = {key: found[key] for key in ("model", "seed", "n", "rows", "seconds")}
+    return same | {"epochs": epochs, "log_score": found["scores"]["all"]["nll"]}
 
 
-def total(found: Found) -> float:
-    """Return the seconds of fit and prediction."""
-    return float(sum(found["seconds"].values()))
-
-
-def mean_over_seeds(given: argparse.Namespace, model: str, epochs: int | None) -> Found:
+def mean_over_seeds(given: argparse.Namespace, model: str, epochs: int | None) -> Figures:
     """Return the means over the seeds of seconds and log score."""
-    all_of = [one(given, model, epochs, seed) for seed in range(given.seeds)]
+    name, fits = model if epochs is None else f"{model}-{epochs}", []
+    for seed in range(given.seeds):
+        make = functools.partial(timed, given, model, epochs, seed)
+        fits.append(kept(folder(given) / f"{name}-{seed}.json", make))
+        print(name, seed, fits[-1]["seconds"], round(fits[-1]["log_score"], 4), flush=True)
     return {
         "model": model,
         "epochs": epochs,
-        "seconds": statistics.mean(map(total, all_of)),
-        "log_score": statistics.mean(found["log_score"] for found in all_of),
-        "n": all_of[0]["n"],
+        "seconds": statistics.mean(sum(found["seconds"].values()) for found in fits),
+        "log_score": statistics.mean(found["log_score"] for found in fits),
+        "n": fits[0]["n"],
     }
 
 
-def whole_map(given: argparse.Namespace, epochs: int) -> Found:
+def whole_map(given: argparse.Namespace, epochs: int) -> Figures:
     """Run `geogp map` in a process of its own, and return seconds and log score."""
-    out = folder(given) / f"map-{epochs}"
-    path = folder(given) / f"map-{epochs}.json"
-    command = ["geogp", "map", given.region, "--source", given.source]
-    command += ["--boundaries", given.boundaries, "--quarters", given.quarters]
-    command += ["--preset", given.preset, "--epochs", str(epochs)]
-    if not path.exists():
-        program = Path(sys.executable).with_name(command[0])
+    words = ["geogp", "map", given.region, "--source", given.source]
+    words += ["--boundaries", given.boundaries, "--quarters", given.quarters]
+    words += ["--preset", given.preset, "--epochs", str(epochs)]
+
+    def make() -> Figures:
+        out = folder(given) / f"map-{epochs}"
+        program = Path(sys.executable).with_name(words[0])
         start = monotonic()
-        subprocess.run([program, *command[1:], "--out", str(out), "--fresh"], check=True)  # noqa: S603
+        subprocess.run([program, *words[1:], "--out", str(out), "--fresh"], check=True)  # noqa: S603
         seconds = monotonic() - start
         run = json.loads((out / "run.json").read_text())
         score = run["metrics"]["random"]["all"]["nll"]
-        kept = {"seconds": seconds, "run": run["seconds"], "log_score": score}
-        write_text(path, json.dumps(kept, indent=1) + "\n")
+        return {"seconds": seconds, "run": run["seconds"], "log_score": score}
+
     # Folders without the path to them, which is that of one machine.
-    told = shlex.join(Path(word).name for word in command)
-    return {**json.loads(path.read_text()), "command": told}
+    told = shlex.join(Path(word).name for word in words)
+    return {**kept(folder(given) / f"map-{epochs}.json", make), "command": told}
 
 
-def first_as_good(ours: list[Found], goal: float) -> Found | None:
+def first_as_good(ours: list[Figures], goal: float) -> Figures | None:
     """Return the shortest of our fits that scores no worse."""
     good = [found for found in ours if found["log_score"] <= goal]
     return min(good, key=lambda found: found["seconds"], default=None)
 
 
-def compared(ours: dict[str, list[Found]], peers: list[Found]) -> list[Found]:
+def compared(ours: dict[str, list[Figures]], peers: list[Figures]) -> list[Figures]:
     """Return for each peer which of our fits scores no worse, and the ratio of the times."""
     lines = []
     for peer in peers:
         for model, fits in ours.items():
+            line = {"peer": peer["model"], "model": model}
             first = first_as_good(fits, peer["log_score"])
-            lines.append(
-                {
-                    "peer": peer["model"],
-                    "model": model,
-                    "epochs": None if first is None else first["epochs"],
-                    "seconds": None if first is None else first["seconds"],
-                    "seconds_over_ours": None
-                    if first is None
-                    else peer["seconds"] / first["seconds"],
-                }
-            )
+            if first is None:
+                line |= dict.fromkeys(("epochs", "seconds", "seconds_over_ours"))
+            else:
+                line |= {key: first[key] for key in ("epochs", "seconds")}
+                line["seconds_over_ours"] = peer["seconds"] / first["seconds"]
+            lines.append(line)
     return lines
 
 
-def page(found: Found) -> str:
+def page(found: Figures) -> str:
     """Return the figures as Markdown."""
     asked, machine = found["asked"], found["machine"]
     rank = PRESETS[asked["preset"]].r
     fits = [*found["peers"], *(one for of in found["ours"].values() for one in of)]
-    lines = [
-        "# Time to a log score\n",
-        f"`benchmarks/time_to_score.py {asked['region']}`, {asked['quarters']}, random split,",
-        f"{fits[0]['n']['train']:,} training rows, {asked['seeds']} seed(s); {machine['threads']}",
-        f"threads, torch {machine['torch']}, {machine['date']}. Seconds of fit and prediction of",
-        "the test rows; the log score is that of the test rows (lower is better). Our models have",
-        f"the rank of the preset `{asked['preset']}`, {rank}. `lightgbm` is a boosted mean, five",
-        "fits for out-of-fold residuals and a boosted variance, at a rate of 0.05 where the name",
-        "has none; `gpytorch-svgp` has rank 512 and 15 epochs where the name has none. A score of",
-        "another seed, or of another order of rounding, may differ by some thousandths.\n",
-        "| model | epochs | seconds | log score |",
-        "| --- | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| `{fit['model']}` | {fit['epochs'] or ''} | {fit['seconds']:.1f} "
-        f"| {fit['log_score']:.4f} |"
+    scores = [
+        (
+            *(f"`{fit['model']}`", fit["epochs"] or ""),
+            *(f"{fit['seconds']:.1f}", f"{fit['log_score']:.4f}"),
+        )
         for fit in fits
     ]
-    lines += [
-        "",
-        "The shortest fit that scores no worse than the peer's:\n",
-        "| peer | model | epochs | seconds | peer's seconds over ours |",
-        "| --- | --- | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| `{line['peer']}` | `{line['model']}` | never | | |"
-        if line["epochs"] is None
-        else f"| `{line['peer']}` | `{line['model']}` | {line['epochs']} | {line['seconds']:.1f} "
-        f"| {line['seconds_over_ours']:.2f} |"
+    ratios = [
+        (f"`{line['peer']}`", f"`{line['model']}`")
+        + (
+            ("never", "", "")
+            if line["epochs"] is None
+            else (line["epochs"], f"{line['seconds']:.1f}", f"{line['seconds_over_ours']:.2f}")
+        )
         for line in found["compared"]
     ]
+    text = f"""# Time to a log score
+
+`benchmarks/time_to_score.py {asked["region"]}`, {asked["quarters"]}, random split,
+{fits[0]["n"]["train"]:,} training rows, {asked["seeds"]} seed(s); {machine["threads"]}
+threads, torch {machine["torch"]}, {machine["date"]}. Seconds of fit and prediction of
+the test rows; the log score is that of the test rows (lower is better). Our models have
+the rank of the preset `{asked["preset"]}`, {rank}. `lightgbm` is a boosted mean, five
+fits for out-of-fold residuals and a boosted variance, at a rate of 0.05 where the name
+has none; `gpytorch-svgp` has rank 512 and 15 epochs where the name has none. A score of
+another seed, or of another order of rounding, may differ by some thousandths.
+
+{table(("model", "epochs", "seconds", "log score"), scores)}
+The shortest fit that scores no worse than the peer's:
+
+{table(("peer", "model", "epochs", "seconds", "peer's seconds over ours"), ratios, left=(0, 1))}"""
     whole = found["map"]
-    if whole is not None:
-        parts = ", ".join(f"{name} {value:.1f} s" for name, value in whole["run"].items())
-        lines += [
-            "",
-            f"`{whole['command']}` took {whole['seconds']:.1f} s from start to end: {parts}, and",
-            "what is not counted among these: start of Python, building the model, calibration and",
-            f"checks. Its test log score is {whole['log_score']:.4f}.",
-        ]
-    return "\n".join(lines) + "\n"
+    if whole is None:
+        return text
+    parts = ", ".join(f"{name} {value:.1f} s" for name, value in whole["run"].items())
+    return f"""{text}
+`{whole["command"]}` took {whole["seconds"]:.1f} s from start to end: {parts}, and
+what is not counted among these: start of Python, building the model, calibration and
+checks. Its test log score is {whole["log_score"]:.4f}.
+"""
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Fit what is not yet there, run the map and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("region")
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--boundaries", required=True)
-    parser.add_argument("--quarters", required=True)
-    parser.add_argument("--preset", default="quick")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "time-to-score")
-    given = parser.parse_args()
+    asked = parser(__doc__, out="time-to-score", region=True)
+    asked.add_argument("--preset", default="quick")
+    asked.add_argument("--seeds", type=int, default=1)
+    given = asked.parse_args()
     tune_process()
     torch.set_flush_denormal(True)
     import_all()
-    try:
-        peers = [mean_over_seeds(given, name, None) for name in (*BOOSTED, *SPARSE)]
-        ours = {
-            model: [mean_over_seeds(given, model, epochs) for epochs in numbers]
-            for model, numbers in EPOCHS.items()
-        }
-        best = min(peer["log_score"] for peer in peers[: len(BOOSTED)])
-        enough = first_as_good(ours["field"], best)
-        found = {
-            "machine": {
-                "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-                "threads": torch.get_num_threads(),
-                "torch": torch.__version__,
-                "geogp": geogp.__version__,
-            },
-            "asked": {k: getattr(given, k) for k in ("region", "quarters", "preset", "seeds")},
-            "peers": peers,
-            "ours": ours,
-            "compared": compared(ours, peers),
-            "map": None if enough is None else whole_map(given, enough["epochs"]),
-        }
-    except GeogpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    write_text(given.out / "results.json", json.dumps(found, indent=1) + "\n")
-    write_text(given.out / "table.md", page(found))
+    peers = [mean_over_seeds(given, name, None) for name in (*BOOSTED, *SPARSE)]
+    ours = {
+        model: [mean_over_seeds(given, model, epochs) for epochs in numbers]
+        for model, numbers in EPOCHS.items()
+    }
+    best = min(peer["log_score"] for peer in peers[: len(BOOSTED)])
+    enough = first_as_good(ours["field"], best)
+    found = {
+        "machine": machine(),
+        "asked": {k: getattr(given, k) for k in ("region", "quarters", "preset", "seeds")},
+        "peers": peers,
+        "ours": ours,
+        "compared": compared(ours, peers),
+        "map": None if enough is None else whole_map(given, enough["epochs"]),
+    }
+    write_results(given.out, page(found), found)
     print(page(found))
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ kept in its own file under --out, and the same command again continues where it 
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -20,10 +22,12 @@ import numpy as np
 import pandas as pd
 import torch
 from peers import PEERS, fit_peer, predict_peer
+from trial import Figures, command, kept, parser, say
 
 import geogp
 from geogp.distributions.prediction import Prediction
-from geogp.errors import GeogpError, RequestError
+from geogp.errors import RequestError
+from geogp.evaluation.metrics import score
 from geogp.files import write_text
 from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.catalogue.model_names import find_model
@@ -36,6 +40,10 @@ from geogp.models.training.tuning import TUNING_EPOCHS, choose_weights
 SCORES = ("mae", "rmse", "nll", "crps")
 
 SETTINGS_FILE = "settings.json"
+
+FITTING = ("batch", "learning_rate", "head_rate", "noise_rate", "average", "decay")
+SETTINGS = ("model", "h", "r", "epochs", "clip", "placement", "weights", "device", *FITTING)
+"""Options that tell figures from others; those of `FITTING` are passed on as they are."""
 
 
 class Table:
@@ -70,7 +78,7 @@ class Table:
         }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Figures:
     if not path.is_file():
         raise RequestError(f"expected a parquet, CSV or npz file, found none at {path}.")
     if path.suffix == ".npz":
@@ -86,40 +94,23 @@ class Benchmark:
     def __init__(self, table: Table, options: argparse.Namespace) -> None:
         self.table, self.options = table, options
         self.settings = {
-            "model": options.model,
-            "h": options.h,
-            "r": options.r,
-            "batch": options.batch,
-            "epochs": options.epochs,
-            "learning_rate": options.learning_rate,
-            "head_rate": options.head_rate,
-            "noise_rate": options.noise_rate,
-            "clip": options.clip,
-            "average": options.average,
-            "decay": options.decay,
-            "placement": options.placement,
-            "weights": options.weights,
-            "device": options.device,
+            **{name: getattr(options, name) for name in SETTINGS},
             "table": table.sha256,
             "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
         }
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
         self.folder = options.out / table.name / f"{options.model}-{digest[:10]}"
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Figures:
         """Return the figures of all seeds, fitting those not yet there."""
         weights = self.weights()
         described = {**self.settings, "used_weights": asdict(weights)}
         write_text(self.folder / SETTINGS_FILE, json.dumps(described, indent=1) + "\n")
         per_seed = []
         for seed in range(self.options.seeds):
-            path = self.folder / f"seed-{seed}.json"
-            if not path.exists():
-                found = self.measure(seed, weights)
-                write_text(path, json.dumps(found, indent=1) + "\n")
-                (self.folder / f"seed-{seed}.safetensors").unlink(missing_ok=True)
-            per_seed.append(json.loads(path.read_text()))
-            _say(f"{self.table.name} {self.options.model} {per_seed[-1]}")
+            make = functools.partial(self.measure, seed, weights)
+            per_seed.append(kept(self.folder / f"seed-{seed}.json", make))
+            say(f"{self.table.name} {self.options.model} {per_seed[-1]}")
         means = {k: float(np.mean([s[k] for s in per_seed])) for k in (*SCORES, "seconds")}
         return {
             "table": self.table.name,
@@ -148,26 +139,22 @@ class Benchmark:
                 parts["validation"],
                 self.fit_settings(0, Weights(), min(TUNING_EPOCHS, self.options.epochs)),
                 folder=self.folder,
-                tell=lambda trial: _say(f"{self.table.name} {self.options.model} {trial}"),
+                tell=lambda trial: say(f"{self.table.name} {self.options.model} {trial}"),
             )
             write_text(path, json.dumps([asdict(trial) for trial in trials], indent=1) + "\n")
             for old in self.folder.glob("*.safetensors"):
                 old.unlink()
         return Weights(**json.loads(path.read_text())[0]["weights"])
 
-    def measure(self, seed: int, weights: Weights) -> dict[str, Any]:
+    def measure(self, seed: int, weights: Weights) -> Figures:
         """Fit on one seed's rows and score the test rows."""
         parts = self.table.split(seed)
         test = parts["test"]
         prediction, seconds, best = self.fitted(parts, seed, weights)
-        error = test.y - prediction.mean
+        scores = asdict(score(prediction, test.y))
         return {
             "seed": seed,
-            "mae": float(np.abs(error).mean()),
-            "rmse": float(np.sqrt((error**2).mean())),
-            "nll": float(prediction.log_score(test.y).mean()),
-            "crps": float(prediction.crps(test.y).mean()),
-            "coverage_95": float(np.mean(np.abs(error) <= 1.959963985 * prediction.sd)),
+            **{name: scores[name] for name in (*SCORES, "coverage_95")},
             "seconds": seconds,
             "best_epoch": best,
             "threads": torch.get_num_threads(),
@@ -200,6 +187,7 @@ class Benchmark:
         path = self.folder / f"seed-{seed}.safetensors"
         own = self.make(train, seed)
         state = fit(own, train, validation, settings, checkpoint=path)
+        path.unlink(missing_ok=True)
         return own.predict(test.x), state.seconds, state.best_epoch
 
     def make(self, train: Data, seed: int) -> Any:
@@ -219,19 +207,9 @@ class Benchmark:
 
     def fit_settings(self, seed: int, weights: Weights, epochs: int) -> FitSettings:
         """Return how to train."""
-        options = self.options
-        return FitSettings(
-            epochs=epochs,
-            batch=options.batch,
-            learning_rate=options.learning_rate,
-            head_rate=options.head_rate,
-            noise_rate=options.noise_rate,
-            clip=options.clip or None,
-            average=options.average,
-            decay=options.decay,
-            weights=weights,
-            seed=seed,
-        )
+        given = {name: getattr(self.options, name) for name in FITTING}
+        clip = self.options.clip or None
+        return FitSettings(epochs=epochs, clip=clip, weights=weights, seed=seed, **given)
 
 
 def _weights(given: str) -> Weights:
@@ -244,52 +222,43 @@ def _weights(given: str) -> Weights:
     return Weights(alpha, beta)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
-    parser.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "uci")
-    parser.add_argument("--epochs", type=int, default=400)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--h", type=int, default=64)
-    parser.add_argument("--r", type=int, default=128)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--head-rate", type=float, default=10.0)
-    parser.add_argument("--noise-rate", type=float, default=2.0)
-    parser.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
-    parser.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
-    parser.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
-    parser.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
-    parser.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    return parser.parse_args(arguments)
+    asked = parser(__doc__, out="uci")
+    asked.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
+    asked.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
+    asked.add_argument("--seeds", type=int, default=3)
+    asked.add_argument("--json", action="store_true", help="print one JSON object")
+    asked.add_argument("--epochs", type=int, default=400)
+    asked.add_argument("--batch", type=int, default=1024)
+    asked.add_argument("--h", type=int, default=64)
+    asked.add_argument("--r", type=int, default=128)
+    asked.add_argument("--learning-rate", type=float, default=2e-3)
+    asked.add_argument("--head-rate", type=float, default=10.0)
+    asked.add_argument("--noise-rate", type=float, default=2.0)
+    asked.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
+    asked.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
+    asked.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
+    asked.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
+    asked.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
+    asked.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    return asked.parse_args(arguments)
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Run the benchmark and print its figures."""
     options = parse()
     torch.set_flush_denormal(True)
-    try:
-        if options.seeds < 1:
-            raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
-        if options.device == "cuda" and not torch.cuda.is_available():
-            raise RequestError("no CUDA device is available; use --device cpu.")
-        found = Benchmark(Table(options.data), options).run()
-    except GeogpError as error:
-        _say(f"error: {error}")
-        return error.exit_code
+    if options.seeds < 1:
+        raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise RequestError("no CUDA device is available; use --device cpu.")
+    found = Benchmark(Table(options.data), options).run()
     if options.json:
         print(json.dumps(found))
     else:
         print(" ".join(f"{k} {found[k]:.4f}" for k in (*SCORES, "seconds")))
-    return 0
 
 
 if __name__ == "__main__":

@@ -6,15 +6,28 @@ Reads the files that `uci.py` left, one for each (table, model, seed), and write
 JSON file.
 """
 
-import argparse
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from trial import (
+    Figures,
+    command,
+    mean_and_error,
+    parser,
+    percent,
+    spread,
+    table,
+    write_results,
+)
+from uci import SETTINGS_FILE
+
+from geogp.errors import RequestError
+
+Found = dict[tuple[str, str], Figures]
+"""By table and model: `settings`, and the figures of all `seeds`."""
 
 TABLES = ("pol", "elevators", "protein", "keggundirected")
 
@@ -54,8 +67,6 @@ PAPER = {
 
 ORDER = (*reversed(PAPER), "sv-rbf", "dnn", "gpytorch-ppgp", "gpytorch-svgp")
 
-SETTINGS_FILE = "settings.json"
-
 ALIKE = ("h", "r", "batch", "epochs", "learning_rate", "head_rate", "noise_rate", "average")
 """Settings that our models must share."""
 
@@ -67,159 +78,115 @@ COLUMNS = (
 PREDICTIVE, BOUND = ("dbk-rbf", "dbk-silu", "pp-dkl"), ("sv-dkl", "vbll")
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Settings of one model on one table, and the figures of each seed."""
-
-    settings: dict[str, Any]
-    seeds: list[dict[str, Any]]
-
-
-def read(folder: Path) -> dict[tuple[str, str], Figures]:
-    """Return the figures of all seeds by table and model.
+def read(folder: Path) -> Found:
+    """Return all figures.
 
     Raises
     ------
-    ValueError
-        A table and model has figures of several settings, or the models differ in them.
+    RequestError
+        There are none; or a table and model has figures of several settings, or our models differ
+        in those of `ALIKE`.
     """
-    found: dict[tuple[str, str], Figures] = {}
+    found: Found = {}
     for place in sorted(folder.glob("*/*")):
         seeds = [json.loads(path.read_text()) for path in sorted(place.glob("seed-*.json"))]
         key = (place.parent.name, place.name.rpartition("-")[0])
         if not seeds:
             continue
         if key in found:
-            raise ValueError(f"{key} has figures of several settings; keep one folder.")
+            raise RequestError(f"{key} has figures of several settings; keep one folder.")
         settings = json.loads((place / SETTINGS_FILE).read_text())
-        found[key] = Figures(settings, seeds)
-    _check(found)
+        found[key] = {"settings": settings, "seeds": seeds}
+    if not found:
+        raise RequestError(f"no figures of uci.py under {folder}.")
+    for name in ALIKE:
+        values = {json.dumps(settings[name]) for settings in _own(found)}
+        if len(values) > 1:
+            raise RequestError(f"the models were run with several values of {name}: {values}.")
     return found
 
 
-def _check(found: dict[tuple[str, str], Figures]) -> None:
-    """Refuse figures of our models that were not made alike."""
-    own = {key: figures for key, figures in found.items() if not key[1].startswith("gpytorch")}
-    for name in ALIKE:
-        values = {json.dumps(figures.settings[name]) for figures in own.values()}
-        if len(values) > 1:
-            raise ValueError(f"the models were run with several values of {name}: {values}.")
+def _own(found: Found) -> list[Figures]:
+    """Return the settings of our models."""
+    return [of["settings"] for (_, model), of in found.items() if not model.startswith("gpytorch")]
 
 
-def mean(seeds: list[dict[str, Any]], key: str) -> float:
-    """Return the mean over the seeds."""
-    return float(np.mean([seed[key] for seed in seeds]))
-
-
-def paired(
-    found: dict[tuple[str, str], Figures], table: str, first: str, second: str
-) -> tuple[float, float, int]:
-    """Return mean and standard error of the difference in NLL over the seeds both have."""
-    a, b = ({s["seed"]: s["nll"] for s in found[table, model].seeds} for model in (first, second))
-    both = sorted(set(a) & set(b))
-    differences = np.array([a[seed] - b[seed] for seed in both])
-    error = differences.std(ddof=1) / math.sqrt(len(both)) if len(both) > 1 else math.nan
-    return float(differences.mean()), float(error), len(both)
-
-
-def markdown(found: dict[tuple[str, str], Figures]) -> str:
+def page(found: Found) -> str:
     """Return the tables."""
-    lines = [
-        "# Regression tables",
-        "",
-        "    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N --epochs N",
-        "    python benchmarks/uci_table.py benchmarks/out/uci",
-        "",
-        "`uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; on the scale of the",
-        "standardised target; mean over the seeds ± standard deviation. The paper's seeds share",
-        "one split, here a seed draws the split too. The GPyTorch models have inducing",
-        "points under an RBF on the inputs, and no network.",
-        "",
-        f"Our models: {_settings(found)}.",
-    ]
-    for table in TABLES:
-        lines += ["", f"## {table}", "", f"| {' | '.join(COLUMNS)} |"]
-        lines += ["| --- |" + " ---: |" * (len(COLUMNS) - 1)]
-        for model in ORDER:
-            if (table, model) in found:
-                lines.append(_line(found[table, model], table, model))
-    return "\n".join([*lines, "", *_comparisons(found)]) + "\n"
-
-
-def _settings(found: dict[tuple[str, str], Figures]) -> str:
-    own = next(f.settings for (_, model), f in found.items() if not model.startswith("gpytorch"))
+    own = _own(found)[0]
     versions = ", ".join(f"{name} {version}" for name, version in own["versions"].items())
-    return ", ".join(f"{name} {own[name]}" for name in ALIKE) + f"; {versions}"
+    settings = ", ".join(f"{name} {own[name]}" for name in ALIKE) + f"; {versions}"
+    tables = ""
+    for name in TABLES:
+        lines = [
+            _line(found[name, model], name, model) for model in ORDER if (name, model) in found
+        ]
+        tables += f"\n## {name}\n\n{table(COLUMNS, lines)}"
+    header = ("table", "model", "against", "difference")
+    return f"""# Regression tables
+
+    python benchmarks/uci.py --data TABLE.parquet --model MODEL --seeds N --epochs N
+    python benchmarks/uci_table.py benchmarks/out/uci
+
+`uci.py`, protocol of Zhu, Yuchi and Xie, section 4.2; on the scale of the
+standardised target; mean over the seeds ± standard deviation. The paper's seeds share
+one split, here a seed draws the split too. The GPyTorch models have inducing
+points under an RBF on the inputs, and no network.
+
+Our models: {settings}.
+{tables}
+## Predictive objectives against the evidence lower bound
+
+Difference in NLL on the same splits, mean ± standard error over the seeds; negative: the
+predictive objective is better.
+
+{table(header, _differences(found), left=(0, 1, 2))}"""
 
 
-def _line(figures: Figures, table: str, model: str) -> str:
-    seeds, settings = figures.seeds, figures.settings
+def _line(figures: Figures, name: str, model: str) -> tuple[object, ...]:
+    seeds, settings = figures["seeds"], figures["settings"]
     used = settings["used_weights"]
     weights = f"{used['alpha']:g}, {used['beta']:g}" if model in PREDICTIVE else ""
     if model == "gpytorch-ppgp":
         weights = f"{used['beta']:g}"
-    nll = [seed["nll"] for seed in seeds]
-    spread = f" ± {np.std(nll, ddof=1):.3f}" if len(nll) > 1 else ""
-    paper = PAPER.get(model, {}).get(table)
+    paper = PAPER.get(model, {}).get(name)
     theirs = (f"{paper[0]:.3f}", f"{paper[1]:.4f}") if paper else ("", "")
-    cells = (
-        f"`{model}`",
-        weights,
-        settings["epochs"],
-        len(seeds),
-        f"{np.mean(nll):.3f}{spread}",
-        theirs[0],
-        f"{mean(seeds, 'crps'):.4f}",
-        theirs[1],
-        f"{mean(seeds, 'mae'):.4f}",
-        f"{100 * mean(seeds, 'coverage_95'):.1f} %",
-        f"{mean(seeds, 'seconds'):.0f}",
+
+    def mean(key: str) -> float:
+        return float(np.mean([seed[key] for seed in seeds]))
+
+    return (
+        *(f"`{model}`", weights, settings["epochs"], len(seeds)),
+        *(spread([seed["nll"] for seed in seeds]), theirs[0]),
+        *(f"{mean('crps'):.4f}", theirs[1], f"{mean('mae'):.4f}"),
+        *(percent(mean("coverage_95")), f"{mean('seconds'):.0f}"),
     )
-    return f"| {' | '.join(map(str, cells))} |"
 
 
-def _comparisons(found: dict[tuple[str, str], Figures]) -> list[str]:
-    lines = [
-        "## Predictive objectives against the evidence lower bound",
-        "",
-        "Difference in NLL on the same splits, mean ± standard error over the seeds; negative: the",
-        "predictive objective is better.",
-        "",
-        "| table | model | against | difference |",
-        "| --- | --- | --- | ---: |",
-    ]
-    for table in TABLES:
+def _differences(found: Found) -> list[tuple[str, ...]]:
+    """Return the differences in NLL over the seeds that both models have."""
+    lines = []
+    for name in TABLES:
         for first in PREDICTIVE:
             for second in (*BOUND, *(("pp-dkl",) if first != "pp-dkl" else ())):
-                if (table, first) in found and (table, second) in found:
-                    difference, error, _ = paired(found, table, first, second)
-                    spread = "" if math.isnan(error) else f" ± {error:.3f}"
-                    lines.append(
-                        f"| {table} | `{first}` | `{second}` | {difference:+.3f}{spread} |"
-                    )
+                if (name, first) in found and (name, second) in found:
+                    both = (found[name, model]["seeds"] for model in (first, second))
+                    a, b = ({seed["seed"]: seed["nll"] for seed in seeds} for seeds in both)
+                    mean, error = mean_and_error([a[k] - b[k] for k in sorted(set(a) & set(b))])
+                    shown = f"{mean:+.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+                    lines.append((name, f"`{first}`", f"`{second}`", shown))
     return lines
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="what uci.py wrote")
-    here = Path(__file__).parent
-    parser.add_argument("--table", type=Path, default=here / "results" / "uci")
-    options = parser.parse_args()
-    try:
-        found = read(options.folder)
-    except (OSError, ValueError, KeyError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if not found:
-        print(f"error: no figures of uci.py under {options.folder}.", file=sys.stderr)
-        return 2
-    options.table.mkdir(parents=True, exist_ok=True)
-    (options.table / "table.md").write_text(markdown(found))
-    flat = [{"table": t, "model": m, **asdict(figures)} for (t, m), figures in found.items()]
-    (options.table / "results.json").write_text(json.dumps(flat, indent=1) + "\n")
-    return 0
+    asked = parser(__doc__, table="uci")
+    asked.add_argument("folder", type=Path, help="what uci.py wrote")
+    options = asked.parse_args()
+    found = read(options.folder)
+    flat = [{"table": name, "model": model, **of} for (name, model), of in found.items()]
+    write_results(options.table, page(found), flat)
 
 
 if __name__ == "__main__":
