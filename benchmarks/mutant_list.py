@@ -59,7 +59,10 @@ MUTANTS = [
             "slope = 0.5 * (np.log1p(z**2) - np.log1p(w**2))",
             "slope = 0.0 * (np.log1p(z**2) - np.log1p(w**2))",
         ),
-        crps_without_the_spread=("2 * self._partial(z) - self._half_spread", "2 * self._partial(z)"),
+        crps_without_the_spread=(
+            "2 * self._partial(z) - self._half_spread",
+            "2 * self._partial(z)",
+        ),
     ),
     # Tiles and places
     *_of(
@@ -113,7 +116,10 @@ MUTANTS = [
             "names[(first + tested) % parts] = TEST",
         ),
         rows_dealt_without_their_number=("(count + int(rows[group]), part)", "(count + 1, part)"),
-        seed_not_used=("_mix(np.array([int(seed) % 2**64], np.uint64))", "_mix(np.zeros(1, np.uint64))"),
+        seed_not_used=(
+            "_mix(np.array([int(seed) % 2**64], np.uint64))",
+            "_mix(np.zeros(1, np.uint64))",
+        ),
     ),
     *_of(
         "evaluation",
@@ -148,7 +154,10 @@ MUTANTS = [
         "evaluation",
         "evaluation/conformal/conformal_repair",
         "evaluation/test_conformal_repair",
-        rank_without_the_new_row=("math.ceil((m + 1) * level - 1e-9)", "math.ceil(m * level - 1e-9)"),
+        rank_without_the_new_row=(
+            "math.ceil((m + 1) * level - 1e-9)",
+            "math.ceil(m * level - 1e-9)",
+        ),
         quantile_one_rank_low=("ordered[k - 1]", "ordered[k - 2]"),
         signed_scores=(
             "np.abs(prediction.shape.normal_score((y - prediction.mean) / prediction.sd))",
@@ -169,7 +178,10 @@ MUTANTS = [
             "return _expected_nll(terms, y, terms.residual) + terms.kl / n",
             "return _expected_nll(terms, y, terms.residual)",
         ),
-        kl_weighted_by_the_batch=("weights.alpha * trace + weights.beta / n", "weights.alpha * trace + weights.beta / len(y)"),
+        kl_weighted_by_the_batch=(
+            "weights.alpha * trace + weights.beta / n",
+            "weights.alpha * trace + weights.beta / len(y)",
+        ),
         trace_with_the_wrong_sign=("+ weights.alpha * trace", "- weights.alpha * trace"),
         ppgp_without_the_residual=(
             "terms.function_variance + terms.residual + terms.noise_var",
@@ -193,9 +205,15 @@ MUTANTS = [
         "core",
         "models/core/posteriors",
         "models/test_posteriors",
-        kl_without_the_rank=("0.5 * (squares - len(self.m)) - self.log_diagonal", "0.5 * squares - self.log_diagonal"),
+        kl_without_the_rank=(
+            "0.5 * (squares - len(self.m)) - self.log_diagonal",
+            "0.5 * squares - self.log_diagonal",
+        ),
         kl_with_the_wrong_log=("- self.log_diagonal.sum()", "+ self.log_diagonal.sum()"),
-        rows_not_weighted=("weighted = phi.double() / variance", "weighted = phi.double() / variance.mean() + 0 * variance"),
+        rows_not_weighted=(
+            "weighted = phi.double() / variance",
+            "weighted = phi.double() / variance.mean() + 0 * variance",
+        ),
     ),
     *_of(
         "core",
@@ -205,12 +223,18 @@ MUTANTS = [
             "np.zeros_like(noise) if level else noise",
             "noise",
         ),
-        variance_scaled_by_the_sd=("variance * scale, noise * scale", "variance * self.y_sd, noise * scale"),
+        variance_scaled_by_the_sd=(
+            "variance * scale, noise * scale",
+            "variance * self.y_sd, noise * scale",
+        ),
         mean_without_its_constant=(
             "mean = self.mean_constant.double() + found.mean",
             "mean = found.mean",
         ),
-        scatter_of_repeats_lost=("torch.bincount(inverse, square) / count", "0 * torch.bincount(inverse, square) / count"),
+        scatter_of_repeats_lost=(
+            "torch.bincount(inverse, square) / count",
+            "0 * torch.bincount(inverse, square) / count",
+        ),
     ),
     *_of(
         "core",
@@ -234,7 +258,10 @@ MUTANTS = [
         "bases",
         "models/bases/nystrom",
         "models/test_nystrom",
-        residual_without_the_prior=("checked_residual(variance - norm, variance)", "checked_residual(norm, variance)"),
+        residual_without_the_prior=(
+            "checked_residual(variance - norm, variance)",
+            "checked_residual(norm, variance)",
+        ),
         inputs_not_halved=("INPUT_SCALE = 0.5", "INPUT_SCALE = 1.0"),
     ),
     # The field model
@@ -252,7 +279,10 @@ MUTANTS = [
         "models/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
         later_rows_are_neighbours=("rank[near] < rank[:, None]", "rank[near] > rank[:, None]"),
-        own_place_counted=("own = (distance[:, :1] == 0).astype(np.int64)", "own = np.zeros((len(distance), 1), np.int64)"),
+        own_place_counted=(
+            "own = (distance[:, :1] == 0).astype(np.int64)",
+            "own = np.zeros((len(distance), 1), np.int64)",
+        ),
     ),
     # Joint laws
     *_of(
@@ -263,7 +293,10 @@ MUTANTS = [
             "return (phi @ self.L for phi in",
             "return (phi for phi in",
         ),
-        paths_without_their_mean=("w = self.m[:, None] + self.L", "w = 0 * self.m[:, None] + self.L"),
+        paths_without_their_mean=(
+            "w = self.m[:, None] + self.L",
+            "w = 0 * self.m[:, None] + self.L",
+        ),
     ),
     *_of(
         "joint",
@@ -271,7 +304,10 @@ MUTANTS = [
         "models/test_excursions",
         points_from_the_least_sure=("np.argsort(-self.score, kind", "np.argsort(self.score, kind"),
         draws_held_one_point_longer=('np.arange(n), side="right")', 'np.arange(n), side="left")'),
-        surer_than_its_points=("np.minimum(share, special.ndtr(ranked))", "np.maximum(share, special.ndtr(ranked))"),
+        surer_than_its_points=(
+            "np.minimum(share, special.ndtr(ranked))",
+            "np.maximum(share, special.ndtr(ranked))",
+        ),
     ),
     # Families
     *_of(
@@ -280,7 +316,10 @@ MUTANTS = [
         "models/test_scale_mixture",
         half_the_degrees_of_freedom=("return StudentT(2 * self.a)", "return StudentT(self.a)"),
         distance_not_halved=("b + distance / 2)", "b + distance)"),
-        evidence_without_the_determinant=("constant - log_determinant / 2 - half", "constant - half"),
+        evidence_without_the_determinant=(
+            "constant - log_determinant / 2 - half",
+            "constant - half",
+        ),
     ),
     *_of(
         "families",
@@ -293,14 +332,23 @@ MUTANTS = [
         "estimators",
         "estimators/point_scale",
         "estimators/test_point_scale",
-        degrees_of_the_equator=("np.cos(np.deg2rad((south + north) / 2))", "np.cos(0 * (south + north))"),
-        longitude_not_turned=("(np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle", "np.asarray(longitude, np.float64)"),
+        degrees_of_the_equator=(
+            "np.cos(np.deg2rad((south + north) / 2))",
+            "np.cos(0 * (south + north))",
+        ),
+        longitude_not_turned=(
+            "(np.asarray(longitude, np.float64) - middle + 180) % 360 - 180 + middle",
+            "np.asarray(longitude, np.float64)",
+        ),
     ),
     *_of(
         "estimators",
         "estimators/point_times",
         "estimators/test_point_times",
-        quarters_from_one=("quarter.quarter - 1, np.float64) + share", "quarter.quarter, np.float64) + share"),
+        quarters_from_one=(
+            "quarter.quarter - 1, np.float64) + share",
+            "quarter.quarter, np.float64) + share",
+        ),
         months_as_quarters=('"month": 1 / 3', '"month": 1.0'),
     ),
     # Maps
@@ -312,15 +360,24 @@ MUTANTS = [
             "np.arange(self.width, dtype=np.float64) + (self.column + 0.5)",
             "np.arange(self.width, dtype=np.float64) + self.column",
         ),
-        rows_mirrored=("down, across = tiles.row - self.row,", "down, across = self.row + self.height - 1 - tiles.row,"),
-        bounds_one_row_short=("half - (self.row + self.height) * size", "half - (self.row + self.height - 1) * size"),
+        rows_mirrored=(
+            "down, across = tiles.row - self.row,",
+            "down, across = self.row + self.height - 1 - tiles.row,",
+        ),
+        bounds_one_row_short=(
+            "half - (self.row + self.height) * size",
+            "half - (self.row + self.height - 1) * size",
+        ),
     ),
     *_of(
         "maps",
         "maps/rasters",
         "maps/test_rasters",
         flags_averaged=('"MODE" if flag else "AVERAGE"', '"AVERAGE"'),
-        nodata_counted=("values[~np.isnan(values) if", "values[np.isnan(values) | ~np.isnan(values) if"),
+        nodata_counted=(
+            "values[~np.isnan(values) if",
+            "values[np.isnan(values) | ~np.isnan(values) if",
+        ),
     ),
     *_of(
         "maps",
@@ -341,6 +398,9 @@ MUTANTS = [
         "runs",
         "files",
         "test_files",
-        half_a_file_in_place=("beside.unlink(missing_ok=True)\n        raise\n\n\ndef write_text", "raise\n\n\ndef write_text"),
+        half_a_file_in_place=(
+            "beside.unlink(missing_ok=True)\n        raise\n\n\ndef write_text",
+            "raise\n\n\ndef write_text",
+        ),
     ),
-]  # fmt: skip
+]

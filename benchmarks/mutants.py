@@ -112,8 +112,7 @@ def table(trials: list[Trial]) -> str:
     lines = [
         "# Mutants",
         "",
-        f"{killed} of {len(trials)} faults were seen by the tests of their layer "
-        "(`python benchmarks/mutants.py`).",
+        f"{killed} of {len(trials)} faults were seen by their tests (`benchmarks/mutants.py`).",
         "",
         "| layer | faults | seen |",
         "| --- | ---: | ---: |",
@@ -133,6 +132,7 @@ def table(trials: list[Trial]) -> str:
 
 
 def main() -> None:
+    """Try the mutants and say which survive."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layer", help="only the mutants of this layer")
     parser.add_argument("--workers", type=int, default=2, help="trees that are tried at once")
