@@ -172,7 +172,9 @@ def read_cache_note(world: World, content: bytes, place: Path) -> str:
 
 def read_cache_file(world: World, content: bytes, place: Path) -> str:
     """Read an entry of the cache whose rows are spoilt."""
-    path = place / "entry.parquet"
+    os.environ["GEOGP_CACHE"] = str(place)
+    path = place / "tiles" / readable_folder("source") / "entry-world.parquet"
+    path.parent.mkdir(parents=True)
     path.write_bytes(content)
     (note,) = world.seeds("cache-note")
     path.with_suffix(".json").write_bytes(note)

@@ -1,9 +1,10 @@
 """The process that reads Parquet files, so that a damaged or hostile one ends it and not geogp.
 
 `parquet_files.py` starts it by its path, and speaks with it: a line of JSON on standard input is a
-request, a line on standard output the answer, before which rows go as a stream of Arrow. It imports
-pyarrow alone. Its memory has a limit where the system has one for that (Linux); elsewhere (macOS,
-Windows) it has none, and what a footer says and what comes of it are still counted.
+request, a line on standard output the answer. Rows follow as a stream of Arrow, and after them a
+line that says whether they are all. It imports pyarrow alone. Its memory has a limit where the
+system has one for that (Linux); elsewhere (macOS, Windows) it has none, and what a footer says and
+what comes of it are still counted.
 """
 
 import base64
