@@ -36,7 +36,7 @@ class _Bars(ProgressListener):
     def progress(self, text: str, done: int, total: int, note: str) -> None:
         if text not in self._tasks:
             self._tasks[text] = self._progress.add_task(escape(text), total=total, note="")
-        self._progress.update(self._tasks[text], completed=done, total=total, note=note)
+        self._progress.update(self._tasks[text], completed=done, total=total, note=escape(note))
 
     def warn(self, text: str) -> None:
         self._progress.console.print(f"[yellow]warning:[/yellow] {escape(text)}")

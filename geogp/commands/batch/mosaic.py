@@ -50,23 +50,15 @@ _SOURCE = """<ComplexSource><SourceFilename>{path}</SourceFilename><SourceBand>1
 
 
 def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
-    """Write one cloud-optimised GeoTIFF, float32, EPSG:3857, with a band for each variable.
+    """Write the rasters of run folders as one cloud-optimised GeoTIFF, float32, EPSG:3857.
 
-    Its frame is the smallest around all runs; columns beyond the edge of the world come in on the
-    other side of it. Runs at a coarser zoom than the finest are repeated to that. A pixel holds
-    the value of the first run that has one: as the centre of a tile lies in one region, there is
-    another only where two boundaries overlap. Blocks without any value take no room.
+    There is a band for each variable in `bands`. The frame is the smallest around all runs; columns
+    beyond the edge of the world come in on the other side of it. Runs at a coarser zoom than the
+    finest are repeated to that. A pixel holds the value of the first run that has one: as the
+    centre of a tile lies in one region, there is another only where two boundaries overlap. Blocks
+    without any value take no room.
 
     GDAL reads what a block needs; `CACHE_BYTES` are in memory at once.
-
-    Parameters
-    ----------
-    runs
-        Run folders, in the order that decides where two have a value.
-    bands
-        Names of the variables.
-    out
-        The file.
 
     Raises
     ------
