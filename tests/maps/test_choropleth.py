@@ -11,6 +11,7 @@ from shapely.geometry import box
 from geogp.errors import DataError
 from geogp.geodata.places.region import Region
 from geogp.maps.figures.choropleth import choropleth
+from geogp.maps.figures.figure_layout import Canvas
 from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE
 
 REGION = Region.from_geometry("XX", "Testland", box(-66.3, 18.0, -66.0, 18.2))
@@ -38,6 +39,15 @@ def test_every_area_has_the_colour_of_its_value_and_of_its_width():
     image = draw()
     assert fractions(image, SPEED_PALETTE) == pytest.approx([0.0, 0.5, 1.0], abs=0.01)  # log
     assert fractions(image, WIDTH_PALETTE) == pytest.approx(WIDTHS, abs=0.01)  # from 0 to 1
+
+
+def test_the_degrees_alone_stand_beside_the_axes(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Canvas, "png", lambda self: drawn.append(self.figure) or b"")
+    words = {"unit": "Mbps", "title": "Speeds", "subtitle": "Testland"}
+    choropleth(REGION, REGION.tiles(12), AREAS, VALUES, WIDTHS, **words)
+    mean, _, sure, _ = drawn[0].axes
+    assert {axes.get_xlabel() + axes.get_ylabel() for axes in (mean, sure)} == {""}
 
 
 def test_values_that_do_not_fit_the_areas_are_refused():

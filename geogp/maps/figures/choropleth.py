@@ -84,6 +84,7 @@ def choropleth(
         draw_base(axes, region.with_strata(None), frame)
         colours = mpl.colormaps[scale.palette](scale.fraction(shown))
         areas.plot(ax=axes, color=colours, edgecolor="white", linewidth=0.5, aspect=None)
+        axes.set(xlabel="", ylabel="")  # which geopandas writes
         extend = extend_of(shown, scale)
         draw_bar(canvas.axes(x, y - 0.5, width, 0.14), scale, extend, vertical=False)
         canvas.text(x, y + height + 0.08, words, fontsize=9.5)
