@@ -24,9 +24,8 @@ from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.joint.tile_level import TileLevel
+from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 

@@ -47,10 +47,9 @@ from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.joint.closed_form import closed_form_mean
 from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
 from geogp.models.joint.joint_level import JointLevel, joint_level
-from geogp.models.joint.tile_level import TileLevel
+from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.reopen import Reopened

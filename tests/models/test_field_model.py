@@ -17,8 +17,7 @@ from geogp.models.core.lowrank import Rows
 from geogp.models.core.objectives import whitened_elbo
 from geogp.models.core.options import Weights
 from geogp.models.field import vecchia
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.field_step import PerPlace
+from geogp.models.field.field_model import FieldNetwork, PerPlace
 from geogp.models.field.shape_laws import ShapeLaw
 from geogp.models.field.vecchia import NO_ROW, Sites, earlier_rows
 from geogp.models.joint.joint_law import joint_posterior, two_variances

@@ -167,7 +167,7 @@ class TestApproximation:
         whole = level.sum_variances(weights)
         monkeypatch.setattr("geogp.models.joint.joint_level.AT_ONCE", 2)
         monkeypatch.setattr("geogp.models.core.lowrank.CHUNK", 50)
-        monkeypatch.setattr("geogp.models.joint.closed_form.CHUNK", 50)
+        monkeypatch.setattr("geogp.models.joint.tile_level.CHUNK", 50)
         np.testing.assert_allclose(level.sum_variances(weights), whole, rtol=1e-12)
 
     def test_many_sums_and_paths_take_one_pass_over_the_features(self, level, monkeypatch):

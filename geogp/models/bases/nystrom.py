@@ -4,8 +4,9 @@ k(x, x') is replaced by k_xZ K_ZZ^(-1) k_Zx' = <phi(x), phi(x')>, phi(x) = Lz^(-
 Z stay fixed; the few parameters of the kernel are learned.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,15 +14,14 @@ from torch import Tensor
 
 from geogp.models.bases.basis_functions import Basis, Features, checked_residual
 from geogp.models.bases.kernels import VARIANCE_PRIOR, Kernel, log_inverse_gamma
+from geogp.models.core.architecture import Architecture
 from geogp.models.core.linalg import jittered_cholesky
+from geogp.models.core.lowrank import LowRankGP, Rows
 from geogp.models.core.objectives import Statistics, WholeObjective
 from geogp.models.core.options import Weights
+from geogp.models.core.posteriors import ClosedFormPosterior
 from geogp.models.core.products import squared_norms
-from geogp.models.training.steps import CHUNK, ByInputs, LogPrior, Part, no_prior, not_split
-
-if TYPE_CHECKING:
-    from geogp.models.core.lowrank import Rows
-    from geogp.models.families.kernel_process import KernelProcess
+from geogp.models.training.steps import CHUNK, ByInputs, Part, no_prior
 
 ANCHOR_JITTER = 1e-6
 """Relative jitter of K_ZZ."""
@@ -89,7 +89,18 @@ class AnchorBasis(Basis):
         return Features(phi.to(x.dtype), norm.to(x.dtype), residual.to(x.dtype))
 
 
-def kernel_prior(model: "KernelProcess") -> Tensor:
+class KernelProcess(LowRankGP):
+    """A process on an `AnchorBasis`, its posterior in closed form, with the mean of the targets."""
+
+    basis: AnchorBasis
+    posterior: ClosedFormPosterior
+
+    def __init__(self, name: str, architecture: Architecture, **parts: Any) -> None:
+        super().__init__(name, architecture, **parts)
+        self.mean_constant.requires_grad = False
+
+
+def kernel_prior(model: KernelProcess) -> Tensor:
     """Return the log prior density of kernel parameters and noise variance (Mixed 20), float64.
 
     On their natural scale; the noise variance has the same inverse-gamma prior as the others.
@@ -100,7 +111,7 @@ def kernel_prior(model: "KernelProcess") -> Tensor:
 
 
 @dataclass(frozen=True)
-class AnchorEvidence(ByInputs["KernelProcess"]):
+class AnchorEvidence(ByInputs[KernelProcess]):
     """The negative of a log likelihood of all rows plus a log prior, per datum; see `Step`.
 
     For an `AnchorBasis` and noise of one variance. As `steps.WholeData`, in fewer passes: the
@@ -112,13 +123,15 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
     few parameters of a kernel need far fewer rows than its posterior.
     """
 
+    splits: ClassVar[bool] = False
+
     objective: WholeObjective
-    prior: "LogPrior[KernelProcess]" = no_prior
+    prior: Callable[[KernelProcess], Tensor] = no_prior
 
     def parts(
         self,
-        model: "KernelProcess",
-        rows: "Rows",
+        model: KernelProcess,
+        rows: Rows,
         batch: int,
         rng: np.random.Generator,  # noqa: ARG002
         share: float,  # noqa: ARG002
@@ -130,15 +143,10 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
         numbers = torch.from_numpy(np.sort(order)).to(model.device)
         return [Part(numbers, rows.at(numbers).n)]
 
-    def split(self, model: "KernelProcess", rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Refuse; see `not_split`."""
-        del rows, part
-        raise not_split(model, count)
-
     def backward(
         self,
-        model: "KernelProcess",
-        rows: "Rows",
+        model: KernelProcess,
+        rows: Rows,
         n: int,
         weights: Weights,  # noqa: ARG002
     ) -> Tensor:
@@ -173,7 +181,7 @@ class AnchorEvidence(ByInputs["KernelProcess"]):
         return loss.detach().double()
 
 
-def _counted(model: "KernelProcess", rows: "Rows") -> tuple[Tensor, Tensor, Tensor]:
+def _counted(model: KernelProcess, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     """Return y - m0, the number of rows at each input, and their scatter, each (b,) float64."""
     residual = rows.y.double() - model.mean_constant.detach().double()
     if rows.repeats is None:
@@ -182,7 +190,7 @@ def _counted(model: "KernelProcess", rows: "Rows") -> tuple[Tensor, Tensor, Tens
 
 
 def _sums(
-    model: "KernelProcess", basis: AnchorBasis, Lz: Tensor, rows: "Rows"
+    model: KernelProcess, basis: AnchorBasis, Lz: Tensor, rows: Rows
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return Phi'Phi (r, r), Phi'e (r,) and the sum of squares of the rows, float64."""
     r = basis.rank

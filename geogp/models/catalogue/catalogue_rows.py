@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from geogp.models.bases.nystrom import AnchorEvidence, kernel_prior
+from geogp.models.bases.nystrom import AnchorEvidence, KernelProcess, kernel_prior
 from geogp.models.catalogue.model_names import MODELS, ModelName
 from geogp.models.catalogue.part_makers import (
     MakeBasis,
@@ -44,7 +44,6 @@ from geogp.models.core.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.families.cox import CoxGP, Dispersion, PerCount
-from geogp.models.families.kernel_process import KernelProcess
 from geogp.models.families.last_layers import LastLayerGP, LastLayerPosterior, RichGP
 from geogp.models.families.scale_mixture import (
     BurrProcess,
@@ -55,8 +54,7 @@ from geogp.models.families.scale_mixture import (
     student_log_marginal_likelihood,
 )
 from geogp.models.families.student_noise import StudentPerBatch
-from geogp.models.field.field_model import FieldNetwork
-from geogp.models.field.field_step import PerPlace
+from geogp.models.field.field_model import FieldNetwork, PerPlace
 from geogp.models.training.steps import PerBatch, Step, WholeData
 
 

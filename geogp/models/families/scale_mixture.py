@@ -25,12 +25,12 @@ from geogp.distributions.prediction import Prediction
 from geogp.distributions.shapes import Shape
 from geogp.errors import RequestError
 from geogp.models.bases.basis_functions import Features
+from geogp.models.bases.nystrom import KernelProcess
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Floats, LowRankGP, Rows
 from geogp.models.core.objectives import BatchTerms, Statistics, quadratic_form
 from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import VariationalPosterior
-from geogp.models.families.kernel_process import KernelProcess
 
 
 @dataclass(frozen=True)

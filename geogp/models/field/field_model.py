@@ -10,6 +10,7 @@ evidence lower bound is the bound of a linear regression on W Phi.
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,15 +23,16 @@ from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.errors import DataError, RequestError
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import Rows
-from geogp.models.core.objectives import BatchTerms
+from geogp.models.core.objectives import BatchTerms, elbo, whitened_elbo
+from geogp.models.core.options import Weights
 from geogp.models.core.posteriors import WeightedRows
 from geogp.models.field.field_process import SITES_AT_ONCE, FieldProcess, numpy_of
 from geogp.models.field.field_rows import Block, Padded, distinct_rows, packed
-from geogp.models.field.level_drift import level_drift
 from geogp.models.field.shape_laws import FEW_RESIDUALS, NO_LAW, ShapeLaw, fit_shape, width_factor
 from geogp.models.field.vecchia import NO_ROW, Sites, whiten
 from geogp.models.joint.joint_level import LevelOptions
 from geogp.models.joint.tile_level import TileLevel, tile_level
+from geogp.models.training.steps import Part, Step
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +41,10 @@ ROWS_AT_ONCE = 256
 
 PARTS = 4
 """Parts of a step's blocks, each with its own padding."""
+
+
+GROUP = 16
+"""Neighbouring places in one group of a step: they share conditioning rows."""
 
 
 class FieldNetwork(FieldProcess):
@@ -281,3 +287,90 @@ class FieldNetwork(FieldProcess):
             factor * tile,
             GAUSSIAN if level else shape,
         )
+
+
+@dataclass(frozen=True)
+class PerPlace(Step[FieldNetwork]):
+    """The evidence lower bound under Vecchia's approximation; see `Step`.
+
+    In the first epochs, a share `single` of all, every row is its own block, which is cheap and
+    finds field, noise and amplitude; then the blocks are whole places, conditioned on near ones.
+    """
+
+    single: float = 0.5
+
+    def complete(self, share: float) -> bool:
+        """Tell whether the epoch that ends at `share` takes whole places."""
+        return share > self.single
+
+    def parts(
+        self,
+        model: FieldNetwork,
+        rows: Rows,
+        batch: int,
+        rng: np.random.Generator,
+        share: float,
+    ) -> list[Part]:
+        """Cut the rows, or groups of places, into batches."""
+        n = rows.n
+        if not self.complete(share):
+            order = torch.from_numpy(rng.permutation(n)).to(model.device)
+            return [Part(index, len(index)) for index in order.split(self.rows(batch, n))]
+        sites, _ = model.sites
+        groups = np.array_split(np.arange(len(sites)), max(1, len(sites) // GROUP))
+        shuffled = rng.permutation(len(groups))
+        steps = np.array_split(shuffled, max(1, round(n / self.rows(batch, n))))
+        chosen = [np.concatenate([groups[i] for i in step]) for step in steps if len(step)]
+        return [
+            Part(torch.from_numpy(c).to(model.device), int(sites.count[c].sum()), whole_places=True)
+            for c in chosen
+        ]
+
+    def split(self, model: FieldNetwork, rows: Rows, part: Part, count: int) -> list[Part]:
+        """Cut a part into `count` parts, of rows or of whole neighbouring places."""
+        own = part.numbers.tensor_split(count)
+        if not part.whole_places:
+            return [Part(numbers, rows.at(numbers).n) for numbers in own]
+        places, _ = model.sites
+        counts = [int(places.count[numbers.cpu().numpy()].sum()) for numbers in own]
+        return [Part(numbers, n, whole_places=True) for numbers, n in zip(own, counts, strict=True)]
+
+    def learn(self, model: FieldNetwork, rows: Rows, part: Part, weights: Weights) -> Tensor:
+        """Add the gradient of a part's loss per datum to the parameters; return the loss."""
+        n = rows.n
+        if part.whole_places:
+            block = model.block(part.numbers, factor=model.factor)
+            loss = whitened_elbo(
+                block.residual, block.spread, block.log_scale, model.posterior.kl(), n
+            )
+        else:
+            chosen = rows.at(part.numbers)
+            loss = elbo(model.single_row_terms(chosen), chosen.y, n, weights)
+        loss.backward()
+        return loss.detach().double()
+
+    def predicted(self, model: FieldNetwork, rows: Rows, share: float) -> Prediction:
+        """Predict from near places once the epochs take them; earlier, by the field alone."""
+        return model.predict_scaled(rows.x, rows.tests, alone=not self.complete(share))
+
+
+def level_drift(times: Tensor, values: Tensor) -> Tensor:
+    """Return variance per quarter and squared mean of the level's change in a quarter, (2,).
+
+    From the changes between successive times of the mean of the values, less the sampling variance
+    of those means. With two times, the only change counts as variance; with one time, both are 0.
+    `times` are quarters (n,), `values` measurements without their shift, (n,) float64.
+    """
+    times, number = torch.unique(times, return_inverse=True)
+    if len(times) < 2:
+        return torch.zeros(2, dtype=torch.float64)
+    count = torch.bincount(number)
+    level = torch.bincount(number, values) / count
+    sampling = torch.bincount(number, (values - level[number]).square()) / count.square()
+    quarters = times.diff()
+    several = len(times) > 2
+    slope = (level[-1] - level[0]) / quarters.sum() if several else torch.zeros_like(level[0])
+    unexplained = (level.diff() - slope * quarters).square() - sampling[1:] - sampling[:-1]
+    variance = (unexplained / quarters).sum() / (len(quarters) - several)
+    trend = slope.square() - (sampling[-1] + sampling[0]) / quarters.sum().square()
+    return torch.stack([variance, several * trend]).clamp(min=0)

@@ -11,7 +11,6 @@ A sparse, B sparse and strictly lower triangular in the order. If every tile is 
 rows and all earlier tiles this is the exact Gaussian law.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import splu
 from scipy.spatial import KDTree
 from torch import Tensor
 from torch.nn.functional import embedding_bag
@@ -64,73 +64,21 @@ class TileSequence:
     alone: Floats
 
     @cached_property
-    def _stages(self) -> "_Stages":
-        return _Stages.of(self.B)
+    def _triangle(self) -> Any:
+        """The LU factors of I - B, which are itself and I."""
+        whole = sparse.csc_array(sparse.eye_array(len(self.s)) - self.B)
+        return splu(whole, permc_spec="NATURAL", diag_pivot_thresh=0.0)
 
     def back(self, weights: Floats) -> Floats:
         """Return (I - B)^(-T) a for weights a of tiles (n, k), in the order of the sequence."""
-        found = np.empty_like(weights)
-        found[self._stages.order] = self._stages.back(weights[self.order[self._stages.order]])
+        found: Floats = self._triangle.solve(weights[self.order], "T")
         return found
 
     def forward(self, parts: Floats) -> Floats:
         """Return u = (I - B)^(-1) v for v (n, k) in the order of the sequence, by tile."""
         found = np.empty_like(parts)
-        order = self._stages.order
-        found[self.order[order]] = self._stages.forward(parts[order])
+        found[self.order] = self._triangle.solve(parts)
         return found
-
-
-@dataclass(frozen=True)
-class _Stages:
-    """A strictly lower triangular B in stages: rows of one depend on earlier stages alone.
-
-    Each stage of a solution is one product of a sparse and a dense matrix; a few hundred stages
-    solve for tens of thousands of tiles.
-
-    `order`: rows of B, stage by stage, (n,).
-    `ends`: end of each stage, from 0; the rows of the first stage depend on none.
-    `earlier`, `later`: by stage: its rows' entries in the columns before it, and of B' in the
-        columns after it.
-    """
-
-    order: Indices
-    ends: Indices
-    earlier: tuple[Sparse, ...]
-    later: tuple[Sparse, ...]
-
-    @classmethod
-    def of(cls, B: Sparse) -> "_Stages":
-        """Sort the rows of B into stages."""
-        B = B.tocsr()
-        stage = np.zeros(B.shape[0], np.int64)
-        for row, (start, end) in enumerate(zip(B.indptr[:-1], B.indptr[1:], strict=True)):
-            if end > start:
-                stage[row] = stage[B.indices[start:end]].max() + 1
-        order = np.argsort(stage, kind="stable")
-        sorted_rows = B[order][:, order].tocsr()
-        turned = sorted_rows.T.tocsr()
-        ends = np.searchsorted(stage[order], np.arange(stage.max() + 2))
-        pairs = list(itertools.pairwise(ends))
-        return cls(
-            order,
-            ends,
-            tuple(sorted_rows[start:end, :start] for start, end in pairs),
-            tuple(turned[start:end, end:] for start, end in pairs),
-        )
-
-    def forward(self, v: Floats) -> Floats:
-        """Return (I - B)^(-1) v for v (n, k), both stage by stage; v is overwritten."""
-        for start, end, taken in zip(self.ends[1:-1], self.ends[2:], self.earlier[1:], strict=True):
-            v[start:end] += taken @ v[:start]
-        return v
-
-    def back(self, a: Floats) -> Floats:
-        """Return (I - B)^(-T) a for a (n, k), both stage by stage; a is overwritten."""
-        stages = zip(self.ends[:-2], self.ends[1:-1], self.later[:-1], strict=True)
-        for start, end, taken in reversed(list(stages)):
-            a[start:end] += taken @ a[end:]
-        return a
 
 
 def tile_sequence(

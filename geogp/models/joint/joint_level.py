@@ -9,7 +9,7 @@ single tiles, from its law at all tiles (`tile_sequence.py`). A model's diagonal
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from scipy import sparse
 from torch import Tensor
 
 from geogp.errors import DataError, RequestError
-from geogp.models.core.feature_sums import Weights, gathered, rows_times, spread
 from geogp.models.core.memory import HELD_BYTES, WORD, check_level
 from geogp.models.field.tile_sequence import EARLIER_TILES
 from geogp.models.joint.joint_law import posterior_given
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
     from geogp.models.training.training_loop import Data
 
 Floats = NDArray[np.float64]
+Weights = Any
+"""Weights of tiles in several sums, (n, k): an array, or a sparse array of SciPy."""
+
 AT_ONCE = 32
 """Sums solved for, or paths returned, at once."""
 
@@ -348,3 +350,29 @@ def check_rows(model: "LowRankGP", y: Floats) -> None:
             f"expected the rows that {model.name} learned from, of mean {held[0]:g} and sd "
             f"{held[1]:g}, found {len(y)} rows of mean {given[0]:g} and sd {given[1]:g}."
         )
+
+
+def rows_times(factor: Floats, weights: Weights) -> Weights:
+    """Return sparse weights (n, k) with each row times its factor."""
+    return sparse.csc_array(weights.multiply(factor[:, None]))
+
+
+def gathered(features: Iterator[Tensor], weights: Any) -> Floats:
+    """Return Phi' a for weights (n, k), dense or sparse by rows, (r, k)."""
+    total: Any = 0.0
+    start = 0
+    for phi in features:
+        part = weights[start : start + len(phi)]
+        if isinstance(part, np.ndarray):
+            total = total + (phi.T @ torch.from_numpy(part).to(phi.device)).cpu().numpy()
+        else:
+            total = total + (part.T @ phi.cpu().numpy()).T
+        start += len(phi)
+    found: Floats = total
+    return found
+
+
+def spread(features: Iterator[Tensor], weights: Tensor) -> Floats:
+    """Return Phi w for weights (r, k), (n, k)."""
+    found: Floats = torch.cat([(phi @ weights).cpu() for phi in features]).numpy()
+    return found

@@ -10,12 +10,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from geogp.errors import RequestError
-from geogp.models.core.feature_sums import Weights, gathered, rows_times, spread
 from geogp.models.core.memory import check_level
 from geogp.models.field.tile_sequence import TILES_AT_ONCE, TileSequence, tile_sequence
 from geogp.models.field.vecchia import PREDICTION_ROWS
-from geogp.models.joint.closed_form import closed_form_mean, row_features
-from geogp.models.joint.joint_level import JointLevel, LevelOptions, WhiteNoise, batches
+from geogp.models.joint.joint_level import (
+    JointLevel,
+    LevelOptions,
+    Weights,
+    WhiteNoise,
+    batches,
+    gathered,
+    rows_times,
+    spread,
+)
 from geogp.models.training.steps import CHUNK
 
 if TYPE_CHECKING:
@@ -181,3 +188,30 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     stated = model.predict(x, level=True)
     factor = np.sqrt(stated.function_variance / raw.single_variances())
     return replace(raw, mean=stated.mean, factor=factor, calibrated=True)
+
+
+def closed_form_mean(model: "FieldNetwork", x: Floats, m: Tensor, tiles: TileSequence) -> Floats:
+    """Return the mean of the level under the closed form, by tile, (n,).
+
+    `x` are the inputs of the tiles (n, d), `m` the mean of the weights given the rows, `tiles` the
+    law of the tile process.
+    """
+    weights = m.detach()[:, None]
+    sd = float(model.y_sd)
+    with torch.no_grad():
+        base = model.mean_constant.double()
+        rows = model.rows.y - base - model.law.shift(model.rows.tests)
+        endless = torch.full((1,), torch.inf, dtype=torch.float64, device=model.device)
+        centre = float(model.y_mean + model.y_sd * (base + model.law.shift(endless)))
+    residual = sd * rows.cpu().numpy()[:, None] - spread(row_features(model), weights)
+    found = spread(model.feature_chunks(x), weights)
+    found += tiles.forward(tiles.A @ residual)
+    return centre + found[:, 0]
+
+
+def row_features(model: "FieldNetwork") -> Iterator[Tensor]:
+    """Yield the features of the held rows, in the target's unit."""
+    held = model.rows
+    for x, tests in zip(held.x.split(CHUNK), held.tests.split(CHUNK), strict=True):
+        with torch.no_grad():
+            yield model.row_terms(x, tests).phi.double() * model.y_sd

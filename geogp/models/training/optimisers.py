@@ -1,5 +1,11 @@
-"""Optimisers by name, and their state as flat tensors for a checkpoint."""
+"""Optimisers by name, the average of a model's parameters, and both in a checkpoint.
 
+The hash of a checkpoint shows that it was not changed, not that it was ever right.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -118,3 +124,96 @@ def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
         **lists,
         "al": [None] * LBFGS_HISTORY,
     }
+
+
+class ParameterAverage:
+    """Exponential average of a model's parameters over about `span` steps; 0 keeps none.
+
+    The first spans are shorter, so that the start is soon forgotten.
+    """
+
+    def __init__(self, model: LowRankGP, span: float) -> None:
+        self.span = span
+        self.parameters = [value.detach() for value in model.parameters()] if span else []
+        self.values = [value.clone() for value in self.parameters]
+        self.count = torch.zeros((), dtype=torch.float64)
+
+    def update(self) -> None:
+        """Take the parameters after a step."""
+        if self.span:
+            self.count += 1
+            share = max(1 / self.span, 9 / (10 + float(self.count)))
+            torch._foreach_lerp_(self.values, self.parameters, min(share, 1.0))
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Give the model the averaged parameters inside the block."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for parameter, value in zip(self.parameters, self.values, strict=True):
+            held = parameter.clone()
+            parameter.copy_(value)
+            value.copy_(held)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what `load` takes."""
+        held = {str(index): value for index, value in enumerate(self.values)}
+        return {**held, "count": self.count} if held else {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Continue from the tensors of an earlier average.
+
+        Raises ValueError: its count of steps is not a number of 0 or more.
+        """
+        if self.values and not 0 <= float(tensors["count"]) < math.inf:
+            raise ValueError("the steps of its average are no number")
+        for index, value in enumerate(self.values):
+            value.copy_(tensors[str(index)])
+        if self.values:
+            self.count.copy_(tensors["count"])
+
+
+def checked_state(described: dict[str, Any], epochs: int) -> dict[str, Any]:
+    """Return the description of a `FitState` in a checkpoint of a fit of `epochs` epochs.
+
+    Raises ValueError, TypeError or KeyError: epochs are not whole numbers, are too many, or differ
+    from the number of scores; or losses or scores are not finite (the best score of no epoch is
+    inf).
+    """
+    epoch, best = described["epoch"], described["best_epoch"]
+    losses, scores = described["losses"], described["validation_nll"]
+    numbers = (*losses, *scores, described["best_nll"], described["seconds"])
+    if (
+        any(type(value) is not int for value in (epoch, best))
+        or any(type(value) not in {int, float} for value in numbers)
+        or not all(math.isfinite(value) for value in (*losses, *scores, described["seconds"]))
+        or not described["best_nll"] > -math.inf
+        or not 0 <= best <= epoch <= epochs
+        or not epoch == len(losses) == len(scores)
+    ):
+        raise ValueError("its epochs and scores are not those of a fit")
+    return described
+
+
+def check_alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    """Refuse tensors with other names or shapes than the model's.
+
+    Raises ValueError: they differ.
+    """
+    shapes = [{name: value.shape for name, value in held.items()} for held in (one, other)]
+    if shapes[0] != shapes[1]:
+        raise ValueError("its tensors are not those of the model")
+
+
+def check_begun(moments: dict[str, Tensor], epoch: int) -> None:
+    """Refuse a fit with finished epochs but no state of its optimiser.
+
+    Raises ValueError: the state is missing.
+    """
+    if epoch and not moments:
+        raise ValueError("it has no state of the optimiser")

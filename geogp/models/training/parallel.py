@@ -161,8 +161,8 @@ def _serve() -> None:
         if described == _END:
             return
         model = build(described["name"], Architecture(**described["architecture"]), None)
-        model.load_state_dict(_under(tensors, "model."))
-        rows = {name: value.numpy() for name, value in _under(tensors, "data.").items()}
+        model.load_state_dict(under(tensors, "model."))
+        rows = {name: value.numpy() for name, value in under(tensors, "data.").items()}
         train, validation = (
             Data(*(rows[f"{name}.{part}"] for part in ("x", "y", "tests")))
             for name in ("train", "validation")
@@ -197,5 +197,6 @@ def _unpacked(content: bytes) -> _Message:
     return load(content), described
 
 
-def _under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
+def under(tensors: dict[str, Tensor], start: str) -> dict[str, Tensor]:
+    """Return the tensors whose names start with `start`, without it."""
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}

@@ -2,8 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ CHUNK = 8192
 
 
 M = TypeVar("M", bound="LowRankGP")
-M_contra = TypeVar("M_contra", bound="LowRankGP", contravariant=True)
 
 
 class Step(ABC, Generic[M]):
@@ -62,13 +62,6 @@ class Step(ABC, Generic[M]):
         return model.predict_scaled(rows.x, rows.tests)
 
 
-class LogPrior(Protocol[M_contra]):
-    """The log prior density of a model's parameters."""
-
-    def __call__(self, model: M_contra) -> Tensor:
-        """Return the log density, a scalar, float64."""
-
-
 def no_prior(model: "LowRankGP") -> Tensor:
     """Return 0: a flat prior."""
     return torch.zeros((), dtype=torch.float64, device=model.device)
@@ -83,7 +76,12 @@ class Part(NamedTuple):
 
 
 class ByRows(Step[M]):
-    """A step that takes single rows, whatever their places."""
+    """A step that takes single rows, whatever their places.
+
+    `splits` tells whether the objective is a mean over rows, which processes can share.
+    """
+
+    splits: ClassVar[bool] = True
 
     @abstractmethod
     def backward(self, model: M, rows: "Rows", n: int, weights: Weights) -> Tensor:
@@ -103,14 +101,14 @@ class ByRows(Step[M]):
         order = torch.from_numpy(rng.permutation(inputs)).to(model.device)
         return [Part(index, rows.at(index).n) for index in order.split(size)]
 
-    def split(
-        self,
-        model: M,  # noqa: ARG002
-        rows: "Rows",
-        part: Part,
-        count: int,
-    ) -> list[Part]:
+    def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
         """Cut a part into `count` parts of about equal numbers of inputs."""
+        if not self.splits:
+            raise RequestError(
+                f"{model.name} is fitted to all rows at once, which {count} processes cannot "
+                "share. Start it without torchrun, or choose a model that is fitted by batches, "
+                "such as field."
+            )
         return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
 
     def learn(self, model: M, rows: "Rows", part: Part, weights: Weights) -> Tensor:
@@ -157,18 +155,15 @@ class WholeData(ByInputs[M]):
         ||phi||², and weights the sums.
     """
 
+    splits: ClassVar[bool] = False
+
     objective: WholeObjective
-    prior: LogPrior[M] = no_prior
+    prior: Callable[[M], Tensor] = no_prior
     own_variance: bool = False
 
     def rows(self, batch: int, n: int) -> int:  # noqa: ARG002
         """Return all rows: the likelihood does not split into batches."""
         return n
-
-    def split(self, model: M, rows: "Rows", part: Part, count: int) -> list[Part]:
-        """Refuse; see `not_split`."""
-        del rows, part
-        raise not_split(model, count)
 
     def backward(
         self,
@@ -194,14 +189,6 @@ class WholeData(ByInputs[M]):
             used = [(v, g) for v, g in pairs if g is not None and v.requires_grad]
             torch.autograd.backward([v for v, _ in used], [g for _, g in used])
         return loss.detach().double()
-
-
-def not_split(model: "LowRankGP", count: int) -> RequestError:
-    """Return the error for an objective that needs all rows at once."""
-    return RequestError(
-        f"{model.name} is fitted to all rows at once, which {count} processes cannot share. Start "
-        "it without torchrun, or choose a model that is fitted by batches, such as field."
-    )
 
 
 def statistics(model: "LowRankGP", rows: "Rows", *, own_variance: bool = False) -> Statistics:
@@ -238,21 +225,15 @@ def _total(model: "LowRankGP", rows: "Rows", *, own_variance: bool) -> tuple[Sta
             part = statistics(model, chunk, own_variance=own_variance)
             if total is not None and part.largest_norm > total.largest_norm:
                 peak = index
-            total = part if total is None else _add(total, part)
+            total = part if total is None else _sum(total, part)
     assert total is not None, "there is at least one row"
     return total, peak
 
 
-def _add(a: Statistics, b: Statistics) -> Statistics:
-    return Statistics(
-        a.n + b.n,
-        a.gram + b.gram,
-        a.moment + b.moment,
-        a.square + b.square,
-        a.norm_sum + b.norm_sum,
-        torch.maximum(a.largest_norm, b.largest_norm),
-        a.log_variance + b.log_variance,
-    )
+def _sum(a: Statistics, b: Statistics) -> Statistics:
+    pairs = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(a)}
+    largest = torch.maximum(*pairs.pop("largest_norm"))
+    return Statistics(**{name: x + y for name, (x, y) in pairs.items()}, largest_norm=largest)
 
 
 def _tensors(sums: Statistics) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Mini-batch training that keeps the best epoch, and can be stopped and continued."""
 
 import hashlib
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -18,14 +19,21 @@ from geogp.models.catalogue.build_model import spec_of
 from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import LowRankGP, Rows
-from geogp.models.training.averaging import ParameterAverage
-from geogp.models.training.checkpoints import check_alike, check_begun, checked_state
-from geogp.models.training.optimisers import make_optimiser, restore_state, state_tensors
-from geogp.models.training.parallel import announcement, learn, tell
+from geogp.models.training.optimisers import (
+    ParameterAverage,
+    check_alike,
+    check_begun,
+    checked_state,
+    make_optimiser,
+    restore_state,
+    state_tensors,
+)
+from geogp.models.training.parallel import announcement, learn, tell, under
 from geogp.models.training.schedule import FitSettings
-from geogp.models.training.solving import check_solvable, solve_mean
 from geogp.models.training.steps import Part
 from geogp.models.training.teams import current_team
+
+logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 
@@ -172,8 +180,8 @@ class _Run:
         self.model, self.settings, self.path = model, settings, checkpoint
         self.team = current_team()
         self.step = spec_of(model).step
-        if settings.solve_mean:
-            check_solvable(model)
+        if settings.solve_mean and not model.can_solve_mean:
+            raise RequestError(f"expected no solve_mean: not for the posterior of {model.name}.")
         self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
@@ -222,10 +230,24 @@ class _Run:
         self._keep()
 
     def solve_mean(self) -> None:
-        """Solve for the mean of the weights; see `solving.py`."""
-        started, best = monotonic(), self.state.best_nll
-        self.state.best_nll = solve_mean(self.model, self.rows, lambda: self._validate(1.0), best)
-        self.state.seconds += monotonic() - started
+        """Replace the mean of the weights by its closed form, if the validation score falls.
+
+        See `condition`; covariance and all other parameters stay.
+        """
+        started, state = monotonic(), self.state
+        m, _ = self.model.posterior.weights()
+        with torch.no_grad():
+            before, score = m.clone(), math.inf
+            try:
+                m.copy_(self.model.conditioned(self.rows)[0])
+                score = self._validate(1.0)
+            except NumericalError as error:
+                logger.warning("the mean of the weights is left as it was learned: %s", error)
+            if score < state.best_nll:
+                state.best_nll = score
+            else:
+                m.copy_(before)
+        state.seconds += monotonic() - started
 
     def out_of_patience(self) -> bool:
         """Tell whether the validation score has not improved for `patience` epochs."""
@@ -240,10 +262,10 @@ class _Run:
             return
         try:
             self.state = FitState(**checked_state(described, self.settings.epochs))
-            self.model.load_state_dict(_under(tensors, "model"))
-            self.best = _clone(_under(tensors, "best"))
+            self.model.load_state_dict(under(tensors, "model."))
+            self.best = _clone(under(tensors, "best."))
             check_alike(self.best, self.model.state_dict())
-            average, moments = _under(tensors, "average"), _under(tensors, "optimiser")
+            average, moments = under(tensors, "average."), under(tensors, "optimiser.")
             check_alike(average, self.average.tensors())
             self.average.load(average)
             check_begun(moments, self.state.epoch)
@@ -380,8 +402,3 @@ def _arrays(train: Data, validation: Data) -> dict[str, Tensor]:
 
 def _clone(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in tensors.items()}
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    start = f"{prefix}."
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
