@@ -151,14 +151,9 @@ class PointColumns:
                 "2 is required."
             )
         parts = dict(zip(names, array.T.astype(np.float64), strict=False))
-        for name, values in parts.items():
-            _check_finite(values, f"the column {name}")
-        kind = None
-        if "time" in parts:
-            found = times_of(parts["time"], self.time_unit, "the column time")
-            parts["time"], kind = found.quarters, found.kind
-        held = {name: np.ascontiguousarray(values) for name, values in parts.items()}
-        return Points(**held, time_kind=kind)
+        found = {name: name for name in parts}
+        columns = PointColumns(crs=self.crs, time_unit=self.time_unit, **found)
+        return columns._of_table(pd.DataFrame(parts), counts=True)
 
     def _numbers(self, table: pd.DataFrame, name: str) -> Floats:
         self._need(table, name)

@@ -194,7 +194,8 @@ def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
     if column not in table or column == table.active_geometry_name:
         held = ", ".join(str(name) for name in table.columns if name != "geometry")
         raise RequestError(f"expected a column {column} in {path}, found the columns {held}.")
-    return table[column].astype(str)
+    texts: pd.Series = table[column].astype(str)
+    return texts
 
 
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:

@@ -4,6 +4,7 @@ Of numbers of tests: every tile of a region, also tiles without a test.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,8 +60,10 @@ class Observations:
 
     def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Observations":
         """Return some of the rows, by a mask (n,) or by their numbers."""
-        columns = {k: v[rows] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        return replace(self, **columns)
+        taken: dict[str, Any] = {
+            name: part[rows] for name, part in vars(self).items() if isinstance(part, np.ndarray)
+        }
+        return replace(self, **taken)
 
 
 _OF_1970 = 4 * 1970
