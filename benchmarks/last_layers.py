@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from number_tables import Table
 from trial import (
     Figures,
     Floats,
@@ -32,7 +33,6 @@ from trial import (
     table,
     write_results,
 )
-from uci import Table
 
 from geogp.errors import DataError
 from geogp.files import sha256_of, write_text
