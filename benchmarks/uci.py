@@ -204,9 +204,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark and print its figures."""
-    options = parse()
+    options = parse(arguments)
     torch.set_flush_denormal(True)
     if options.seeds < 1:
         raise RequestError(f"expected 1 seed or more, found {options.seeds}.")

@@ -1,32 +1,23 @@
 """The benchmark in one dimension: its world, its oracle, and one tiny study."""
 
-import importlib
 import json
 import math
-import sys
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
+from benchmark_scripts import load
 
 TINY = ["target", "--n", "300", "--r", "4", "--h", "8", "--steps", "40"]
 
 
 @pytest.fixture(scope="module")
 def bench():
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        patch.syspath_prepend(str(SCRIPTS))
-        # GPyTorch still compiles by torch.jit.script.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return importlib.import_module("one_dimension")
+    return load("one_dimension")
 
 
 @pytest.fixture(scope="module")
-def world(bench):
-    return sys.modules["one_dimension_world"]
+def world():
+    return load("one_dimension_world")
 
 
 def test_the_mean_has_four_levels_and_is_halfway_on_a_step(world):
@@ -69,7 +60,7 @@ def test_a_result_is_written_once_and_then_read(bench, tmp_path, capsys, monkeyp
     def refuse(*_args, **_options):
         pytest.fail("the model is fitted again")
 
-    monkeypatch.setattr(sys.modules["one_dimension_fits"], "fit", refuse)
+    monkeypatch.setattr(load("one_dimension_fits"), "fit", refuse)
     assert bench.main([*TINY, *out]) == 0
     assert json.loads(capsys.readouterr().out) == first
 
