@@ -41,9 +41,11 @@ SCORES = ("mae", "rmse", "nll", "crps")
 
 SETTINGS_FILE = "settings.json"
 
-FITTING = ("batch", "learning_rate", "head_rate", "noise_rate", "average", "decay")
-SETTINGS = ("model", "h", "r", "epochs", "clip", "placement", "weights", "device", *FITTING)
-"""Options that tell figures from others; those of `FITTING` are passed on as they are."""
+SETTINGS = ("model", "h", "r", "batch", "epochs", "learning_rate", "weights", "device")
+"""Options that tell figures from others."""
+
+FITTING = {"head_rate": 10.0, "noise_rate": 2.0, "clip": 1.0, "average": 10.0, "decay": "cosine"}
+PLACEMENT = "uniform"
 
 
 class Benchmark:
@@ -53,6 +55,8 @@ class Benchmark:
         self.table, self.options = table, options
         self.settings = {
             **{name: getattr(options, name) for name in SETTINGS},
+            **FITTING,
+            "placement": PLACEMENT,
             "table": table.sha256,
             "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
         }
@@ -157,7 +161,7 @@ class Benchmark:
             options.model,
             sizes,
             train.x,
-            placement=options.placement,
+            placement=PLACEMENT,
             scaling="minmax",
             seed=seed,
         )
@@ -165,9 +169,14 @@ class Benchmark:
 
     def fit_settings(self, seed: int, weights: Weights, epochs: int) -> FitSettings:
         """Return how to train."""
-        given = {name: getattr(self.options, name) for name in FITTING}
-        clip = self.options.clip or None
-        return FitSettings(epochs=epochs, clip=clip, weights=weights, seed=seed, **given)
+        return FitSettings(
+            epochs=epochs,
+            batch=self.options.batch,
+            learning_rate=self.options.learning_rate,
+            weights=weights,
+            seed=seed,
+            **FITTING,
+        )
 
 
 def _weights(given: str) -> Weights:
@@ -192,12 +201,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     asked.add_argument("--h", type=int, default=64)
     asked.add_argument("--r", type=int, default=128)
     asked.add_argument("--learning-rate", type=float, default=2e-3)
-    asked.add_argument("--head-rate", type=float, default=10.0)
-    asked.add_argument("--noise-rate", type=float, default=2.0)
-    asked.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
-    asked.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
-    asked.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
-    asked.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
     asked.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
     asked.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return asked.parse_args(arguments)
