@@ -42,24 +42,12 @@ REACH = float(stats.norm.ppf(0.975))
 
 @dataclass(frozen=True)
 class World:
-    """A square of `side`² tiles, rows on some of them in some quarters, and areas.
+    """A square of `side`² tiles, rows on some of them in some quarters, and areas."""
 
-    Attributes
-    ----------
-    model
-        The field model whose law is drawn from; it holds the rows.
-    tiles
-        Inputs of the tiles in the last quarter, (n, 3).
-    weights
-        Weights of the tiles in the mean of each area, (n, areas).
-    level_factor
-        Factor of the covariance of the tile process at rows and tiles together.
-    """
-
-    model: FieldNetwork
-    tiles: Floats
-    weights: Floats
-    level_factor: Floats
+    model: FieldNetwork  # its law is drawn from; it holds the rows
+    tiles: Floats  # inputs of the tiles in the last quarter, (n, 3)
+    weights: Floats  # of the tiles in the mean of each area, (n, areas)
+    level_factor: Floats  # of the covariance of the tile process at rows and tiles together
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ checks of a model and split together (see `simultaneous_coverage.py`).
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,30 +39,21 @@ SCORES = {"nll": "log score", "crps": "CRPS", "mae_median": "MAE of the median"}
 
 @dataclass(frozen=True)
 class Line:
-    """A model in one split of one region.
+    """A model in one split of one region: means over the seeds, and their standard errors.
 
-    Attributes
-    ----------
-    rows
-        Seeds it was fitted with, and what tells their rows from others.
-    means, errors
-        Mean over the seeds and its standard error, by figure; `gain` is the baseline's log score
-        less the model's. None where there is none: quantiles have no density, one seed no error.
-    seconds
-        Mean seconds of fit and prediction.
-    classes
-        Pooled coverage by stratum, quarter and tests, and over all rows.
+    `gain` is the baseline's log score less the model's. A mean is None where there is none:
+    quantiles have no density, one seed no error.
     """
 
     model: str
     split: str
     preset: str
-    rows: dict[int, str]
+    rows: dict[int, str]  # by seed, what tells its rows from others
     threads: int
     means: dict[str, float | None]
     errors: dict[str, float | None]
     seconds: dict[str, float]
-    classes: list[ClassReport]
+    classes: list[ClassReport]  # coverage of all seeds' rows, by stratum, quarter and tests
 
 
 def line_of(folder: Path, split: str) -> Line | None:
@@ -271,11 +263,11 @@ Fits ran beside each other on one machine: their seconds compare models, and are
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the tables."""
     asked = parser(__doc__, table="field")
     asked.add_argument("root", type=Path)
-    options = asked.parse_args()
+    options = asked.parse_args(arguments)
     found = regions(options.root)
     plain: Figures = {region: [asdict(line) for line in lines] for region, lines in found.items()}
     write_results(options.table, page(found), plain)

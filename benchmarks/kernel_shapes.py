@@ -44,13 +44,7 @@ def likeness(first: Floats, second: Floats) -> float:
 
 
 def shape_figures(points: int = POINTS) -> Figures:
-    """Return the correlations over rho in [-1, 1], as in the paper, and in [0, 1].
-
-    Parameters
-    ----------
-    points
-        Values of rho at equal distances, both ends included.
-    """
+    """Return the correlations over rho in [-1, 1], as in the paper, and in [0, 1]."""
     ranges = {"whole": np.linspace(-1, 1, points), "half": np.linspace(0, 1, points)}
     lines = [
         {

@@ -11,22 +11,34 @@ Each seed is its own file under --out, and the same command again continues wher
 """
 
 import argparse
+import functools
 import json
 import math
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from number_tables import Table
+from trial import (
+    Figures,
+    Floats,
+    command,
+    kept,
+    mean_and_error,
+    parser,
+    plus_minus,
+    say,
+    table,
+    write_results,
+)
 
-from geogp.errors import DataError, GeogpError, RequestError
+from geogp.errors import DataError
 from geogp.files import sha256_of, write_text
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Floats, LowRankGP
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.families.last_layers import (
     LastLayerGP,
     Subsample,
@@ -65,24 +77,6 @@ PAPER = {
     "energy": {"map": (0.93, 0.03), "bll": (0.92, 0.01), "rich": (0.75, 0.03), "s": (0.78, 0.03)},
     "power": {"map": (3.28, 0.02), "bll": (2.82, 0.01), "rich": (2.78, 0.01), "s": (2.78, 0.01)},
 }
-
-SHARES = (
-    "Mean function variance over the noise variance. Over the training rows it cannot exceed r/n,",
-    "whatever the prior (the trace of a ridge smoother is below r). `MSE/noise` is the mean",
-    "squared error of the test rows over the noise variance; `by r/n` is what a function variance",
-    "of r/n of the noise at every test row would then take off the NLL of noise only. More comes",
-    "only from rows beyond the training rows whose errors are as large as their variance.",
-)
-
-SHARE_COLUMNS = (
-    "| table | r/n | bll, train | rich, train | bll, test | rich, test | largest, test | "
-    "MSE/noise | by r/n | rich gains |"
-)
-
-RAW = (
-    "With the prior w ~ N(0, I) in the unit of the target (the paper centres targets, and does not",
-    "scale them) instead of that of the standardised target, on the same networks:",
-)
 
 MODELS = ("map", "bll", "rich", "s", "bll-raw", "rich-raw")
 
@@ -153,7 +147,7 @@ def factors(rich: LastLayerGP, train: Data, seed: int) -> dict[str, torch.Tensor
         }
 
 
-def measure(rows: dict[str, Data], plan: Plan, seed: int) -> dict[str, Any]:
+def measure(rows: dict[str, Data], plan: Plan, seed: int) -> Figures:
     """Fit on one seed's rows and score the test rows in the unit of the target."""
     rich, plain, best = fitted(rows, plan, seed)
     train, test = rows["train"], rows["test"]
@@ -190,14 +184,7 @@ def nll(square: Floats, variance: Floats) -> float:
     return float(np.mean(0.5 * np.log(2 * np.pi * variance) + 0.5 * square / variance))
 
 
-def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """Return mean and standard error."""
-    found = np.asarray(values, np.float64)
-    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-    return float(found.mean()), float(error)
-
-
-def paired(seeds: list[dict[str, Any]], first: str, second: str) -> tuple[float, float]:
+def paired(seeds: list[Figures], first: str, second: str) -> tuple[float, float]:
     """Return mean and standard error of the difference in NLL, seed by seed."""
     return mean_and_error([seed["nll"][first] - seed["nll"][second] for seed in seeds])
 
@@ -212,131 +199,126 @@ def gain_of_share(square_over_noise: float, share: float) -> float:
     return 0.5 * (c - c / (1 + share) - math.log1p(share))
 
 
-def markdown(found: dict[str, list[dict[str, Any]]]) -> str:
+def page(found: dict[str, list[Figures]]) -> str:
     """Return the tables."""
-    seeds = max(len(v) for v in found.values())
-    lines = [
-        "# Bayesian last layers on small tables",
-        "",
-        f"    python benchmarks/last_layers.py --data uci --seeds {seeds}",
-        "",
-        *_introduction(found),
-        "",
-        "Test NLL, mean ± standard error over the seeds; differences are seed by seed.",
-        "",
-        "| table | n | r/n | noise only | `bll` | `rich-bll` | 40 % of rows | rich - bll |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for name, rows in found.items():
-        n = rows[0]["n"]
-        cells = [_pm(mean_and_error([s["nll"][m] for s in rows])) for m in MODELS[:4]]
-        difference = _pm(paired(rows, "rich", "bll"), 4)
-        share = (WIDTH + 1) / n
-        lines.append(f"| {name} | {n} | {share:.3f} | {' | '.join(cells)} | {difference} |")
-        if name in PAPER:
-            cells = [_pm(PAPER[name][m], 2) for m in MODELS[:4]]
-            gap = PAPER[name]["rich"][0] - PAPER[name]["bll"][0]
-            lines.append(f"| ... in the paper | | | {' | '.join(cells)} | {gap:.2f} |")
-    lines += ["", *SHARES, "", SHARE_COLUMNS, "| --- " + 9 * "| ---: " + "|"]
-    for name, rows in found.items():
-        lines.append(_shares(name, rows))
-    lines += [
-        "",
-        *RAW,
-        "",
-        "| table | `bll` | `rich-bll` | rich - bll |",
-        "| --- " + 3 * "| ---: " + "|",
-    ]
-    for name, rows in found.items():
-        cells = [_pm(mean_and_error([s["nll"][m] for s in rows])) for m in ("bll-raw", "rich-raw")]
-        gap = _pm(paired(rows, "rich-raw", "bll-raw"), 4)
-        lines.append(f"| {name} | {' | '.join(cells)} | {gap} |")
-    return "\n".join(lines) + "\n"
-
-
-def _introduction(found: dict[str, list[dict[str, Any]]]) -> list[str]:
     epochs = "; ".join(
         f"{name} {PLANS[name].epochs} (batch {PLANS[name].batch}, paper "
         f"{PLANS[name].paper_epochs or 'without it'})"
         for name in found
     )
-    return [
-        "Protocol of Rich, appendix C.1 (72:18:10, standardised inputs, MLP 2 x 50 in µP, Adam at",
-        "1e-3, clip 1, noise variance from the validation rows), without its last training on",
-        f"training and validation rows together, and with fewer epochs: {epochs}.",
-        "Targets in their own unit; yacht's is a logarithm. Concrete and Wine are not at hand.",
+    raw = [
+        (
+            name,
+            *(_nll(rows, model) for model in ("bll-raw", "rich-raw")),
+            plus_minus(*paired(rows, "rich-raw", "bll-raw"), 4),
+        )
+        for name, rows in found.items()
     ]
+    return f"""# Bayesian last layers on small tables
+
+    python benchmarks/last_layers.py --data uci --seeds {max(map(len, found.values()))}
+
+Protocol of Rich, appendix C.1 (72:18:10, standardised inputs, MLP 2 x 50 in µP, Adam at
+1e-3, clip 1, noise variance from the validation rows), without its last training on
+training and validation rows together, and with fewer epochs: {epochs}.
+Targets in their own unit; yacht's is a logarithm. Concrete and Wine are not at hand.
+
+Test NLL, mean ± standard error over the seeds; differences are seed by seed.
+
+{_scores(found)}
+Mean function variance over the noise variance. Over the training rows it cannot exceed r/n,
+whatever the prior (the trace of a ridge smoother is below r). `MSE/noise` is the mean
+squared error of the test rows over the noise variance; `by r/n` is what a function variance
+of r/n of the noise at every test row would then take off the NLL of noise only. More comes
+only from rows beyond the training rows whose errors are as large as their variance.
+
+{_shares(found)}
+With the prior w ~ N(0, I) in the unit of the target (the paper centres targets, and does not
+scale them) instead of that of the standardised target, on the same networks:
+
+{table(("table", "`bll`", "`rich-bll`", "rich - bll"), raw)}"""
 
 
-def _shares(name: str, rows: list[dict[str, Any]]) -> str:
-    share = (WIDTH + 1) / rows[0]["n"]
-    excess = float(np.mean([s["rmse"] ** 2 / s["noise_var"] for s in rows]))
-    means = [
-        float(np.mean([s[where][model] for s in rows]))
-        for where in ("share_train", "share_test")
-        for model in ("bll", "rich")
-    ]
-    largest = float(np.max([s["share_largest"]["rich"] for s in rows]))
-    gain = -paired(rows, "rich", "map")[0]
-    cells = [f"{v:.4f}" for v in means]
-    return (
-        f"| {name} | {share:.4f} | {' | '.join(cells)} | {largest:.2f} | {excess:.2f} | "
-        f"{gain_of_share(excess, share):.3f} | {gain:.3f} |"
+def _nll(rows: list[Figures], model: str) -> str:
+    return plus_minus(*mean_and_error([seed["nll"][model] for seed in rows]))
+
+
+def _scores(found: dict[str, list[Figures]]) -> str:
+    lines = []
+    for name, rows in found.items():
+        n = rows[0]["n"]
+        scores = (_nll(rows, model) for model in MODELS[:4])
+        gain = plus_minus(*paired(rows, "rich", "bll"), 4)
+        lines.append((name, n, f"{(WIDTH + 1) / n:.3f}", *scores, gain))
+        if name in PAPER:
+            paper = PAPER[name]
+            scores = (plus_minus(*paper[model], 2) for model in MODELS[:4])
+            gap = paper["rich"][0] - paper["bll"][0]
+            lines.append(("... in the paper", "", "", *scores, f"{gap:.2f}"))
+    models = ("noise only", "`bll`", "`rich-bll`", "40 % of rows", "rich - bll")
+    return table(("table", "n", "r/n", *models), lines)
+
+
+def _shares(found: dict[str, list[Figures]]) -> str:
+    lines = []
+    for name, rows in found.items():
+        share = (WIDTH + 1) / rows[0]["n"]
+        excess = float(np.mean([s["rmse"] ** 2 / s["noise_var"] for s in rows]))
+        means = (
+            f"{np.mean([s[where][model] for s in rows]):.4f}"
+            for where in ("share_train", "share_test")
+            for model in ("bll", "rich")
+        )
+        largest = max(s["share_largest"]["rich"] for s in rows)
+        gain = -paired(rows, "rich", "map")[0]
+        lines.append(
+            (
+                *(name, f"{share:.4f}", *means, f"{largest:.2f}", f"{excess:.2f}"),
+                *(f"{gain_of_share(excess, share):.3f}", f"{gain:.3f}"),
+            )
+        )
+    header = (
+        *("table", "r/n", "bll, train", "rich, train", "bll, test", "rich, test"),
+        *("largest, test", "MSE/noise", "by r/n", "rich gains"),
     )
+    return table(header, lines)
 
 
-def _pm(pair: tuple[float, float], digits: int = 3) -> str:
-    return f"{pair[0]:.{digits}f} ± {pair[1]:.{digits}f}"
+def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
+    """Return the figures of all seeds of a table.
+
+    Raises
+    ------
+    DataError
+        Its folder holds fits of other rows or settings.
+    """
+    plan, source = PLANS[name], options.data / f"{name}.parquet"
+    rows, described = Table(source), {**asdict(plan), "sha256": sha256_of(source)}
+    folder = options.out / f"{name}-{plan.epochs}"
+    settings = folder / "settings.json"
+    if settings.exists() and json.loads(settings.read_text()) != described:
+        raise DataError(f"{folder} holds fits of other rows or settings; give another --out.")
+    write_text(settings, json.dumps(described) + "\n")
+    found = []
+    for seed in range(options.seeds):
+        make = functools.partial(measure, split(rows.x, rows.y, seed), plan, seed)
+        found.append(kept(folder / f"seed-{seed}.json", make))
+        say(name, seed, found[-1]["nll"])
+    return found
 
 
-def read_table(path: Path) -> tuple[Floats, Floats]:
-    """Return inputs x0, x1, ... and the target y of a parquet file."""
-    if not path.is_file():
-        raise RequestError(f"expected a parquet file, found none at {path}.")
-    frame = pd.read_parquet(path)
-    names = [f"x{i}" for i in range(frame.shape[1] - 1)]
-    return frame[names].to_numpy(np.float64), frame["y"].to_numpy(np.float64)
-
-
-def main() -> int:
+@command
+def main() -> None:
     """Run what is not there yet and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of parquet files")
-    parser.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
-    parser.add_argument("--seeds", type=int, default=20)
-    here = Path(__file__).parent
-    parser.add_argument("--out", type=Path, default=here / "out" / "last-layers")
-    parser.add_argument("--table", type=Path, default=here / "results" / "last-layers")
-    options = parser.parse_args()
+    asked = parser(__doc__, out="last-layers", table="last-layers")
+    asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
+    asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
+    asked.add_argument("--seeds", type=int, default=20)
+    options = asked.parse_args()
     torch.set_flush_denormal(True)
-    found: dict[str, list[dict[str, Any]]] = {}
-    try:
-        for name in options.tables:
-            source = options.data / f"{name}.parquet"
-            x, y = read_table(source)
-            described = {**asdict(PLANS[name]), "sha256": sha256_of(source)}
-            folder = options.out / f"{name}-{PLANS[name].epochs}"
-            settings = folder / "settings.json"
-            if settings.exists() and json.loads(settings.read_text()) != described:
-                raise DataError(
-                    f"{folder} holds fits of other rows or settings; give another --out."
-                )
-            write_text(settings, json.dumps(described) + "\n")
-            found[name] = []
-            for seed in range(options.seeds):
-                path = folder / f"seed-{seed}.json"
-                if not path.exists():
-                    measured = measure(split(x, y, seed), PLANS[name], seed)
-                    write_text(path, json.dumps(measured) + "\n")
-                found[name].append(json.loads(path.read_text()))
-                print(name, seed, found[name][-1]["nll"], file=sys.stderr, flush=True)
-    except GeogpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    write_text(options.table / "table.md", markdown(found))
-    whole = {"plans": {k: asdict(PLANS[k]) for k in found}, "seeds": found}
-    write_text(options.table / "results.json", json.dumps(whole, indent=1) + "\n")
-    return 0
+    found = {name: seeds_of(options, name) for name in options.tables}
+    whole = {"plans": {name: asdict(PLANS[name]) for name in found}, "seeds": found}
+    write_results(options.table, page(found), whole)
 
 
 if __name__ == "__main__":

@@ -61,30 +61,16 @@ GREEDY, WIDEST, TOP, RANDOM = "greedy", "widest, updated", "widest at once", "ra
 
 @dataclass(frozen=True)
 class Truth:
-    """The demo's law, and where its rows lie.
-
-    Attributes
-    ----------
-    law, grid, places
-        The law of the values, at the centres of the region's tiles.
-    quarters
-        Indices of the quarters of the rows, and of the map.
-    tile, when
-        Number of tile and of quarter (in `quarters`) of each held row.
-    tests
-        Tests of each held row.
-    now
-        Number of the map's quarter.
-    """
+    """The demo's law, and where its rows lie."""
 
     law: TruthLaw
     grid: Grid
-    places: PlanePlaces
-    quarters: tuple[int, ...]
-    tile: Indices
-    when: Indices
-    tests: Indices
-    now: int
+    places: PlanePlaces  # the centres of the region's tiles
+    quarters: tuple[int, ...]  # those of the rows, and of the map
+    tile: Indices  # number of the tile of each held row,
+    when: Indices  # of its quarter in `quarters`,
+    tests: Indices  # and its tests
+    now: int  # number of the map's quarter
 
     @classmethod
     def of(cls, opened: Reopened, seed: int = 0) -> "Truth":
@@ -146,24 +132,12 @@ class Truth:
 
 @dataclass(frozen=True)
 class Measured:
-    """Tiles measured one after the other, ready for any values.
+    """Tiles measured one after the other, ready for any values."""
 
-    Attributes
-    ----------
-    tiles
-        Their numbers, (k,).
-    h
-        What each takes is h h', (k, n); see `design.py`.
-    gains
-        Variance that each takes.
-    noise
-        Noise variances at them, (k,).
-    """
-
-    tiles: Indices
-    h: Floats
-    gains: Floats
-    noise: Floats
+    tiles: Indices  # their numbers, (k,)
+    h: Floats  # what each takes is h h', (k, n); see `design.py`
+    gains: Floats  # variance that each takes, (k,)
+    noise: Floats  # noise variances at them, (k,)
 
     @classmethod
     def of(

@@ -28,28 +28,30 @@ from one_dimension_figures import draw_figures
 from one_dimension_fits import PEERS, Benchmark, Case
 from one_dimension_table import COMPARED, RANKS, Results, write_table
 from one_dimension_world import FRESH_ROWS, ROWS
-from trial import OUT, RESULTS, Figures, command, say
+from trial import RESULTS, Figures, command, parser, say
 
 from geogp.models.catalogue.build_model import CATALOGUE
 
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 
 
+EXACT_LIMIT, PEER_LIMIT = 20_000, 5000
+"""Rows beyond which a fit to all rows is only timed, and a peer is left out of `scaling`."""
+
+
 def make_case(options: argparse.Namespace, model: str, n: int, r: int) -> Case:
     """Return the case of a model under the options.
 
-    Models whose step goes over all rows take --exact-steps, and none beyond --exact-limit rows,
-    where they are only timed; peers take --peer-steps.
+    Models whose step goes over all rows take --exact-steps; peers take --peer-steps.
     """
-    same = set(Case.__annotations__) - {"model", "n", "r", "clip"}
-    case = Case(model=model, n=n, r=r, **{name: getattr(options, name) for name in same})
+    case = Case(model, n, r, h=options.h, seed=options.seed, steps=options.steps)
     if not case.whole:
         return case
-    case = replace(case, learning_rate=options.exact_learning_rate, average=0, patience=0)
+    case = replace(case, learning_rate=5e-3, average=0, patience=0)
     if model in PEERS:
         rate = options.peer_learning_rate
         return replace(case, steps=options.peer_steps, learning_rate=rate, head_rate=5.0)
-    return replace(case, steps=options.exact_steps if n <= options.exact_limit else 0)
+    return replace(case, steps=options.exact_steps if n <= EXACT_LIMIT else 0)
 
 
 def cases(options: argparse.Namespace) -> list[Case]:
@@ -57,7 +59,7 @@ def cases(options: argparse.Namespace) -> list[Case]:
     models, sizes, ranks = options.models or ["dbk-silu"], options.n or [20_000], [options.r]
     if options.part == "scaling":
         models, sizes = options.models or list(COMPARED), options.n or SIZES
-        pairs = [(m, n) for n in sizes for m in models if m not in PEERS or n <= options.peer_limit]
+        pairs = [(m, n) for n in sizes for m in models if m not in PEERS or n <= PEER_LIMIT]
     else:
         if options.part == "models":
             models = options.models or list(CATALOGUE)
@@ -97,15 +99,8 @@ def _flags(case: Case) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected 1 or more, found {value}")
-    return value
-
-
 def _rows(text: str) -> int:
-    value = _positive(text)
+    value = int(text)
     if not 2 <= value <= ROWS:
         raise argparse.ArgumentTypeError(f"expected 2 to {ROWS} rows, found {value}")
     return value
@@ -113,35 +108,22 @@ def _rows(text: str) -> int:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    asked = parser(__doc__, out="one-dimension")
     parts = ["target", "scaling", "models", "rank", "figures", "table"]
-    parser.add_argument("part", choices=parts)
-    parser.add_argument("--json", action="store_true", help="print one JSON list")
-    parser.add_argument("--out", type=Path, default=OUT / "one-dimension")
-    parser.add_argument("--results", type=Path, default=RESULTS / "one-dimension")
-    parser.add_argument("--models", nargs="+", choices=[*CATALOGUE, *PEERS])
-    parser.add_argument("--n", type=_rows, nargs="+", help="training rows; each part has its own")
-    parser.add_argument("--r", type=_positive, default=128)
-    parser.add_argument("--ranks", type=_positive, nargs="+", help="of `rank`")
-    parser.add_argument("--h", type=_positive, default=64)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=_positive, default=18_000, help="whatever n")
-    parser.add_argument("--batch", type=_positive, default=200)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--head-rate", type=float, default=10.0)
-    parser.add_argument("--average", type=int, default=500, help="steps; 0 for none")
-    parser.add_argument("--patience", type=int, default=4000, help="steps; 0 for none")
-    parser.add_argument("--alpha", type=float, default=0.01)
-    parser.add_argument("--beta", type=float, default=0.01)
-    parser.add_argument("--exact-steps", type=_positive, default=400, help="over all rows")
-    parser.add_argument("--exact-learning-rate", type=float, default=5e-3)
-    parser.add_argument("--exact-limit", type=int, default=20_000, help="rows; timed only beyond")
-    parser.add_argument("--peer-steps", type=_positive, default=200)
-    parser.add_argument("--peer-learning-rate", type=float, default=1e-2)
-    parser.add_argument("--peer-limit", type=int, default=5000, help="rows; left out beyond")
-    return parser.parse_args(arguments)
+    asked.add_argument("part", choices=parts)
+    asked.add_argument("--json", action="store_true", help="print one JSON list")
+    asked.add_argument("--results", type=Path, default=RESULTS / "one-dimension")
+    asked.add_argument("--models", nargs="+", choices=[*CATALOGUE, *PEERS])
+    asked.add_argument("--n", type=_rows, nargs="+", help="training rows; each part has its own")
+    asked.add_argument("--r", type=int, default=128)
+    asked.add_argument("--ranks", type=int, nargs="+", help="of `rank`")
+    asked.add_argument("--h", type=int, default=64)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--steps", type=int, default=18_000, help="whatever n")
+    asked.add_argument("--exact-steps", type=int, default=400, help="over all rows")
+    asked.add_argument("--peer-steps", type=int, default=200)
+    asked.add_argument("--peer-learning-rate", type=float, default=1e-2)
+    return asked.parse_args(arguments)
 
 
 def run(options: argparse.Namespace) -> list[Figures]:

@@ -33,14 +33,10 @@ def draw_figures(results: Results, folder: Path) -> None:
     mpl.rcParams.update(
         {"font.size": 9, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False}
     )
-    for name, make in (
-        ("bands.png", figure_bands),
-        ("scaling.png", figure_scaling),
-        ("rank.png", figure_rank),
-        ("bases.png", figure_bases),
-    ):
+    for make in (figure_bands, figure_scaling, figure_rank, figure_bases):
         figure = make(results)
-        figure.savefig(folder / name, dpi=110)
+        name = make.__name__.removeprefix("figure_")
+        figure.savefig(folder / f"{name}.png", dpi=110)
         plt.close(figure)
 
 
@@ -51,14 +47,8 @@ def figure_bands(results: Results) -> Figure:
         for model in ("exact-dkl", "dbk-mml", "dbk-silu")
         if (fits := [f for f in results.of(model, 128) if "nll" in f and f["case"]["n"] <= 20_000])
     ]
-    figure, axes = plt.subplots(
-        2,
-        len(shown),
-        figsize=(3.4 * len(shown), 5.6),
-        layout="constrained",
-        squeeze=False,
-        height_ratios=(1, 1.25),
-    )
+    sizes = {"figsize": (3.4 * len(shown), 5.6), "height_ratios": (1, 1.25)}
+    figure, axes = plt.subplots(2, len(shown), layout="constrained", squeeze=False, **sizes)
     rows = draw(ROWS, 1)
     for column, (model, found) in enumerate(shown):
         arrays = results.arrays(found)
@@ -82,16 +72,8 @@ def _draw_band(axis: plt.Axes, arrays: dict[str, Floats], rows: Data) -> None:
         name = "true 90 % interval" if sign > 0 else None
         edge = true_mean(GRID) + sign * Z90 * true_sd(GRID)
         axis.plot(GRID, edge, color="k", lw=0.8, ls=":", label=name, zorder=4)
-    axis.fill_between(
-        GRID,
-        mean - Z90 * sd,
-        mean + Z90 * sd,
-        color="C0",
-        alpha=0.35,
-        lw=0,
-        zorder=2,
-        label="predicted 90 %",
-    )
+    shade = {"color": "C0", "alpha": 0.35, "lw": 0, "zorder": 2, "label": "predicted 90 %"}
+    axis.fill_between(GRID, mean - Z90 * sd, mean + Z90 * sd, **shade)
     axis.plot(GRID, mean, color="C3", lw=1.2, label="predicted mean", zorder=3)
     axis.set(xlim=(-1, 1), ylim=(-1.7, 2), xlabel="x", ylabel="y")
 
@@ -103,9 +85,9 @@ def _draw_kernel(axis: plt.Axes, kernel: Floats) -> AxesImage:
     return axis.imshow(shown, extent=extent, cmap="RdBu_r", vmin=-1, vmax=1)
 
 
-def _legend_below(figure: Figure, axis: plt.Axes) -> None:
+def _legend_below(figure: Figure, axis: plt.Axes, columns: int = 4) -> None:
     held = axis.get_legend_handles_labels()
-    figure.legend(*held, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(*held, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def figure_scaling(results: Results) -> Figure:
@@ -120,15 +102,9 @@ def figure_scaling(results: Results) -> Figure:
     for axis, (key, label, unit) in zip(axes.flat, panels, strict=True):
         for model in COMPARED:
             held = [f for f in results.of(model, 128) if key in f]
-            axis.plot(
-                [f["case"]["n"] for f in held],
-                [unit * f[key] for f in held],
-                color=COLOURS[model],
-                marker=MARKERS[model],
-                ms=4.5,
-                lw=1.3,
-                label=LABELS[model],
-            )
+            x, y = [f["case"]["n"] for f in held], [unit * f[key] for f in held]
+            style = {"color": COLOURS[model], "marker": MARKERS[model], "ms": 4.5, "lw": 1.3}
+            axis.plot(x, y, label=LABELS[model], **style)
         axis.set(xscale="log", xlabel="training rows n", ylabel=label)
         if key != "nll":
             axis.set_yscale("log")
@@ -137,9 +113,7 @@ def figure_scaling(results: Results) -> Figure:
     axes[0, 0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes[0, 0].minorticks_off()
     axes[0, 1].axhline(results.oracle, color="k", ls="--", lw=1, label="oracle")
-    figure.legend(
-        *axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
-    )
+    _legend_below(figure, axes[0, 1], columns=3)
     return figure
 
 
@@ -165,17 +139,12 @@ def figure_rank(results: Results) -> Figure:
         axis.label_outer()
     if image is not None:
         left.colorbar(image, ax=axes, shrink=0.8, label="k(x, x') / max")
-    axis = right.subplots()
-    axis.plot(
-        [f["case"]["r"] for f in held],
-        [f["nll"] for f in held],
-        "o-",
-        color=COLOURS["dbk-silu"],
-        label=LABELS["dbk-silu"],
-    )
+    axis, ranks = right.subplots(), [f["case"]["r"] for f in held]
+    style = {"color": COLOURS["dbk-silu"], "label": LABELS["dbk-silu"]}
+    axis.plot(ranks, [f["nll"] for f in held], "o-", **style)
     axis.axhline(results.oracle, color="k", ls="--", lw=1, label="oracle")
     axis.set_xscale("log", base=2)
-    axis.set_xticks([f["case"]["r"] for f in held], [str(f["case"]["r"]) for f in held])
+    axis.set_xticks(ranks, [str(r) for r in ranks])
     n = held[0]["case"]["n"]
     axis.set(xlabel="rank r", ylabel="NLL", title=f"n = {n:,}, 100,000 fresh points")
     axis.grid(alpha=0.25)

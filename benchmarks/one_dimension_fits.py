@@ -51,16 +51,16 @@ class Case:
     model: str
     n: int
     r: int
-    h: int
-    seed: int
-    steps: int
-    batch: int
-    learning_rate: float
-    head_rate: float
-    average: int
-    patience: int
-    alpha: float
-    beta: float
+    h: int = 64
+    seed: int = 0
+    steps: int = 18_000
+    batch: int = 200
+    learning_rate: float = 3e-3
+    head_rate: float = 10.0
+    average: int = 500
+    patience: int = 4000
+    alpha: float = 0.01
+    beta: float = 0.01
     clip: float = 1.0
 
     @property

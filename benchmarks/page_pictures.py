@@ -6,16 +6,15 @@ Two of each: the level with what the page says of the place with most tests, and
 a threshold beside the uncertainty. No base map is loaded.
 """
 
-import argparse
 import io
-import os
-import shutil
+import sys
 from pathlib import Path
 
 import xarray as xr
-from page_speed import open_page
+from page_speed import chromium, open_page
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
+from trial import command, parser
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
@@ -50,20 +49,18 @@ def pictures(browser: Browser, run: Path, out: Path) -> None:
         page.close()
 
 
+@command
 def main() -> None:
     """Read the arguments and write the pictures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("docs/pictures"))
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    chromium = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for run in asked.runs:
-            pictures(browser, run, asked.out)
-        browser.close()
+    asked = parser(__doc__)
+    asked.add_argument("runs", nargs="+", type=Path)
+    asked.add_argument("--out", type=Path, default=Path("docs/pictures"))
+    options = asked.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with chromium() as browser:
+        for run in options.runs:
+            pictures(browser, run, options.out)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,28 +7,27 @@ output. No base map is loaded. With --out, results.json and table.md are written
 error of the live kernel from some places against that of the run's model.
 """
 
-import argparse
 import json
-import math
 import os
 import platform
 import re
 import shutil
 import statistics
-from collections import defaultdict
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from playwright.sync_api import Browser, Page, sync_playwright
+from trial import Figures, command, parser, table, write_results
+from trial import machine as this_machine
 
 import geogp
-from geogp.files import write_text
 from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_error import random_places
-from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.inputs import tile_table
 
 CLICK = """async (place) => {
@@ -92,20 +91,23 @@ ABOUT = """() => { const {kernel, frame, quarters, steps} = geogp.page.data;
   return {kernel: kernel && {...told, components: components.shape[0]}, frame, steps,
     quarters: quarters.length}; }"""
 
-HEADS = (
-    ("page", "run"),
-    ("tiles", "tiles"),
-    ("quarters", "quarters"),
-    ("megabytes", "MB"),
-    ("first_paint_ms", "first paint, ms"),
-    ("click_ms", "click, ms"),
-    ("slowest_click_ms", "slowest click, ms"),
-    ("threshold_ms", "threshold, ms"),
-    ("kernel_stated", "live kernel: stated error, %"),
-    ("kernel_measured", "measured, %"),
-    ("kernel_in_middles", "between middles of its cells, %"),
+TIMES = ("first_paint", "click", "slowest_click", "threshold")
+
+HEADER = (
+    *("run", "tiles", "quarters", "MB"),
+    *("first paint, ms", "click, ms", "slowest click, ms", "threshold, ms"),
+    *("live kernel: stated error, %", "measured, %", "between middles of its cells, %"),
 )
-"""Columns of the table."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start Chromium: that of ``GEOGP_CHROMIUM``, or of the path."""
+    program = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 def open_page(browser: Browser, path: Path, size: tuple[int, int] = (1280, 800)) -> Page:
@@ -117,7 +119,7 @@ def open_page(browser: Browser, path: Path, size: tuple[int, int] = (1280, 800))
     return page
 
 
-def times_of(browser: Browser, path: Path, repeats: int) -> dict[str, Any]:
+def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
     """Return the medians of a page, in ms."""
     paints: list[float] = []
     clicks: list[float] = []
@@ -142,7 +144,7 @@ def times_of(browser: Browser, path: Path, repeats: int) -> dict[str, Any]:
     }
 
 
-def about(browser: Browser, path: Path, places: int) -> dict[str, Any]:
+def about(browser: Browser, path: Path, places: int) -> Figures:
     """Return what a page of a run holds, and the largest error of its live kernel.
 
     From random places, wherever in their tiles, to some tiles of all, over the largest value of
@@ -153,8 +155,8 @@ def about(browser: Browser, path: Path, places: int) -> dict[str, Any]:
     stated = told["kernel"]
     if stated is None:
         page.close()
-        return told | {"tiles": tiles_of(path.parent)}
-    opened = open_run(path.parent, device="cpu").reopen()
+        return told | {"tiles": geogp.open_run(path.parent).content["map"]["tiles"]}
+    opened = geogp.open_run(path.parent, device="cpu").reopen()
     frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
 
     def inputs(tiles: Tiles) -> Any:
@@ -182,75 +184,51 @@ def about(browser: Browser, path: Path, places: int) -> dict[str, Any]:
     }
 
 
-def tiles_of(run: Path) -> int:
-    """Return the number of tiles of a run's map."""
-    return int(json.loads((run / "run.json").read_text("utf-8"))["map"]["tiles"])
-
-
-def table(found: dict[str, Any]) -> str:
+def page(found: Figures) -> str:
     """Return the figures as a table in Markdown, and what they were taken on."""
-    lines = [
-        "| " + " | ".join(head for _, head in HEADS) + " |",
-        "| --- |" + " ---: |" * (len(HEADS) - 1),
-    ]
-    for page in found["pages"]:
-        kernel = page["kernel"] or defaultdict(lambda: math.nan)
-        row = page | {
-            "tiles": f"{page['tiles']:,}",
-            "megabytes": f"{page['bytes'] / 1e6:.2f}",
-            "kernel_stated": f"{100 * kernel['error']:.3f}",
-            "kernel_measured": f"{100 * kernel['measured']:.3f}",
-            "kernel_in_middles": f"{100 * kernel['error_in_middles']:.3f}",
-        }
-        cells = [str(row[name]).replace("nan", "none") for name, _ in HEADS[1:]]
-        lines.append(f"| {row['page']} | " + " | ".join(cells) + " |")
+    lines = []
+    for one in found["pages"]:
+        kernel = one["kernel"]
+        errors = ("error", "measured", "error_in_middles")
+        lines.append(
+            (
+                *(one["page"], f"{one['tiles']:,}", one["quarters"], f"{one['bytes'] / 1e6:.2f}"),
+                *(one[f"{name}_ms"] for name in TIMES),
+                *(f"{100 * kernel[name]:.3f}" if kernel else "none" for name in errors),
+            )
+        )
     machine = found["machine"]
-    taken = (
-        f"Medians of {found['repeats']} openings, headless Chromium {found['chromium']}, "
-        f"{machine['system']}, {machine['cores']} cores, Python {machine['python']}, geogp "
-        f"{machine['geogp']}, torch {machine['torch']}; load of the last minute "
-        f"{machine['load']:.1f} at the start (above the number of cores, others were at work). "
-        "Errors of the kernel are shares of its largest value."
-    )
-    lines += ["", taken]
-    return "\n".join(lines) + "\n"
+    return f"""{table(HEADER, lines)}
+Medians of {found["repeats"]} openings, headless Chromium {found["chromium"]}, \
+{machine["system"]}, {machine["cores"]} cores, Python {machine["python"]}, geogp \
+{machine["geogp"]}, torch {machine["torch"]}; load of the last minute \
+{machine["load"]:.1f} at the start (above the number of cores, others were at work). \
+Errors of the kernel are shares of its largest value.
+"""
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures are taken on."""
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "geogp": geogp.__version__,
-        "torch": torch.__version__,
-    }
-
-
+@command
 def main() -> None:
     """Read the arguments and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pages", nargs="+", type=Path)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="a folder for results.json and table.md")
-    asked = parser.parse_args()
-    found: dict[str, Any] = {"machine": machine(), "repeats": asked.repeats}
-    chromium = os.environ.get("GEOGP_CHROMIUM") or shutil.which("chromium")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    asked = parser(__doc__)
+    asked.add_argument("pages", nargs="+", type=Path)
+    asked.add_argument("--repeats", type=int, default=3)
+    asked.add_argument("--out", type=Path, help="a folder for results.json and table.md")
+    options = asked.parse_args()
+    system = f"{platform.system()} {platform.machine()}"
+    load = {"system": system, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
+    found: Figures = {"machine": this_machine() | load, "repeats": options.repeats}
+    with chromium() as browser:
         found["pages"] = [
-            times_of(browser, path, asked.repeats) | (about(browser, path, 24) if asked.out else {})
-            for path in asked.pages
+            times_of(browser, path, options.repeats)
+            | (about(browser, path, 24) if options.out else {})
+            for path in options.pages
         ]
         found["chromium"] = browser.version
-        browser.close()
-    text = json.dumps(found, indent=1)
-    print(text)
-    if asked.out:
-        write_text(asked.out / "results.json", text + "\n")
-        write_text(asked.out / "table.md", table(found))
+    print(json.dumps(found, indent=1))
+    if options.out:
+        write_results(options.out, page(found), found)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -23,7 +23,6 @@ import geogp
 from geogp.files import write_text
 from geogp.models.catalogue.model_names import MODELS as KNOWN
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.progress import ProgressListener
 from geogp.runs.settings import MapRequest
 
 SPLITS = ("random", "blocks")
@@ -36,18 +35,6 @@ HEADER = (
     *("model", "log score", "less baseline", "urban", "rural", "CRPS", "holds, urban"),
     *("holds, rural", "fit, both splits (s)", "peak (GB)"),
 )
-
-
-class Lines(ProgressListener):
-    """Says stages and warnings on standard error."""
-
-    def stage(self, text: str) -> None:
-        """Say what begins."""
-        say(text)
-
-    def warn(self, text: str) -> None:
-        """Say what the user should know."""
-        say(f"warning: {text}")
 
 
 def request_of(options: argparse.Namespace, model: str, target: str) -> MapRequest:
@@ -79,7 +66,8 @@ def made(request: MapRequest) -> Figures:
 
 def _make(request: MapRequest) -> int:
     """Return the peak memory of the process after a run, 0 where it was there already."""
-    if make_map(request, Lines()).already_there:
+    say(f"mapping {request.target} by {request.model}")
+    if make_map(request).already_there:
         return 0
     # Not ru_maxrss, which begins with that of the process that started this one.
     lines = Path("/proc/self/status").read_text().splitlines()

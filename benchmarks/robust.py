@@ -43,14 +43,7 @@ def contaminated(
 ) -> np.ndarray:
     """Return log10 speeds of which a share of the open rows is multiplied or divided by a factor.
 
-    Parameters
-    ----------
-    y
-        log10 speeds (n,); left alone.
-    open_rows
-        Which may change, (n,), bool. Of these, round(share times their number) do.
-    share, factor, seed
-        How many, by what, and which.
+    Of the rows that may change, `open_rows` (n,), round(share times their number) do.
     """
     random = np.random.default_rng([seed, 30])
     rows = np.flatnonzero(open_rows)

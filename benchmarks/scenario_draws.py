@@ -100,21 +100,12 @@ class Vecchia:
     f_i = <phi_i, w> + r_i,  r_i = <weights_i, r[earlier_i]> + sd_i z_i,
 
     where w and z are standard normal and the weights are those of k(x, x') - <phi, phi'>.
-
-    Attributes
-    ----------
-    phi
-        (n, p).
-    earlier, weights
-        Of the points after the first p, counted from there, (n - p, m); 0 where there is `NO_ROW`.
-    sd
-        Conditional standard deviations, (n,).
     """
 
-    phi: Floats
-    earlier: Indices
-    weights: Floats
-    sd: Floats
+    phi: Floats  # (n, p)
+    earlier: Indices  # of the points after the first p, counted from there, (n - p, m)
+    weights: Floats  # of these, 0 where there is `NO_ROW`
+    sd: Floats  # conditional standard deviations, (n,)
 
     @classmethod
     def of(cls, kernel: OneLayerKernel, x: Floats, m: int, shared: int = 0) -> "Vecchia":
@@ -223,21 +214,10 @@ def exact_sd(kernel: OneLayerKernel, x: Floats) -> Floats:
 def exact_means(
     kernel: OneLayerKernel, noise_var: float, x: Floats, y: Floats, new: Floats
 ) -> tuple[Floats, Floats]:
-    """Return mean and variance of measurements at `new` under the process that made y.
+    """Return mean and variance of measurements at `new` (m, d) under the process that made y.
 
-    Nothing is approximated: n² values are held, for benchmarks of some thousand rows.
-
-    Parameters
-    ----------
-    x, new
-        Inputs (n, d), (m, d).
-    y
-        Targets of several replicates, (replicates, n).
-
-    Returns
-    -------
-    mean, variance
-        (replicates, m) and (m,).
+    Nothing is approximated: n² values are held, for benchmarks of some thousand rows. With targets
+    (replicates, n) of several replicates at x (n, d) these are (replicates, m) and (m,).
     """
     points, fresh = torch.from_numpy(x), torch.from_numpy(new)
     K = covariance_matrix(kernel, points, points)

@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 import torch
 import uci
+from number_tables import Table
 from trial import OUT, Figures, command, parser
 
 mpl.use("Agg")
@@ -28,9 +29,7 @@ from geogp.models.training.tuning import GRID
 SCORES = {"nll": "NLL", "crps": "CRPS", "mae": "mean absolute error"}
 
 
-def fitted(
-    table: uci.Table, options: argparse.Namespace, model: str, weights: str
-) -> list[Figures]:
+def fitted(table: Table, options: argparse.Namespace, model: str, weights: str) -> list[Figures]:
     """Return the figures of all seeds for one model and one pair of weights."""
     own = copy.copy(options)
     own.model, own.weights = model, weights
@@ -66,7 +65,7 @@ def main() -> None:
     own, rest = asked.parse_known_args()
     options = uci.parse(["--model", "dbk-silu", "--out", str(OUT / "sensitivity"), *rest])
     torch.set_flush_denormal(True)
-    table = uci.Table(options.data)
+    table = Table(options.data)
     pairs = {
         (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
         for alpha, beta in product(GRID, GRID)

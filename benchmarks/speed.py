@@ -13,9 +13,7 @@ better known weights, which need more digits. Needs torch, numpy and gpytorch; -
 one's own (arrays x and y), and rows for ingest and maps appear where geopandas is installed.
 """
 
-import argparse
 import ctypes
-import datetime as dt
 import importlib.util
 import json
 import math
@@ -27,7 +25,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import gpytorch
 import numpy as np
@@ -42,8 +39,10 @@ from speed_peers import (
     plain_step,
 )
 from torch import Tensor
+from trial import Figures, command, parser, table
+from trial import machine as this_machine
 
-import geogp
+from geogp.files import write_text
 from geogp.models.catalogue.build_model import build, spec_of
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP, Rows
@@ -282,9 +281,9 @@ def slope(sizes: list[int], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
-def steps(bench: Bench, s: Sizes) -> dict[str, Any]:
+def steps(bench: Bench, s: Sizes) -> Figures:
     """Time the steps of all models and peers at three batch sizes."""
-    found: dict[str, Any] = {"steps": {}}
+    found: Figures = {"steps": {}}
     for suffix, b in (("", s.b), (f"_b{s.b + 1}", s.b + 1), (f"_b{2 * s.b}", 2 * s.b)):
         at = replace(s, b=b)
         names = OURS if b == s.b else ["svgp"]
@@ -317,7 +316,7 @@ def error(model: LowRankGP, x: np.ndarray) -> float:
     return float(max(gaps)) / prior
 
 
-def predictions(bench: Bench, s: Sizes) -> dict[str, Any]:
+def predictions(bench: Bench, s: Sizes) -> Figures:
     """Time predictions with mean and variance, and compare them with float64."""
     x, drawn = bench.data(s.points)[0], deepcopy(bench.trained(s))
     with torch.no_grad():
@@ -357,10 +356,10 @@ def predictions(bench: Bench, s: Sizes) -> dict[str, Any]:
     }
 
 
-def growth(bench: Bench, s: Sizes) -> dict[str, Any]:
+def growth(bench: Bench, s: Sizes) -> Figures:
     """Return how times grow with rank, batch and rows, what a step takes, and a lengthscale."""
     rounds = max(3, s.rounds // 2)
-    found: dict[str, Any] = {"slopes": {}}
+    found: Figures = {"slopes": {}}
     for name in OURS:
         for key, values in (
             ("r", [s.r // 4, s.r // 2, s.r]),
@@ -383,55 +382,45 @@ def growth(bench: Bench, s: Sizes) -> dict[str, Any]:
     return found
 
 
-def machine(bench: Bench) -> dict[str, Any]:
+def machine(bench: Bench) -> Figures:
     """Return date, machine and versions."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    cuda = bench.device.type == "cuda"
     return {
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "device": torch.cuda.get_device_name(bench.device) if cuda else "cpu",
-        "processor": names[0] if names else platform.processor(),
+        **this_machine(bench.device.type),
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
         "gpytorch": gpytorch.__version__,
         "numpy": np.__version__,
-        "geogp": geogp.__version__,
     }
 
 
-def table(found: dict[str, Any]) -> str:
+def figures_table(found: Figures) -> str:
     """Return all single figures as a table of Markdown."""
     flat = {**found, **found["slopes"], **found.get("region_slopes", {})}
-    lines = [f"| {k} | {v:.4g} |" for k, v in flat.items() if isinstance(v, int | float)]
+    lines = [(k, f"{v:.4g}") for k, v in flat.items() if isinstance(v, int | float)]
     for b, times in found["steps"].items():
         lines += [
-            f"| {name}, b {b} | {1e3 * value:.1f} ms |"
+            (f"{name}, b {b}", f"{1e3 * value:.1f} ms")
             for name, value in times.items()
             if name not in {"peak", "best_gpytorch"}
         ]
-        lines.append(f"| peak, b {b} | {times['peak'] / 1e9:.0f} GFLOP/s |")
-    return "| figure | value |\n| --- | ---: |\n" + "\n".join(lines) + "\n"
+        lines.append((f"peak, b {b}", f"{times['peak'] / 1e9:.0f} GFLOP/s"))
+    return table(("figure", "value"), lines)
 
 
-def page(found: dict[str, Any]) -> str:
+def page(found: Figures) -> str:
     """Return the table and where it was made."""
     told = ", ".join(f"{key} {value}" for key, value in found["machine"].items())
-    return f"# Steps and predictions\n\n`benchmarks/speed.py`: {told}.\n\n{table(found)}"
+    return f"# Steps and predictions\n\n`benchmarks/speed.py`: {told}.\n\n{figures_table(found)}"
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Measure, print a table and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--json", type=Path, help="where to write the figures, and beside it a page"
-    )
-    parser.add_argument("--npz", type=Path, help="rows to take: arrays x (n, d) and y (n,)")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
-    given = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--json", type=Path, help="where to write the figures, and beside it a page")
+    asked.add_argument("--npz", type=Path, help="rows to take: arrays x (n, d) and y (n,)")
+    asked.add_argument("--device", default="cpu")
+    asked.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
+    given = asked.parse_args()
     tune_process()
     torch.set_flush_denormal(True)
     rows = None
@@ -445,13 +434,11 @@ def main() -> int:
     if importlib.util.find_spec("geopandas"):
         from speed_region import region  # noqa: PLC0415
 
-        found |= region(quick=given.quick)
-    print(table(found))
+        found |= region(slope, quick=given.quick)
+    print(figures_table(found))
     if given.json is not None:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
-        given.json.with_suffix(".md").write_text(page(found))
-    return 0
+        write_text(given.json, json.dumps(found, indent=1) + "\n")
+        write_text(given.json.with_suffix(".md"), page(found))
 
 
 if __name__ == "__main__":

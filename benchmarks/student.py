@@ -21,8 +21,8 @@ from time import monotonic
 
 import numpy as np
 import torch
+from number_tables import Table
 from trial import Figures, Floats, command, kept, parser, percent, spread, table, write_results
-from uci import Table
 
 from geogp.distributions.prediction import Prediction
 from geogp.errors import NumericalError

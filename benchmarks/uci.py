@@ -19,8 +19,8 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from number_tables import Table
 from peers import PEERS, fit_peer, predict_peer
 from trial import Figures, command, kept, parser, say
 
@@ -41,51 +41,11 @@ SCORES = ("mae", "rmse", "nll", "crps")
 
 SETTINGS_FILE = "settings.json"
 
-FITTING = ("batch", "learning_rate", "head_rate", "noise_rate", "average", "decay")
-SETTINGS = ("model", "h", "r", "epochs", "clip", "placement", "weights", "device", *FITTING)
-"""Options that tell figures from others; those of `FITTING` are passed on as they are."""
+SETTINGS = ("model", "h", "r", "batch", "epochs", "learning_rate", "weights", "device")
+"""Options that tell figures from others."""
 
-
-class Table:
-    """Columns x0, x1, ... and y of a parquet, CSV or npz file."""
-
-    def __init__(self, path: Path) -> None:
-        frame = _read(path)
-        names = sorted(
-            (c for c in frame if c[1:].isdigit() and c[0] == "x"), key=lambda c: int(c[1:])
-        )
-        if not names or "y" not in frame:
-            raise RequestError(
-                f"expected columns x0, x1, ... and y in {path}, found {list(frame)}."
-            )
-        self.name = path.stem
-        self.columns = tuple(names)
-        self.x = np.column_stack([np.asarray(frame[name], np.float64) for name in names])
-        self.y = np.asarray(frame["y"], np.float64)
-        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-
-    def split(self, seed: int) -> dict[str, Data]:
-        """Return train, validation and test rows, targets standardised by the training rows."""
-        order = np.random.default_rng(seed).permutation(len(self.y))
-        first, second = int(0.8 * len(order)), int(0.9 * len(order))
-        train = order[:first]
-        centre, spread = self.y[train].mean(), self.y[train].std()
-        if not spread:
-            raise RequestError(f"the target of {self.name} has one value in all training rows.")
-        parts = {"train": train, "validation": order[first:second], "test": order[second:]}
-        return {
-            k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()
-        }
-
-
-def _read(path: Path) -> Figures:
-    if not path.is_file():
-        raise RequestError(f"expected a parquet, CSV or npz file, found none at {path}.")
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as held:
-            return dict(held)
-    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-    return {str(name): frame[name] for name in frame}
+FITTING = {"head_rate": 10.0, "noise_rate": 2.0, "clip": 1.0, "average": 10.0, "decay": "cosine"}
+PLACEMENT = "uniform"
 
 
 class Benchmark:
@@ -95,6 +55,8 @@ class Benchmark:
         self.table, self.options = table, options
         self.settings = {
             **{name: getattr(options, name) for name in SETTINGS},
+            **FITTING,
+            "placement": PLACEMENT,
             "table": table.sha256,
             "versions": {"geogp": geogp.__version__, "torch": torch.__version__},
         }
@@ -199,7 +161,7 @@ class Benchmark:
             options.model,
             sizes,
             train.x,
-            placement=options.placement,
+            placement=PLACEMENT,
             scaling="minmax",
             seed=seed,
         )
@@ -207,9 +169,14 @@ class Benchmark:
 
     def fit_settings(self, seed: int, weights: Weights, epochs: int) -> FitSettings:
         """Return how to train."""
-        given = {name: getattr(self.options, name) for name in FITTING}
-        clip = self.options.clip or None
-        return FitSettings(epochs=epochs, clip=clip, weights=weights, seed=seed, **given)
+        return FitSettings(
+            epochs=epochs,
+            batch=self.options.batch,
+            learning_rate=self.options.learning_rate,
+            weights=weights,
+            seed=seed,
+            **FITTING,
+        )
 
 
 def _weights(given: str) -> Weights:
@@ -234,21 +201,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     asked.add_argument("--h", type=int, default=64)
     asked.add_argument("--r", type=int, default=128)
     asked.add_argument("--learning-rate", type=float, default=2e-3)
-    asked.add_argument("--head-rate", type=float, default=10.0)
-    asked.add_argument("--noise-rate", type=float, default=2.0)
-    asked.add_argument("--clip", type=float, default=1.0, help="0 leaves the gradient alone")
-    asked.add_argument("--average", type=float, default=10.0, help="epochs; 0 for none")
-    asked.add_argument("--decay", choices=["cosine", "constant"], default="cosine")
-    asked.add_argument("--placement", choices=["kmeans", "farthest", "uniform"], default="uniform")
     asked.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
     asked.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return asked.parse_args(arguments)
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark and print its figures."""
-    options = parse()
+    options = parse(arguments)
     torch.set_flush_denormal(True)
     if options.seeds < 1:
         raise RequestError(f"expected 1 seed or more, found {options.seeds}.")

@@ -9,6 +9,7 @@ JSON file.
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -179,11 +180,11 @@ def _differences(found: Found) -> list[tuple[str, ...]]:
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the table."""
     asked = parser(__doc__, table="uci")
     asked.add_argument("folder", type=Path, help="what uci.py wrote")
-    options = asked.parse_args()
+    options = asked.parse_args(arguments)
     found = read(options.folder)
     flat = [{"table": name, "model": model, **of} for (name, model), of in found.items()]
     write_results(options.table, page(found), flat)

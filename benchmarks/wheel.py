@@ -15,20 +15,30 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from trial import (
+    Figures,
+    Floats,
+    command,
+    mean_and_error,
+    parser,
+    plus_minus,
+    say,
+    table,
+    write_results,
+)
 
-from geogp.errors import DataError, GeogpError
-from geogp.files import write_text
+from geogp.errors import DataError
 from geogp.models.catalogue.build_model import CATALOGUE, build
 from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.core.architecture import Architecture
-from geogp.models.core.lowrank import Floats, LowRankGP
+from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
@@ -135,7 +145,7 @@ class Run:
             self._save()
             yield self.phase
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Figures:
         """Return the regrets in percent of the uniform policy's."""
         self._learn()
         rng = self._random("last")
@@ -264,90 +274,62 @@ def rebase(model: LowRankGP, y: Floats) -> None:
             model.noise.log_excess += 2 * math.log(factor)
 
 
-def table(results: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    """Return the Markdown table."""
-    steps = options.horizon
-    lines = [
-        "# The Wheel bandit",
-        "",
-        (
-            f"    python benchmarks/wheel.py --horizon {steps} --seeds {options.seeds} "
-            f"--models {' '.join(options.models)}"
-        ),
-        "",
-        f"Run here: {steps:,} steps, {options.seeds} seeds, {options.gradient_steps} gradient",
-        f"steps and one posterior per phase of {STEPS} steps; 2 x 100 network for Bayesian last",
-        "layers, residual network of width 100 and rank 100 for the others. The paper: 16,000",
-        "steps, 10 seeds, a new posterior at every gradient step. Cumulative regret includes the",
-        "search, which weighs more on a short run: compare models within a column, not with the",
-        "paper's.",
-        "Regret of expected rewards, in percent of the uniform policy's on the same contexts;",
-        "simple regret: the action with the highest posterior mean, on fresh contexts at the end.",
-        "Mean ± standard error over seeds.",
-        "",
-        "| delta | model | cumulative | after each quarter | simple | paper, cumulative |",
-        "| ---: | --- | ---: | --- | ---: | ---: |",
-    ]
-    for delta in options.deltas:
-        for model in options.models:
-            rows = [r for r in results if (r["model"], r["delta"]) == (model, delta)]
-            quarters = np.mean([r["by_quarter"] for r in rows], axis=0)
-            paper = PAPER.get(model, {}).get(delta)
-            cells = (
-                *(f"{delta:g}", f"`{model}`", _pm([r["cumulative"] for r in rows])),
-                ", ".join(f"{q:.1f}" for q in quarters),
-                *(_pm([r["simple"] for r in rows]), f"{paper[0]} ± {paper[1]}" if paper else ""),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+def page(results: list[Figures], options: argparse.Namespace) -> str:
+    """Return the Markdown of the results."""
+    lines = []
+    for delta, model in product(options.deltas, options.models):
+        rows = [r for r in results if (r["model"], r["delta"]) == (model, delta)]
+        cumulative, simple = (
+            plus_minus(*mean_and_error([r[key] for r in rows]), 2)
+            for key in ("cumulative", "simple")
+        )
+        quarters = ", ".join(f"{q:.1f}" for q in np.mean([r["by_quarter"] for r in rows], axis=0))
+        paper = PAPER.get(model, {}).get(delta)
+        theirs = f"{paper[0]} ± {paper[1]}" if paper else ""
+        lines.append((f"{delta:g}", f"`{model}`", cumulative, quarters, simple, theirs))
+    header = ("delta", "model", "cumulative", "after each quarter", "simple", "paper, cumulative")
+    return f"""# The Wheel bandit
+
+    python benchmarks/wheel.py --horizon {options.horizon} --seeds {options.seeds} \
+--models {" ".join(options.models)}
+
+Run here: {options.horizon:,} steps, {options.seeds} seeds, {options.gradient_steps} gradient
+steps and one posterior per phase of {STEPS} steps; 2 x 100 network for Bayesian last
+layers, residual network of width 100 and rank 100 for the others. The paper: 16,000
+steps, 10 seeds, a new posterior at every gradient step. Cumulative regret includes the
+search, which weighs more on a short run: compare models within a column, not with the
+paper's.
+Regret of expected rewards, in percent of the uniform policy's on the same contexts;
+simple regret: the action with the highest posterior mean, on fresh contexts at the end.
+Mean ± standard error over seeds.
+
+{table(header, lines, left=(1, 3))}"""
 
 
-def _pm(values: list[float]) -> str:
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return f"{np.mean(values):.2f} ± {error:.2f}"
-
-
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--horizon", type=int, default=16000)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--deltas", type=float, nargs="+", default=[0.5, 0.95])
-    names = [name for name in CATALOGUE if name in FITTING]
-    parser.add_argument("--models", nargs="+", choices=names, default=list(FITTING))
-    parser.add_argument("--gradient-steps", type=int, default=100)
-    here = Path(__file__).parent
-    parser.add_argument("--out", type=Path, default=here / "out" / "wheel")
-    parser.add_argument("--table", type=Path, default=here / "results" / "wheel")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: list[str] | None = None) -> int:
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
     """Play what is not there yet and write the table."""
-    options = parse(arguments)
+    asked = parser(__doc__, out="wheel", table="wheel")
+    asked.add_argument("--horizon", type=int, default=16000)
+    asked.add_argument("--seeds", type=int, default=3)
+    asked.add_argument("--deltas", type=float, nargs="+", default=[0.5, 0.95])
+    names = [name for name in CATALOGUE if name in FITTING]
+    asked.add_argument("--models", nargs="+", choices=names, default=list(FITTING))
+    asked.add_argument("--gradient-steps", type=int, default=100)
+    asked.add_argument("--json", action="store_true", help="print the results as JSON")
+    options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)
     results = []
-    try:
-        for seed in range(options.seeds):
-            for delta in options.deltas:
-                for model in options.models:
-                    case = Case(model, delta, seed, options.horizon, options.gradient_steps)
-                    run = Run(case, options.out)
-                    for phase in run.play():
-                        if phase % 25 == 0:
-                            print(f"{run.path.stem}: phase {phase}", file=sys.stderr, flush=True)
-                    results.append(run.result())
-                    print(results[-1], file=sys.stderr, flush=True)
-    except GeogpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    options.table.mkdir(parents=True, exist_ok=True)
-    write_text(options.table / "table.md", table(results, options))
-    write_text(options.table / "results.json", json.dumps(results, indent=1) + "\n")
+    for seed, delta, model in product(range(options.seeds), options.deltas, options.models):
+        run = Run(Case(model, delta, seed, options.horizon, options.gradient_steps), options.out)
+        for phase in run.play():
+            if phase % 25 == 0:
+                say(f"{run.path.stem}: phase {phase}")
+        results.append(run.result())
+        say(results[-1])
+    write_results(options.table, page(results, options), results)
     if options.json:
         print(json.dumps(results))
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,26 +1,17 @@
 """The simulation of area means, small: intervals hold what they say."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from benchmark_scripts import load
 
 from geogp.errors import NumericalError
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "areas.py"
 
 REPLICATES = 2000
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("areas", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["areas"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return load("areas")
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +47,6 @@ def test_independent_tiles_promise_too_much(bench, errors):
 
 def test_the_table_names_every_area(bench):
     result = bench.run(side=6, rows=40, quarters=2, replicates=3, refits=1, epochs=1, seed=0)
-    text = bench.table(result)
+    text = bench.page(result)
     assert text.count("\n| ") == 9 + 3
     assert "Refitted, basis and laws included (seed 0)" in text

@@ -1,27 +1,20 @@
 """The comparison of probabilities with the oracle's, where both are known."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from benchmark_scripts import load
 from scipy.stats import norm
 
 from geogp.errors import DataError
 from geogp.geodata.tiles.thresholds import thresholds_of
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "exceedance.py"
 
 THRESHOLDS = thresholds_of("download", (7,))
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("exceedance_benchmark", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("exceedance")
 
 
 def rows(n=600, shift=0.0):
@@ -54,7 +47,7 @@ def test_the_oracle_is_told_from_itself_by_nothing(bench):
     met = predictions["y"] >= np.log10(7)
     assert found["brier"] == found["brier_oracle"] == pytest.approx(((p - met) ** 2).mean())
     assert found["stated"] == pytest.approx(p.mean())
-    assert "| random | 7 | 600 |" in bench.table([found], "Here")
+    assert "| random | 7 | 600 |" in bench.page([found], "Here")
 
 
 def test_a_shift_is_seen(bench):

@@ -1,29 +1,17 @@
 """The peers of the field model: known laws are found, and exact scores come out."""
 
-import sys
-import warnings
-from pathlib import Path
-
 import numpy as np
 import pytest
+from benchmark_scripts import load
 from scipy import stats
 
 from geogp.models.training.training_loop import Data
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from field_peers import (
-        LEVELS,
-        Case,
-        QuantileLaw,
-        kriging,
-        lightgbm_quantile,
-        lightgbm_variance,
-    )
+peers = load("field_peers")
+LEVELS, QuantileLaw = peers.LEVELS, peers.QuantileLaw
 
 
-def _case(n: int, field: float = 0.0, seed: int = 0) -> Case:
+def _case(n: int, field: float = 0.0, seed: int = 0) -> "peers.Case":
     """Rows of a smooth field and noise whose variance is 0.2 + 0.8 / tests."""
     random = np.random.default_rng(seed)
     x = np.column_stack([random.uniform(-1, 1, (n, 2)), random.integers(-2, 3, n) / 2])
@@ -31,7 +19,7 @@ def _case(n: int, field: float = 0.0, seed: int = 0) -> Case:
     noise = np.sqrt(0.2 + 0.8 / tests) * random.standard_normal(n)
     y = field * np.sin(4 * x[:, 0]) * np.cos(3 * x[:, 1]) + noise
     parts = [Data(x[k::3], y[k::3], tests[k::3]) for k in range(3)]
-    return Case(*parts, np.array([20.0, 20.0, 4.0]), seed)
+    return peers.Case(*parts, np.array([20.0, 20.0, 4.0]), seed)
 
 
 class TestQuantileLaw:
@@ -61,7 +49,7 @@ class TestQuantileLaw:
 
 def test_kriging_finds_a_pure_nugget():
     case = _case(3_000)
-    answer = kriging(case).prediction
+    answer = peers.kriging(case).prediction
     total = case.train.y.var()
     assert answer.noise_variance[0] == pytest.approx(total, rel=0.15)
     assert answer.log_score(case.test.y).mean() < 0.5 * np.log(2 * np.pi * total) + 0.55
@@ -69,14 +57,14 @@ def test_kriging_finds_a_pure_nugget():
 
 def test_kriging_finds_a_field():
     case = _case(3_000, field=1.5)
-    answer = kriging(case).prediction
+    answer = peers.kriging(case).prediction
     alone = 0.5 * np.log(2 * np.pi * case.train.y.var()) + 0.5
     assert answer.log_score(case.test.y).mean() < alone - 0.1
 
 
 def test_boosting_finds_field_and_noise():
     case = _case(9_000, field=1.0)
-    answer = lightgbm_variance(case).prediction
+    answer = peers.lightgbm_variance(case).prediction
     variance = 0.2 + 0.8 / case.test.tests
     oracle = (0.5 * np.log(2 * np.pi * variance) + 0.5).mean()
     assert answer.log_score(case.test.y).mean() < oracle + 0.25
@@ -90,6 +78,6 @@ def test_boosting_finds_field_and_noise():
 
 def test_boosted_quantiles_cover():
     case = _case(9_000, field=1.0)
-    law = lightgbm_quantile(case).quantiles
+    law = peers.lightgbm_quantile(case).quantiles
     assert np.mean(np.abs(law.cdf(case.test.y) - 0.5) < 0.4) == pytest.approx(0.8, abs=0.1)
     assert law.crps(case.test.y).mean() < 0.6

@@ -1,59 +1,26 @@
 """The field model beside a peer, on a small simulated source, and the tables made of it."""
 
 import json
-import os
-import subprocess
-import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_scripts import load, started
 from scipy import stats
 
 from geogp.evaluation.simultaneous_coverage import ClassReport
-from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
-from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.geodata.tiles.quarters import parse_quarters
-
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(FOLDER))
-with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from field_table import line_of
-
-
-def _run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(FOLDER / script), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("region") / "source"
-    region = simple_region()
-    rows = simulate(region, rows=1500, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
-    write_simulation(rows, region, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def made(source) -> Path:
+def made(small, tmp_path_factory) -> Path:
     """Two seeds of the field model and one of GPyTorch's, and their tables."""
-    out = source.parent / "out"
-    where = ("--source", str(source), "--boundaries", str(source / "boundaries"))
-    for model, seeds in (("field", "2"), ("gpytorch-svgp", "1")):
-        options = ("--models", model, "--seeds", seeds, "--out", str(out))
-        done = _run("field.py", "DEMO", *where, *options)
-        assert done.returncode == 0, done.stderr
-    done = _run("field_table.py", str(out), "--table", str(source.parent / "table"))
-    assert done.returncode == 0, done.stderr
-    return source.parent
+    folder = tmp_path_factory.mktemp("region")
+    where = ("--source", small.folder, "--boundaries", small.folder / "boundaries")
+    for model, seeds in (("field", 2), ("gpytorch-svgp", 1)):
+        options = ("--models", model, "--seeds", seeds, "--out", folder / "out")
+        started("field", "DEMO", *where, *options)
+    load("field_table").main([str(folder / "out"), "--table", str(folder / "table")])
+    return folder
 
 
 def test_means_and_errors_are_those_of_the_runs(made):
@@ -121,7 +88,7 @@ def _raw(folder: Path, pit: np.ndarray, seeds: int) -> Path:
 
 
 def _strata(folder: Path) -> dict[str, ClassReport]:
-    line = line_of(folder, "random")
+    line = load("field_table").line_of(folder, "random")
     assert line is not None
     return {group.name: group for group in line.classes if group.kind == "stratum"}
 
@@ -153,8 +120,7 @@ def test_strata_are_marked_by_tolerance_and_by_chance(tmp_path):
     assert urban_half.outside
     assert abs(rural_half.observed - 0.5) > 0.015
     assert not rural_half.outside
-    done = _run("field_table.py", str(tmp_path), "--table", str(tmp_path / "table"))
-    assert done.returncode == 0, done.stderr
+    load("field_table").main([str(tmp_path), "--table", str(tmp_path / "table")])
     (row,) = [
         line
         for line in (tmp_path / "table" / "table.md").read_text().split("\n")
@@ -169,17 +135,13 @@ def test_strata_are_marked_by_tolerance_and_by_chance(tmp_path):
     assert cells[4] == f"{fourth} †"
 
 
-def test_nothing_there_is_an_error(tmp_path):
-    done = _run("field_table.py", str(tmp_path))
-    assert done.returncode == 1
-    assert "found none" in done.stderr
+def test_nothing_there_is_an_error(tmp_path, capsys):
+    assert load("field_table").main([str(tmp_path)]) == 3
+    assert "found none" in capsys.readouterr().err
 
 
-def test_a_known_truth_is_compared_row_by_row(source, tmp_path):
-    done = _run(
-        *("field_recovery.py", "--source", str(source), "--seeds", "1", "--table", str(tmp_path))
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_known_truth_is_compared_row_by_row(small, tmp_path):
+    started("field_recovery", "--source", small.folder, "--seeds", 1, "--table", tmp_path)
     (found,) = json.loads((tmp_path / "recovery.json").read_text())
     assert found["log_score"] > found["oracle"]
     assert found["level_correlation"] > 0

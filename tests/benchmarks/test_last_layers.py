@@ -1,26 +1,19 @@
 """The benchmark of Bayesian last layers on tables: its parts, and one tiny run."""
 
-import importlib.util
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from benchmark_scripts import load
 from scipy import stats
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "last_layers.py"
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("rich_benchmark", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["rich_benchmark"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return load("last_layers")
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +105,7 @@ def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypat
     text = (tmp_path / "made" / "table.md").read_text()
     assert "| yacht | 216 |" in text
     assert "fewer epochs: yacht 2 (batch 32" in text
-    monkeypatch.setattr(bench, "measure", None)  # not called again
+    monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("fitted again"))
     assert bench.main() == 0
     assert (tmp_path / "made" / "table.md").read_text() == text
 
@@ -122,4 +115,4 @@ def test_a_table_that_is_not_there(bench, tmp_path, monkeypatch, capsys):
         sys, "argv", ["last_layers.py", "--data", str(tmp_path), "--tables", "power"]
     )
     assert bench.main() == 2
-    assert "expected a parquet file, found none" in capsys.readouterr().err
+    assert "expected a parquet, CSV or npz file, found none" in capsys.readouterr().err

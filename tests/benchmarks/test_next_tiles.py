@@ -1,24 +1,15 @@
 """The trial of chosen tiles: the posterior mean it works out, and what it says of worlds."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from benchmark_scripts import load
 
 from geogp.models.joint.design import LevelCovariance
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "next_tiles.py"
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("next_tiles", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["next_tiles"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return load("next_tiles")
 
 
 def test_the_mean_is_that_of_conditioning_at_once(bench):
@@ -63,5 +54,5 @@ def test_the_summary_compares_world_by_world(bench):
         for name in (bench.GREEDY, bench.RANDOM)
     }
     told = {"count": 5, "tiles": 40, "tests": 3, "worlds": 2, "random_sets": 4}
-    text = bench.table({**told, "before": {**before, "variance": 1.0}, "policies": policies})
+    text = bench.page({**told, "before": {**before, "variance": 1.0}, "policies": policies})
     assert "| random | 1.00% | 10.00 % ± 0.00 (+5.00 ± 5.00)" in text

@@ -1,18 +1,12 @@
 """The table of the benchmark of pages."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
-
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "page_speed.py"
+from benchmark_scripts import load
 
 
 def test_a_page_without_a_kernel_has_a_row_all_the_same():
     pytest.importorskip("playwright")
-    spec = importlib.util.spec_from_file_location("page_speed", BENCHMARK)
-    page_speed = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(page_speed)
+    page_speed = load("page_speed")
     page = {
         "page": "finance",
         "bytes": 1_230_000,
@@ -32,8 +26,8 @@ def test_a_page_without_a_kernel_has_a_row_all_the_same():
         "torch": "2",
         "load": 0.5,
     }
-    text = page_speed.table({"pages": [page], "machine": machine, "repeats": 1, "chromium": "1"})
+    text = page_speed.page({"pages": [page], "machine": machine, "repeats": 1, "chromium": "1"})
     cells = text.splitlines()[2].strip("| ").split(" | ")
     assert cells[:4] == ["finance", "4,000", "2", "1.23"]
     assert cells[-3:] == ["none"] * 3
-    assert len(cells) == len(page_speed.HEADS)
+    assert len(cells) == len(page_speed.HEADER)

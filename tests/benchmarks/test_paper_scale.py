@@ -1,14 +1,10 @@
 """The papers' recipe against ours, at tiny sizes."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "paper_scale.py"
+from benchmark_scripts import started
 
 
 @pytest.fixture(scope="module")
@@ -18,25 +14,9 @@ def found(tmp_path_factory):
     x = random.uniform(-1, 1, (600, 2))
     y = np.sin(4 * x[:, 0]) + 0.1 * random.standard_normal(600)
     np.savez(folder / "rows.npz", x=x, y=y, tests=np.ones(600))
-    options = [
-        *("--npz", str(folder / "rows.npz"), "--share", "0.5", "--h", "8", "--r", "16"),
-        *(
-            "--batch",
-            "60",
-            "--epochs",
-            "3",
-            "--plain-epochs",
-            "4",
-            "--seeds",
-            "2",
-            "--out",
-            str(folder / "out"),
-        ),
-    ]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *options], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    options = ["--npz", folder / "rows.npz", "--share", "0.5", "--h", "8", "--r", "16"]
+    options += ["--batch", "60", "--epochs", "3", "--plain-epochs", "4", "--seeds", "2"]
+    started("paper_scale", *options, "--out", folder / "out")
     return folder / "out"
 
 

@@ -1,34 +1,14 @@
 """The cost of the rank, on a small simulated source."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
-from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.geodata.tiles.quarters import parse_quarters
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "rank.py"
+from benchmark_scripts import started
 
 
-def test_every_rank_is_fitted_and_scored(tmp_path):
-    region = simple_region()
-    rows = simulate(region, rows=800, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
-    write_simulation(rows, region, tmp_path / "source")
-    done = subprocess.run(
-        [
-            *(sys.executable, str(SCRIPT), "DEMO", "--source", str(tmp_path / "source")),
-            *("--boundaries", str(tmp_path / "source" / "boundaries"), "--ranks", "5", "40"),
-            *("--epochs", "1", "--out", str(tmp_path / "out"), "--table", str(tmp_path / "table")),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+def test_every_rank_is_fitted_and_scored(small, tmp_path):
+    options = ["--boundaries", small.folder / "boundaries", "--ranks", "5", "40", "--epochs", "1"]
+    options += ["--out", tmp_path / "out", "--table", tmp_path / "table"]
+    started("rank", "DEMO", "--source", small.folder, *options)
     lines = json.loads((tmp_path / "table" / "DEMO-nystrom-mixed.json").read_text())
     assert [line["r"] for line in lines] == [5, 40]
     assert lines[0]["nll"] != lines[1]["nll"]

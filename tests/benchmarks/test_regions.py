@@ -1,43 +1,24 @@
 """The table of all models on a region, on a small simulated source."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from benchmark_scripts import load, started
 
-from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
-from geogp.geodata.simulation.simulation_files import write_simulation
-from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.runs.settings import MapRequest
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "regions.py"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> tuple[Path, list[str]]:
+def made(small, tmp_path_factory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("region")
-    region = simple_region()
-    rows = simulate(region, rows=1500, quarters=parse_quarters("2023Q3..2023Q4").all, seed=1)
-    write_simulation(rows, region, folder / "source")
     options = [
-        *("DEMO", "--source", str(folder / "source")),
-        *("--boundaries", str(folder / "source" / "boundaries")),
+        *("--source", str(small.folder), "--boundaries", str(small.folder / "boundaries")),
         *("--models", "dnn", "vbll", "--targets", "download", "--epochs", "1"),
         *("--zoom", "12"),
         *("--out", str(folder / "out"), "--table", str(folder / "table")),
     ]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    started("regions", "DEMO", *options)
     return folder, options
 
 
@@ -69,9 +50,7 @@ def test_the_table_says_how_it_was_made(made):
 
 
 def test_every_default_model_has_the_default_targets():
-    spec = importlib.util.spec_from_file_location("regions_benchmark", SCRIPT)
-    regions = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(regions)
+    regions = load("regions")
     for model in regions.MODELS:
         for target in ("download", "upload"):
             request = MapRequest("PR", "tiles", "borders", target=target, model=model)

@@ -1,26 +1,18 @@
 """Parts of the benchmark of Student-t noise, and one small run of it."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_scripts import load, started
 
 from geogp.commands.demo import demo_folder
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "robust.py"
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("robust_benchmark", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("robust")
 
 
 def test_a_share_of_the_open_rows_is_wrong_by_the_factor(bench):
@@ -49,15 +41,7 @@ def made(tmp_path_factory) -> tuple[Path, list[str], str]:
         *("--quarters", "2023Q4", "--models", "vbll", "--seeds", "1", "--epochs", "1"),
         *("--rank", "8", "--out", str(folder / "out"), "--table", str(folder / "table")),
     ]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, options, done.stdout
+    return folder, options, started("robust", *options)
 
 
 def test_every_fit_is_in_the_table(made, bench):
@@ -81,19 +65,12 @@ def test_every_fit_is_in_the_table(made, bench):
 def test_a_finished_fit_is_not_made_again(made):
     _, options, told = made
     assert told.count("vbll") == 4
-    again = subprocess.run(
-        [sys.executable, str(SCRIPT), *options],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert again.stdout == ""
+    assert started("robust", *options) == ""
 
 
 def test_lines_are_means_over_the_seeds(bench):
     def fit(seed, value, df):
-        scores = dict.fromkeys(bench.FIGURES, value)
+        scores = dict.fromkeys(bench.SCORES, value)
         kind = {"share": 0.0, "model": "vbll", "noise": "student-t", "seed": seed}
         return {**kind, "scores": scores, "df": df, "seconds": 2 * value}
 

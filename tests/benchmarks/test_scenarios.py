@@ -1,23 +1,11 @@
 """The simulation study: its inputs, its draws against exact covariances, and one tiny study."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
-
-
-def load(name: str):
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+from benchmark_scripts import SCRIPTS, load
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +19,7 @@ def shapes():
 
 
 @pytest.fixture(scope="module")
-def study(draws, shapes):
-    load("scenarios_table")
+def study():
     return load("scenarios")
 
 
@@ -164,9 +151,9 @@ def test_the_error_of_a_kernel(draws):
     assert centred == pytest.approx(0, abs=1e-9)
 
 
-def test_where_fifty_steps_of_adam_end(study):
+def test_where_fifty_steps_of_adam_end():
     """The paper's estimates at I = 80, tables 3 and 6, are these ends."""
-    table = sys.modules["scenarios_table"]
+    table = load("scenarios_table")
     assert table.softplus_ends() == "0.9687 or 1.0319"
     assert table.logit_ends() == "0.4875 or 0.5125"
 
@@ -200,7 +187,7 @@ def test_parts_are_the_same_in_every_replicate_and_noise_is_not(study):
 
 def test_shapes_are_as_alike_as_in_table_1(shapes, study):
     """The paper's figures, from formulas of its own written out again."""
-    paper = sys.modules["scenarios_table"].PAPER_SHAPES
+    paper = load("scenarios_table").PAPER_SHAPES
     found = shapes.shape_figures()
     assert [round(line["whole"], 4) for line in found["lines"]] == list(paper)
     rho = np.linspace(-1, 1, found["points"])

@@ -1,15 +1,10 @@
 """Speeds at tiny sizes: the figures are there, and the arithmetic is that of the paper's sizes."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+from benchmark_scripts import load, started
 
 RATIOS = (
     "svgp_step_vs_gpytorch",
@@ -27,22 +22,9 @@ def found(tmp_path_factory) -> dict:
     random = np.random.default_rng(0)
     np.savez(folder / "rows.npz", x=random.uniform(-5, 9, (500, 3)), y=random.standard_normal(500))
     (folder / "sitecustomize.py").write_text("import sys\nsys.modules['geopandas'] = None\n")
-    done = subprocess.run(
-        [
-            *(sys.executable, str(FOLDER / "speed.py"), "--quick"),
-            *("--json", str(folder / "out" / "cpu.json"), "--npz", str(folder / "rows.npz")),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-        },
-    )
-    assert done.returncode == 0, done.stderr
-    assert "| svgp_step_vs_gpytorch |" in done.stdout
+    options = ["--json", folder / "out" / "cpu.json", "--npz", folder / "rows.npz"]
+    told = started("speed", "--quick", *options, path=str(folder))
+    assert "| svgp_step_vs_gpytorch |" in told
     return json.loads((folder / "out" / "cpu.json").read_text())
 
 
@@ -62,16 +44,7 @@ def test_all_figures_are_there(found):
 
 
 def test_arithmetic_at_the_sizes_of_the_paper():
-    program = (
-        "from speed import Sizes, operations, prediction_operations as p; "
-        "print(*(operations(k, Sizes()) for k in ('svgp', 'dbk-rbf', 'dbk-silu')), p(Sizes()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": f"{FOLDER}{os.pathsep}{FOLDER.parent}"},
-    )
-    counted = [float(part) / 1e9 for part in done.stdout.split()]
-    assert counted == pytest.approx([13.2, 18.0, 9.7, 315], rel=5e-3)
+    speed = load("speed")
+    counts = [speed.operations(name, speed.Sizes()) for name in ("svgp", "dbk-rbf", "dbk-silu")]
+    counts.append(speed.prediction_operations(speed.Sizes()))
+    assert [count / 1e9 for count in counts] == pytest.approx([13.2, 18.0, 9.7, 315], rel=5e-3)

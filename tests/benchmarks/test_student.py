@@ -1,67 +1,39 @@
 """The benchmark of Student-t processes: its data, its scores, and one tiny study."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from benchmark_scripts import load
 from scipy import stats
-
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
 def bench():
-    loaded = {}
-    for name in ("scenarios_table", "student_table", "peers", "uci", "student"):
-        if name == "peers":
-            # Its peers are not run here, and GPyTorch warns where it is imported.
-            loaded[name] = type(sys)(name)
-            loaded[name].PEERS, loaded[name].fit_peer, loaded[name].predict_peer = (), None, None
-        else:
-            spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-            loaded[name] = importlib.util.module_from_spec(spec)
-        before = sys.modules.get(name)
-        sys.modules[name] = loaded[name]
-        if name != "peers":
-            spec.loader.exec_module(loaded[name])
-        loaded[name].replaced = before
-    yield loaded["student"]
-    for name, module in loaded.items():
-        if module.replaced is None:
-            sys.modules.pop(name)
-        else:
-            sys.modules[name] = module.replaced
+    return load("student")
 
 
-@pytest.fixture(scope="module")
-def law(bench):
-    return bench.Law.make()
-
-
-def test_data_have_the_scale_they_are_said_to_have(bench, law):
+def test_data_have_the_scale_they_are_said_to_have(bench):
     """e'A^(-1)e / n finds the square of the factor: n / 2 gamma variables, to 2.6 % here."""
     for wrong in (10.0, 0.1):
-        train, new = law.draw(3000, wrong, 0)
+        train, new = bench.draw(3000, wrong, 0)
         model = bench.settled("t-process", train)
         assert float(model.scale_terms[3]) / 3000 == pytest.approx(wrong**2, rel=0.08)
         assert len(new.y) == bench.FRESH_ROWS
 
 
-def test_one_seed_is_one_function_and_another_is_another(bench, law):
-    first, again, other = (law.draw(50, 1.0, seed)[0] for seed in (0, 0, 1))
-    larger = law.draw(50, 10.0, 0)[0]
+def test_one_seed_is_one_function_and_another_is_another(bench):
+    first, again, other = (bench.draw(50, 1.0, seed)[0] for seed in (0, 0, 1))
+    larger = bench.draw(50, 10.0, 0)[0]
     np.testing.assert_array_equal(first.y, again.y)
     np.testing.assert_allclose(larger.y, 10 * first.y)
     assert abs(first.y - other.y).max() > 0.1
 
 
-def test_what_a_random_scale_is_for(bench, law):
+def test_what_a_random_scale_is_for(bench):
     """Sure of a wrong scale, the Gaussian process fails; where it is right, both are alike."""
-    found = {wrong: bench.scale_figures(law, 200, wrong, 0) for wrong in (10.0, 1.0)}
+    found = {wrong: bench.scale_figures(200, wrong, 0) for wrong in (10.0, 1.0)}
     assert found[10.0]["nngp"]["nll"] > found[10.0]["t-process"]["nll"] + 5
     assert found[10.0]["nngp"]["coverage_95%"] < 0.4
     assert 0.9 < found[10.0]["t-process"]["coverage_95%"] < 0.99

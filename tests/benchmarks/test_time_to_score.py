@@ -1,17 +1,9 @@
 """Which of our fits is as good as a peer, and how much sooner."""
 
-import subprocess
-import sys
-import warnings
-from pathlib import Path
-
 import pytest
+from benchmark_scripts import load, start
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from time_to_score import compared, first_as_good, page
+bench = load("time_to_score")
 
 N = {"train": 80, "validation": 10, "test": 10}
 
@@ -25,13 +17,13 @@ OURS = [_fit("field", 1, 30.0, 0.6), _fit("field", 2, 20.0, 0.5), _fit("field", 
 
 @pytest.mark.parametrize(("goal", "epochs"), [(0.7, 2), (0.5, 2), (0.45, 4), (0.3, None)])
 def test_the_shortest_that_scores_no_worse(goal, epochs):
-    found = first_as_good(OURS, goal)
+    found = bench.first_as_good(OURS, goal)
     assert (None if found is None else found["epochs"]) == epochs
 
 
 def test_the_table_says_how_much_sooner_or_never():
     peers = [_fit("lightgbm", None, 60.0, 0.45), _fit("gpytorch-svgp", None, 300.0, 0.2)]
-    lines = compared({"field": OURS}, peers)
+    lines = bench.compared({"field": OURS}, peers)
     assert [line["seconds_over_ours"] for line in lines] == [1.5, None]
     run = {"seconds": 61.5, "run": {"fit": 40.0}, "log_score": 0.4, "command": "geogp map PR"}
     found = {
@@ -42,24 +34,16 @@ def test_the_table_says_how_much_sooner_or_never():
         "compared": lines,
         "map": run,
     }
-    told = page(found)
+    told = bench.page(found)
     assert "| `lightgbm` | `field` | 4 | 40.0 | 1.50 |" in told
-    assert "| `gpytorch-svgp` | `field` | never | | |" in told
+    assert "| `gpytorch-svgp` | `field` | never |  |  |" in told
     assert "preset `quick`, 128." in told
     assert "took 61.5 s from start to end: fit 40.0 s, and" in told
     assert "| `lightgbm` |  | 60.0 | 0.4500 |" in told
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
-    script = Path(__file__).parents[2] / "benchmarks" / "time_to_score.py"
-    done = subprocess.run(
-        [
-            *(sys.executable, str(script), "PR", "--source", str(tmp_path / "no")),
-            *("--boundaries", str(tmp_path), "--quarters", "2023Q1", "--out", str(tmp_path / "o")),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ["--source", tmp_path / "no", "--boundaries", tmp_path, "--quarters", "2023Q1"]
+    done = start("time_to_score", "PR", *options, "--out", tmp_path / "o")
     assert done.returncode == 3
     assert "no folder" in done.stderr

@@ -1,16 +1,13 @@
 """The benchmark on tables, started as its user would."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from benchmark_scripts import load, started
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 SHORT = ("--epochs", "3", "--h", "8", "--r", "8", "--batch", "64", "--weights", "0.01,0.01")
 
 SETTINGS = {
@@ -25,16 +22,6 @@ SETTINGS = {
     "used_weights": {"alpha": 0.01, "beta": 0.1},
     "versions": {"geogp": "1"},
 }
-
-
-def run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +40,8 @@ def table(tmp_path_factory) -> Path:
 def found(table, tmp_path_factory) -> tuple[dict, Path]:
     out = tmp_path_factory.mktemp("out")
     options = ("--data", table, "--model", "dbk-silu", "--seeds", "2", "--json", "--out", out)
-    done = run("uci.py", *options, *SHORT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), out
+    told = started("uci", *options, *SHORT)
+    return json.loads(told), out
 
 
 def test_one_object_with_the_means_over_the_seeds(found):
@@ -74,7 +60,7 @@ def test_the_same_command_continues_where_it_stopped(found, table):
     assert len(kept) == 2
     stamps = [path.stat().st_mtime_ns for path in kept]
     options = ("--data", table, "--model", "dbk-silu", "--seeds", "3", "--json", "--out", out)
-    more = json.loads(run("uci.py", *options, *SHORT).stdout)
+    more = json.loads(started("uci", *options, *SHORT))
     assert more["per_seed"][:2] == figures["per_seed"]
     assert len(more["per_seed"]) == 3
     assert [path.stat().st_mtime_ns for path in kept] == stamps
@@ -83,15 +69,14 @@ def test_the_same_command_continues_where_it_stopped(found, table):
 def test_other_settings_are_other_figures(found, table):
     figures, out = found
     options = ("--data", table, "--model", "dbk-silu", "--seeds", "1", "--json", "--out", out)
-    other = json.loads(run("uci.py", *options, *SHORT, "--learning-rate", "1e-4").stdout)
+    other = json.loads(started("uci", *options, *SHORT, "--learning-rate", "1e-4"))
     assert other["per_seed"][0]["nll"] != figures["per_seed"][0]["nll"]
 
 
 def test_a_peer_has_the_same_rows(table, tmp_path):
     options = ("--data", table, "--model", "gpytorch-ppgp", "--seeds", "1", "--json")
-    done = run("uci.py", *options, "--out", tmp_path, *SHORT)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["rmse"] < 1.5
+    told = started("uci", *options, "--out", tmp_path, *SHORT)
+    assert json.loads(told)["rmse"] < 1.5
 
 
 def test_the_table_is_made_from_the_figures(tmp_path):
@@ -106,8 +91,7 @@ def test_the_table_is_made_from_the_figures(tmp_path):
             (folder / f"seed-{seed}.json").write_text(
                 json.dumps({"seed": seed, "nll": nll, **rest})
             )
-    done = run("uci_table.py", tmp_path / "out", "--table", tmp_path / "made")
-    assert done.returncode == 0, done.stderr
+    started("uci_table", tmp_path / "out", "--table", tmp_path / "made")
     text = (tmp_path / "made" / "table.md").read_text()
     assert (
         "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | -2.500 ± 0.500 | -2.967 | 0.2000 | 0.0144 |" in text
@@ -119,8 +103,7 @@ def test_the_table_is_made_from_the_figures(tmp_path):
 def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     made = tmp_path / "made"
     options = ("--data", table, "--seeds", "1", "--out", tmp_path / "out", "--table", made)
-    done = run("sensitivity.py", *options, *SHORT[:-2], "--epochs", "1")
-    assert done.returncode == 0, done.stderr
+    started("sensitivity", *options, *SHORT[:-2], "--epochs", "1")
     found = json.loads((made / "sensitivity-waves.json").read_text())
     pairs = {(line["alpha"], line["beta"]) for line in found["dbk-silu"]}
     assert pairs == {(a, b) for a in (0, 0.01, 0.1, 1) for b in (0, 0.01, 0.1, 1)}
@@ -128,21 +111,20 @@ def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     assert (made / "sensitivity-waves.png").stat().st_size > 10_000
 
 
-def test_figures_made_differently_are_no_table(tmp_path):
+def test_figures_made_differently_are_no_table(tmp_path, capsys):
     for model, epochs in (("dbk-silu", 400), ("vbll", 3)):
         folder = tmp_path / "out" / "pol" / f"{model}-0123456789"
         folder.mkdir(parents=True)
         (folder / "settings.json").write_text(json.dumps({**SETTINGS, "epochs": epochs}))
         (folder / "seed-0.json").write_text(json.dumps({"seed": 0, "nll": 0.0}))
-    done = run("uci_table.py", tmp_path / "out", "--table", tmp_path / "made")
-    assert done.returncode == 2
-    assert "several values of epochs" in done.stderr
+    assert load("uci_table").main([str(tmp_path / "out"), "--table", str(tmp_path / "made")]) == 2
+    assert "several values of epochs" in capsys.readouterr().err
 
 
-def test_no_table_without_figures(tmp_path):
-    done = run("uci_table.py", tmp_path / "nothing", "--table", tmp_path / "made")
-    assert done.returncode == 2
-    assert "no figures" in done.stderr
+def test_no_table_without_figures(tmp_path, capsys):
+    options = [str(tmp_path / "nothing"), "--table", str(tmp_path / "made")]
+    assert load("uci_table").main(options) == 2
+    assert "no figures" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
 
 
@@ -155,13 +137,12 @@ def test_no_table_without_figures(tmp_path):
         ({"x0": np.ones(50), "y": np.arange(50.0)}, 3, "every column of the inputs"),
     ],
 )
-def test_refused_tables(*, frame, code, message, tmp_path):
+def test_refused_tables(*, frame, code, message, tmp_path, capsys):
     path = tmp_path / "t.csv"
     pd.DataFrame(frame).to_csv(path, index=False)
-    done = run("uci.py", "--data", path, "--model", "dnn", "--out", tmp_path, *SHORT)
-    assert done.returncode == code
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    options = ["--data", str(path), "--model", "dnn", "--out", str(tmp_path), *SHORT]
+    assert load("uci").main(options) == code
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -173,14 +154,12 @@ def test_refused_tables(*, frame, code, message, tmp_path):
         (("--epochs", "0"), "found epochs 0"),
     ],
 )
-def test_refused_options(options, message, table, tmp_path):
-    done = run("uci.py", "--data", table, "--model", "dnn", "--out", tmp_path, *SHORT, *options)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_refused_options(options, message, table, tmp_path, capsys):
+    where = ["--data", str(table), "--model", "dnn", "--out", str(tmp_path)]
+    assert load("uci").main([*where, *SHORT, *options]) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_an_absent_file(tmp_path):
-    done = run("uci.py", "--data", tmp_path / "no.parquet", "--model", "dnn")
-    assert done.returncode == 2
-    assert "found none at" in done.stderr
+def test_an_absent_file(tmp_path, capsys):
+    assert load("uci").main(["--data", str(tmp_path / "no.parquet"), "--model", "dnn"]) == 2
+    assert "found none at" in capsys.readouterr().err

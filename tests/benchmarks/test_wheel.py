@@ -1,26 +1,18 @@
 """The Wheel bandit: its world, its models' bookkeeping, and a tiny run that is continued."""
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_scripts import load
 
 from geogp.errors import DataError
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "wheel.py"
 
 
 @pytest.fixture(scope="module")
 def bench():
-    spec = importlib.util.spec_from_file_location("wheel", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["wheel"] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return load("wheel")
 
 
 @pytest.fixture(params=["rich-bll", "vbll", "dbk-silu"])
