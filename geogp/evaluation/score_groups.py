@@ -140,7 +140,7 @@ def _group_report(
     )
 
 
-def share_of(values: pd.Series) -> float | None:  # type: ignore[type-arg]
+def share_of(values: pd.Series) -> float | None:
     """Return the mean of probabilities, or of what came or not; None of no rows."""
     return float(values.to_numpy().mean()) if len(values) else None
 

@@ -263,7 +263,7 @@ def read_predictions(path: Path, run: RunRecord) -> pd.DataFrame:
     DataError where the file is damaged, or larger than `geogp map` writes.
     """
     try:
-        predictions = read_table(path / PREDICTIONS_FILE).to_pandas()
+        predictions: pd.DataFrame = read_table(path / PREDICTIONS_FILE).to_pandas()
     except DataError:
         raise
     except (OSError, ValueError, TypeError, LookupError, pa.ArrowException) as error:

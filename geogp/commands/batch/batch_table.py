@@ -4,7 +4,7 @@ What is done is not read from it: that say the run.json files. It is read for wh
 which runs were asked for, with which settings, so that a batch can be resumed and can grow.
 """
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +18,10 @@ from geogp.runs.settings import MapRequest
 
 BATCH_FILE = "batch.json"
 
-WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+WAITING: Final = "waiting"
+RUNNING: Final = "running"
+DONE: Final = "done"
+FAILED: Final = "failed"
 
 _FORMER = ("assets", "region_file", "region_name")
 """Settings that earlier versions wrote, and that no run of a batch has."""

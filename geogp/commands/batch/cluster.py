@@ -119,7 +119,7 @@ def _crew(client: Any) -> Crew:
 
     def size() -> int:
         try:
-            return max(1, sum(client.nthreads().values()))
+            return max(1, sum(map(int, client.nthreads().values())))
         except OSError as error:
             raise NetworkError(f"the Dask scheduler does not answer any more ({error}).") from error
 

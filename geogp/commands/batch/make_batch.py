@@ -59,7 +59,8 @@ class BatchResult:
     def exit_code(self) -> int:
         """0 where all is done; 4 where all that failed may pass; else 3."""
         failed = [one for one in self.rows.values() if one.state != DONE]
-        kinds = {one.kind for one in (*failed, *self.national.values()) if one.error}
+        rows: list[BatchRow | NationalRow] = [*failed, *self.national.values()]
+        kinds = {one.kind for one in rows if one.error}
         if not failed and not kinds:
             return 0
         return NetworkError.exit_code if kinds <= PASSING else DataError.exit_code

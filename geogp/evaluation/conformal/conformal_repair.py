@@ -232,7 +232,7 @@ def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
     Given the calibration rows the coverage is Beta(k, m + 1 - k); see `coverage_bands.py`.
     """
     k = rank(m, level)
-    low, high = stats.beta.ppf([0.025, 0.975], k, m + 1 - k).tolist()
+    low, high = (float(stats.beta.ppf(end, k, m + 1 - k)) for end in (0.025, 0.975))
     return low, high
 
 

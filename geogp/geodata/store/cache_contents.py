@@ -50,11 +50,13 @@ class Item:
 
     def described(self) -> dict[str, str | int | None]:
         """Return it for JSON; rows and bytes are told of tiles alone."""
-        told = dict.fromkeys(("source", "date", "etag", "rows", "bytes_read", "bytes_stored"))
+        told: dict[str, str | int | None] = dict.fromkeys(
+            ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
+        )
         known = list(told)[: 2 if self.kind == FILE else None]
         told |= {key: getattr(self.note, key) for key in known if self.note is not None}
-        own = {"path": str(self.path), "size": self.size, "kind": self.kind, "state": self.state}
-        return {**own, **told}
+        told |= {"size": self.size}
+        return {"path": str(self.path), "kind": self.kind, "state": self.state, **told}
 
 
 @dataclass(frozen=True)

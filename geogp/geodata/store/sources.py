@@ -159,7 +159,7 @@ class Web:
                 raise NetworkError(f"could not read {entry.source}: there is no such file (404).")
             _require_form(entry.source, stream)
             stream.seek(0)
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
             note = Note.of(remote, digest, stream.tell())
             if known is not None and digest != known.sha256:
                 raise NetworkError(

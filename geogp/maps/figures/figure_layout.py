@@ -78,12 +78,13 @@ class Canvas:
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
         """Write keys at a place in inches, that of their upper left corner unless told else."""
+        usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,
             bbox_to_anchor=(left / self.width, top / self.height),
             bbox_transform=self.figure.transFigure,
             borderaxespad=0,
-            **{"loc": "upper left", "frameon": False, "fontsize": 8} | style,
+            **usual | style,
         )
 
     def png(self) -> bytes:

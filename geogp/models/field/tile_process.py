@@ -66,4 +66,5 @@ class TileProcess(nn.Module):
             same = (h < SAME_TILE_KM**2).to(h.dtype)
             h, t = h.sqrt_(), t.abs_()
         shared = exponential(s1 - h * near) + exponential(s2 - h * fast - t * fading)
-        return shared + same * (s3.exp() + exponential(s4 - t * forgetting))
+        found: Tensor = shared + same * (s3.exp() + exponential(s4 - t * forgetting))
+        return found

@@ -208,9 +208,9 @@ def compare(
         if found is not None:
             splits[split] = found
     if not splits:
-        told = ", ".join(f"{name} (seed {seed})" for name, seed in seeds.items())
+        which = ", ".join(f"{name} (seed {seed})" for name, seed in seeds.items())
         raise RequestError(
-            f"expected test rows that all runs have, found none for any split of {told}. "
+            f"expected test rows that all runs have, found none for any split of {which}. "
             + say("compare", "no_rows", list(seeds.values()))
         )
     first = runs[0].run
@@ -298,7 +298,7 @@ def _compare_split(
     return SplitComparison(split, title, question, len(common), beyond, strata), notes
 
 
-def _unlike(column: pd.Series, other: pd.Series) -> int:  # type: ignore[type-arg]
+def _unlike(column: pd.Series, other: pd.Series) -> int:
     return int((column.to_numpy() != other.to_numpy()).sum())
 
 
