@@ -179,6 +179,12 @@ def test_only_wanted_columns_of_a_row_group_count(tmp_path, monkeypatch):
             opened.groups(["b"], "a")
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.table([[1], [2]], names=["a", "a"])
+    with pytest.raises(DataError, match="columns of one name each, found a, a"):
+        read_table(_file(tmp_path / "a", table))
+
+
 @pytest.mark.parametrize("size", [0, 8, 11, 12, 100])
 def test_no_footer(tmp_path, size):
     (tmp_path / "a").write_bytes(b"PAR1" * (size // 4))

@@ -150,12 +150,15 @@ def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
     Raises
     ------
     DataError
-        It is too large.
+        It is too large, or has two columns of one name.
     DamagedParquetError, OSError
         It is damaged, or cannot be opened.
     """
     try:
         with open_parquet(path, most_rows=most_rows) as opened:
+            names = opened.schema.names
+            if len(set(names)) < len(names):
+                raise DataError(f"expected columns of one name each, found {', '.join(names)}.")
             return opened.read()
     except DataError as error:
         raise DataError(f"{path} cannot be used: {error}") from error
