@@ -28,11 +28,11 @@ from scipy import optimize, special
 
 from geogp.distributions.heavy_shapes import (
     VALUES_AT_ONCE,
-    log_normals,
-    mixture_quantile,
-    no_exponential_mean,
+    Mixture,
+    MixtureFunction,
+    PowerTails,
 )
-from geogp.distributions.shapes import BURR_COLUMNS, Floats, Shape
+from geogp.distributions.shapes import BURR_COLUMNS, Floats
 from geogp.errors import NumericalError, RequestError
 
 LEAST_EFFECTIVE = 4.0
@@ -187,7 +187,7 @@ class BurrScale:
 
 
 @dataclass(frozen=True)
-class BurrMixture(Shape):
+class BurrMixture(PowerTails, Mixture):
     """The predictive distribution under a Burr scale, standardised to mean 0 and variance 1.
 
     Σ w_i N(0, s_i² / E[s²]) over the nodes of the scale: a mixture of normals, the same at every
@@ -197,84 +197,39 @@ class BurrMixture(Shape):
     scale: BurrScale
 
     @property
-    def parameters(self) -> tuple[float, float]:
-        """0 and 1."""
-        return 0.0, 1.0
-
-    @property
     def columns(self) -> dict[str, float | Floats]:
         """Skewness 0, tail weight 1, c, d, and the rows' n and e'A^(-1)e."""
         scale = self.scale
         values = (scale.prior.c, scale.prior.d, scale.n, scale.distance)
         return {**super().columns, **dict(zip(BURR_COLUMNS, values, strict=True))}
 
-    @property
-    def has_power_mean(self) -> bool:
-        """E[exp(t X)] does not exist."""
-        return False
-
     def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles, by Newton's method; see `NormalMixture.quantile`."""
+        """Return the quantiles, once for each different probability."""
         p, number = np.unique(np.asarray(probability, np.float64), return_inverse=True)
-
-        def find(part: Floats) -> Floats:
-            s = np.tile(self._scales, (len(part), 1))
-            return mixture_quantile(self.scale.weights, s, part)
-
-        return self._by_chunks(find, p)[number].reshape(np.shape(probability))
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return Σ w_i Φ(x / s_i)."""
-        w, s = self.scale.weights, self._scales
-        return self._by_chunks(lambda v: special.ndtr(v[:, None] / s) @ w, x)
-
-    def survival(self, x: Floats) -> Floats:
-        """Return Σ w_i Φ(-x / s_i)."""
-        return self.cdf(-np.asarray(x, np.float64))
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return log Σ w_i φ(x / s_i) / s_i."""
-        w, s = self.scale.weights, self._scales
-        return self._by_chunks(lambda v: special.logsumexp(log_normals(w, s, v), axis=1), x)
-
-    def crps(self, x: Floats) -> Floats:
-        """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²); see `NormalMixture`."""
-        w, s = self.scale.weights, self._scales
-
-        def near(v: Floats) -> Floats:
-            z = v[:, None] / s
-            density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-            found: Floats = (2 * s * density + v[:, None] * (2 * special.ndtr(z) - 1)) @ w
-            return found
-
-        found: Floats = self._by_chunks(near, x) - self._half_spread
-        return found
-
-    def exponential_mean(self, t: Floats) -> Floats:
-        """Return infinity, and 1 at t = 0: the tails fall as a power, so E[exp(t X)] diverges.
-
-        The finite mixture has one, but its widest component would decide it.
-        """
-        return no_exponential_mean(t)
+        return super().quantile(p)[number].reshape(np.shape(probability))
 
     @cached_property
     def _scales(self) -> Floats:
         found: Floats = np.exp((self.scale.nodes[0] - math.log(self.scale.mean)) / 2)
         return found
 
-    @cached_property
     def _half_spread(self) -> float:
+        return self._spread
+
+    @cached_property
+    def _spread(self) -> float:
         w, squares = self.scale.weights, np.square(self._scales)
         pairs = np.sqrt(squares[:, None] + squares)
         return float(w @ pairs @ w) / math.sqrt(2 * math.pi)
 
-    def _by_chunks(self, function: Callable[[Floats], Floats], values: Floats) -> Floats:
-        """Call a function of values (k,) that makes an array (k, q)."""
+    def _each(self, function: MixtureFunction, values: Floats) -> Floats:
         flat = np.asarray(values, np.float64).ravel()
         size = max(1, VALUES_AT_ONCE // len(self.scale.weights))
         found = np.empty(len(flat))
         for start in range(0, len(flat), size):
-            found[start : start + size] = function(flat[start : start + size])
+            part = flat[start : start + size]
+            scales = np.broadcast_to(self._scales, (len(part), len(self.scale.weights)))
+            found[start : start + size] = function(self.scale.weights, scales, part)
         return found.reshape(np.shape(values))
 
 

@@ -1,6 +1,7 @@
 """Shapes with heavy tails: Student's t, and scale mixtures of normals."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from geogp.errors import RequestError
 
 _LOG_2PI = math.log(2 * math.pi)
 
+MixtureFunction = Callable[[Floats, Floats, Floats], Floats]
+
 VALUES_AT_ONCE = 1 << 21
 """Values of components, or of pairs of them, held at once."""
 
@@ -22,8 +25,41 @@ _NEWTON_TOLERANCE = 1e-8
 _STIRLING_FROM = 50.0
 
 
+class SymmetricShape(Shape):
+    """A shape whose upper tail follows from its lower one."""
+
+    symmetric = True
+
+    def from_normal(self, z: Floats) -> Floats:
+        """Return the quantiles at Φ(z), from the lower tail."""
+        z = np.asarray(z, np.float64)
+        lower = self.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
+        found: Floats = np.where(z > 0, -lower, lower)
+        return found
+
+    def survival(self, x: Floats) -> Floats:
+        """Return P(X > x) = P(X <= -x)."""
+        return self.cdf(-np.asarray(x, np.float64))
+
+
+class PowerTails(SymmetricShape):
+    """A symmetric shape whose tails fall as a power, so that E[exp(t X)] diverges."""
+
+    @property
+    def has_power_mean(self) -> bool:
+        """E[exp(t X)] does not exist."""
+        return False
+
+    def exponential_mean(self, t: Floats) -> Floats:
+        """Return infinity, and 1 at t = 0.
+
+        A finite mixture has a mean, but its widest component would decide it.
+        """
+        return np.where(np.asarray(t) == 0, 1.0, np.inf)
+
+
 @dataclass(frozen=True)
-class StudentT(Shape):
+class StudentT(PowerTails):
     """Student's t with `df` degrees of freedom, standardised to mean 0 and variance 1.
 
     X = T sqrt((df - 2) / df).
@@ -45,28 +81,9 @@ class StudentT(Shape):
         check_df(self.df)
 
     @property
-    def parameters(self) -> tuple[float, float]:
-        """0 and 1."""
-        return 0.0, 1.0
-
-    @property
     def columns(self) -> dict[str, float | Floats]:
         """Skewness 0, tail weight 1, and `df`."""
         return {**super().columns, "df": self.df}
-
-    @property
-    def has_power_mean(self) -> bool:
-        """E[exp(t X)] does not exist."""
-        return False
-
-    @property
-    def symmetric(self) -> bool:
-        """It is."""
-        return True
-
-    def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from the lower tail: the shape is symmetric."""
-        return mirrored_quantile(self, z)
 
     def quantile(self, probability: Floats) -> Floats:
         """Return the quantiles."""
@@ -77,10 +94,6 @@ class StudentT(Shape):
         """Return P(X <= x)."""
         found = special.stdtr(self.df, np.asarray(x, np.float64) / self._scale)
         return np.asarray(found, np.float64)
-
-    def survival(self, x: Floats) -> Floats:
-        """Return P(X > x)."""
-        return self.cdf(-np.asarray(x, np.float64))
 
     def log_density(self, x: Floats) -> Floats:
         """Return the log density of t = x / c, less log c, with c = sqrt((df - 2) / df).
@@ -109,10 +122,6 @@ class StudentT(Shape):
         )
         return found
 
-    def exponential_mean(self, t: Floats) -> Floats:
-        """Return infinity, and 1 at t = 0: the tails fall as a power, so E[exp(t X)] diverges."""
-        return no_exponential_mean(t)
-
     def _standard_log_density(self, t: Floats) -> Floats:
         df = self.df
         constant = log_gamma_step(df / 2) - 0.5 * math.log(df * math.pi)
@@ -124,7 +133,55 @@ class StudentT(Shape):
         return math.sqrt((self.df - 2) / self.df)
 
 
-class NormalMixture(Shape):
+class Mixture(SymmetricShape):
+    """Scale mixtures of centred normals, X = s_I Z with P(I = i) = w_i, of variance 1."""
+
+    @abstractmethod
+    def _each(self, function: MixtureFunction, values: Floats) -> Floats:
+        """Call a function of weights, scales (c, q) and values (c,) with chunks of values."""
+
+    @abstractmethod
+    def _half_spread(self) -> Floats | float:
+        """Return ½ E|X - X'| = ½ Σ_ij w_i w_j A(0, s_i² + s_j²); see `crps`."""
+
+    def quantile(self, probability: Floats) -> Floats:
+        """Return the quantiles, by Newton's method on the log of the tail's probability.
+
+        The quantile of a mixture lies between the quantiles of its narrowest and its widest
+        component; a step out of this bracket is replaced by its middle.
+        """
+        return self._each(mixture_quantile, probability)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return Σ w_i Φ(x / s_i)."""
+        return self._each(lambda w, s, v: special.ndtr(v[:, None] / s) @ w, x)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Return log Σ w_i φ(x / s_i) / s_i."""
+
+        def density(w: Floats, s: Floats, v: Floats) -> Floats:
+            parts = np.log(w) - np.log(s) - 0.5 * (_LOG_2PI + np.square(v[:, None] / s))
+            found: Floats = special.logsumexp(parts, axis=1)
+            return found
+
+        return self._each(density, x)
+
+    def crps(self, x: Floats) -> Floats:
+        """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
+
+        A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1), Grimit et al. (2006).
+        """
+
+        def near(w: Floats, s: Floats, v: Floats) -> Floats:
+            z = v[:, None] / s
+            density = np.exp(-0.5 * (_LOG_2PI + z**2))
+            found: Floats = (2 * s * density + v[:, None] * (2 * special.ndtr(z) - 1)) @ w
+            return found
+
+        return self._each(near, x) - self._half_spread()
+
+
+class NormalMixture(Mixture):
     """Scale mixtures of centred normals, one per row, standardised to variance 1.
 
     X = s_I Z with P(I = i) = w_i and Z standard normal; the scales of each row are divided by
@@ -167,11 +224,6 @@ class NormalMixture(Shape):
         return found
 
     @property
-    def parameters(self) -> tuple[float, float]:
-        """0 and 1."""
-        return 0.0, 1.0
-
-    @property
     def columns(self) -> dict[str, float | Floats]:
         """Refuse: no columns of a table hold a mixture in general.
 
@@ -186,42 +238,6 @@ class NormalMixture(Shape):
         """Return the numbers of the rows, (n,): each has its own scales."""
         return np.arange(n)
 
-    @property
-    def symmetric(self) -> bool:
-        """It is."""
-        return True
-
-    def from_normal(self, z: Floats) -> Floats:
-        """Return the quantiles at Φ(z), from the lower tail: the shape is symmetric."""
-        return mirrored_quantile(self, z)
-
-    def quantile(self, probability: Floats) -> Floats:
-        """Return the quantiles, by Newton's method on the log of the tail's probability.
-
-        The quantile of a mixture lies between the quantiles of its narrowest and its widest
-        component; a step out of this bracket is replaced by its middle.
-        """
-        return self._by_rows(mixture_quantile, probability)
-
-    def cdf(self, x: Floats) -> Floats:
-        """Return Σ w_i Φ(x / s_i)."""
-        return self._by_rows(lambda w, s, v: special.ndtr(v[:, None] / s) @ w, x)
-
-    def survival(self, x: Floats) -> Floats:
-        """Return Σ w_i Φ(-x / s_i)."""
-        return self.cdf(-np.asarray(x, np.float64))
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return log Σ w_i φ(x / s_i) / s_i."""
-        return self._by_rows(lambda w, s, v: special.logsumexp(log_normals(w, s, v), axis=1), x)
-
-    def crps(self, x: Floats) -> Floats:
-        """Return Σ_i w_i A(x, s_i²) - ½ Σ_ij w_i w_j A(0, s_i² + s_j²).
-
-        A(m, v) = 2 sqrt(v) φ(m / sqrt(v)) + m (2 Φ(m / sqrt(v)) - 1), Grimit et al. (2006).
-        """
-        return self._by_rows(_crps, x, len(self.weights))
-
     def exponential_mean(self, t: Floats) -> Floats:
         """Return Σ w_i exp(t² s_i² / 2); infinity where it overflows."""
 
@@ -230,31 +246,29 @@ class NormalMixture(Shape):
                 found: Floats = np.exp(np.square(v[:, None] * s) / 2) @ w
             return found
 
-        return self._by_rows(mean, t)
+        return self._each(mean, t)
 
-    def _by_rows(
-        self, function: Callable[[Floats, Floats, Floats], Floats], values: Floats, more: int = 1
-    ) -> Floats:
-        """Call a function of weights, scales and values with chunks of rows."""
-        n = len(self)
-        values = np.broadcast_to(np.asarray(values, np.float64), (n,))
-        found = np.empty(n)
+    def _each(self, function: MixtureFunction, values: Floats, more: int = 1) -> Floats:
+        values = np.broadcast_to(np.asarray(values, np.float64), (len(self),))
+        found = np.empty(len(self))
         for rows in self.chunks(more):
             found[rows] = function(self.weights, self.scales(rows), values[rows])
         return found
+
+    def _half_spread(self) -> Floats:
+        i, j = np.triu_indices(len(self.weights))
+
+        def spread(w: Floats, s: Floats, _: Floats) -> Floats:
+            pairs = np.sqrt(np.square(s)[:, i] + np.square(s)[:, j])
+            found: Floats = pairs @ (w[i] * w[j] * np.where(i == j, 1.0, 2.0))
+            return found / math.sqrt(2 * math.pi)
+
+        return self._each(spread, np.zeros(1), len(self.weights))
 
     def chunks(self, more: int = 1) -> Iterator[slice]:
         """Yield slices of the rows with `VALUES_AT_ONCE` values, `more` for each component."""
         size = max(1, VALUES_AT_ONCE // (len(self.weights) * more))
         return (slice(start, start + size) for start in range(0, len(self), size))
-
-
-def mirrored_quantile(shape: Shape, z: Floats) -> Floats:
-    """Return the quantiles of a symmetric shape at Φ(z), from its lower tail."""
-    z = np.asarray(z, np.float64)
-    lower = shape.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
-    found: Floats = np.where(z > 0, -lower, lower)
-    return found
 
 
 def log_gamma_step(a: float) -> float:
@@ -276,27 +290,6 @@ def check_df(df: float) -> None:
         raise RequestError(
             f"expected finite degrees of freedom above 2, found {df}: below there is no variance."
         )
-
-
-def no_exponential_mean(t: Floats) -> Floats:
-    """Return infinity, and 1 at t = 0."""
-    return np.where(np.asarray(t) == 0, 1.0, np.inf)
-
-
-def log_normals(w: Floats, s: Floats, x: Floats) -> Floats:
-    """Return log(w_i φ(x / s_i) / s_i), (c, q)."""
-    found: Floats = np.log(w) - np.log(s) - 0.5 * (_LOG_2PI + np.square(x[:, None] / s))
-    return found
-
-
-def _crps(w: Floats, s: Floats, x: Floats) -> Floats:
-    z = x[:, None] / s
-    near = 2 * s * np.exp(-0.5 * (_LOG_2PI + z**2)) + x[:, None] * (2 * special.ndtr(z) - 1)
-    i, j = np.triu_indices(len(w))
-    pairs = np.sqrt(np.square(s)[:, i] + np.square(s)[:, j])
-    spread = pairs @ (w[i] * w[j] * np.where(i == j, 1.0, 2.0)) / math.sqrt(2 * math.pi)
-    found: Floats = near @ w - spread
-    return found
 
 
 def mixture_quantile(w: Floats, s: Floats, p: Floats, start: Floats | None = None) -> Floats:

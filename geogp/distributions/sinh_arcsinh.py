@@ -54,9 +54,9 @@ class SinhArcsinh(Shape):
             )
 
     @property
-    def parameters(self) -> tuple[float, float]:
+    def columns(self) -> dict[str, float | Floats]:
         """ε and δ."""
-        return self.skewness, self.tailweight
+        return {"skewness": self.skewness, "tailweight": self.tailweight}
 
     def from_normal(self, z: Floats) -> Floats:
         """Return W at z, standardised."""

@@ -10,9 +10,9 @@ from scipy.interpolate import CubicSpline
 
 from geogp.distributions.heavy_shapes import (
     NormalMixture,
+    PowerTails,
     check_df,
     mixture_quantile,
-    no_exponential_mean,
 )
 from geogp.distributions.shapes import Floats, RowChoice, Shape
 from geogp.errors import RequestError
@@ -23,7 +23,7 @@ LEAST_MASS = 1e-12
 _SHARES = 129
 
 
-class NormalPlusStudent(NormalMixture):
+class NormalPlusStudent(PowerTails, NormalMixture):
     """The sum of a normal variable and an independent Student-t one, standardised to variance 1.
 
     The t variable is a normal one over sqrt(g), g ~ Gamma(df/2, rate df/2), so the sum is a scale
@@ -106,18 +106,6 @@ class NormalPlusStudent(NormalMixture):
     def columns(self) -> dict[str, float | Floats]:
         """Skewness 0, tail weight 1, and `noise_df`; the variances give the rest."""
         return {"skewness": 0.0, "tailweight": 1.0, "noise_df": self.df}
-
-    @property
-    def has_power_mean(self) -> bool:
-        """E[exp(t X)] does not exist."""
-        return False
-
-    def exponential_mean(self, t: Floats) -> Floats:
-        """Return infinity, and 1 at t = 0: the t part's tails fall as a power.
-
-        The finite mixture has one, but its widest component would decide it.
-        """
-        return no_exponential_mean(np.broadcast_to(t, (len(self),)))
 
 
 @lru_cache(maxsize=32)

@@ -77,11 +77,6 @@ class WarpedShape(Shape):
         return WarpedShape(self.base[rows], self.warp, self.number[rows])
 
     @property
-    def parameters(self) -> tuple[float | Floats, float | Floats]:
-        """The base's."""
-        return self.base.parameters
-
-    @property
     def columns(self) -> dict[str, float | Floats]:
         """The base's columns, and the knots of each row, by `REPAIR_COLUMNS`."""
         knots = self.warp.knots[self.number]

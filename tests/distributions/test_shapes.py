@@ -97,7 +97,7 @@ def test_rows_keep_their_own_shapes():
         np.testing.assert_array_equal(getattr(rows, name)(at), expected)
         last = getattr(rows[np.array([False, True, False, True])], name)(at[[1, 3]])
         np.testing.assert_array_equal(last, np.array(expected)[[1, 3]])
-    np.testing.assert_array_equal(rows.parameters, [skewness, tailweight])
+    np.testing.assert_array_equal(list(rows.columns.values()), [skewness, tailweight])
     assert shape_of(np.zeros(3), np.ones(3)) is GAUSSIAN
 
 
