@@ -104,7 +104,7 @@ MUTANTS = [
         "tiles",
         "geodata/places/region",
         "geodata/test_antimeridian",
-        pieces_not_turned_back=("xoff=-360 * turn", "xoff=-359 * turn"),
+        pieces_not_turned_back=("xoff=-360 * turn) if turn else one for", "xoff=-359 * turn) if turn else one for"),
     ),
     # Splits, scores, calibration
     *_of(
@@ -142,13 +142,13 @@ MUTANTS = [
         "evaluation/test_metrics",
         lower_end_left_open=("(lower <= y) & (y <= upper)", "(lower <= y)"),
         rmse_without_the_root=(
-            "np.sqrt((self.error**2).mean())",
-            "(self.error**2).mean()",
+            'np.sqrt((rows["error"].to_numpy() ** 2).mean())',
+            '(rows["error"].to_numpy() ** 2).mean()',
         ),
         pit_shifted_by_a_bin=("place = pit * bins", "place = pit * bins + 1"),
         binomial_tail_of_one_side=("tail = (1 - level) / 2", "tail = 1 - level"),
         pooled_without_weights=("rows * value**power", "value**power"),
-        baseline_the_other_way=("value - other[name]", "other[name] - value"),
+        baseline_the_other_way=("else value - other", "else other - value"),
     ),
     *_of(
         "evaluation",
@@ -270,8 +270,8 @@ MUTANTS = [
         "models/field/tile_process",
         "models/test_vecchia",
         "models/test_field_model",
-        fading_without_time=(".addcmul_(elapsed, -1 / memories[0])", ""),
-        later_in_every_tile=(".mul_(sills[3]).mul_(own)", ".mul_(sills[3])"),
+        fading_without_time=("s2 - h * fast - t * fading", "s2 - h * fast"),
+        later_in_every_tile=("same * (s3.exp() + exponential(", "(s3.exp() + exponential("),
     ),
     *_of(
         "field",

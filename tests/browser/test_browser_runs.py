@@ -19,6 +19,8 @@ from geogp.maps.page.packing import unpack
 from geogp.maps.page.page_assets import page_scripts, page_styles
 from geogp.runs.pipeline.inputs import place_table
 
+pytestmark = pytest.mark.trial
+
 LEAFLET = sum(len(parts[0].encode()) for parts in (page_scripts(), page_styles()))
 
 BUDGET = 6_000_000 + LEAFLET

@@ -130,6 +130,7 @@ def test_urban_areas_leave_tiles_elsewhere(copy):
     assert found.files[0].name == "areas_urban.csv"
 
 
+@pytest.mark.trial
 def test_a_model_without_tiles(plain, halves, tmp_path):
     shutil.copytree(plain.path, tmp_path / "run")
     found = make_areas(AreasRequest(tmp_path / "run", by=f"{halves}:side", draws=200))
@@ -223,6 +224,7 @@ def test_tiles_in_more_than_one_area_are_counted(copy, small, halves, tmp_path):
     assert any(f"{inside:,} of 1,500 rows lie in more than one" in text for text in job.warnings)
 
 
+@pytest.mark.trial
 def test_a_run_is_opened_and_continued_from_another_folder(small, halves, tmp_path, monkeypatch):
     """Folders and files as typed relative to where the run was made."""
 

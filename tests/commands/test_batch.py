@@ -61,6 +61,7 @@ def times(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.trial
 def test_a_run_of_a_batch_is_that_of_the_map_command(batch, states, tmp_path, no_pictures):
     alone = make_map(replace(runs_of(states.request("BB"))[0].request, out=tmp_path / "alone"))
     run, same = open_run(batch / NAMES[1]), open_run(alone.path)
@@ -164,6 +165,7 @@ def test_changed_data_make_a_run_anew_and_what_was_stopped_goes_on(
     assert not (tmp_path / "out" / NAMES[0] / "areas_county.csv").exists()
 
 
+@pytest.mark.trial
 def test_a_batch_grows_and_the_products_with_it(place, states, here, no_pictures):
     for name in (NAMES[1], "national"):
         shutil.rmtree(place / name)

@@ -58,7 +58,7 @@ class _Killing(Heard):
             self.left = [path.name for path in self.folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch):
     """Two processes; the one with the first run is ended as the system ends it out of memory."""
     monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make_run_without_pictures)
@@ -86,6 +86,7 @@ def test_a_killed_worker_costs_one_attempt(batch, states, tmp_path, monkeypatch)
     assert (place / "national" / "mobile-download" / "map.tif").is_file()
 
 
+@pytest.mark.trial
 def test_the_workers_of_a_scheduler(states, tmp_path, monkeypatch):
     monkeypatch.setattr("geogp.commands.batch.make_batch.make_run", make_nothing)
     monkeypatch.setattr("geogp.commands.batch.make_batch._Batch._join", lambda *_: None)

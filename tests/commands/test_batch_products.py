@@ -247,6 +247,7 @@ def sent(batch, here, monkeypatch, tmp_path):
     return made
 
 
+@pytest.mark.trial
 def test_a_batch_in_a_bucket(bucket, batch, states, sent, tmp_path):
     where = f"{bucket}/some/batch"
     result = make_batch(states.request("AA,BB"), where)

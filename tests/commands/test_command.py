@@ -145,6 +145,7 @@ def test_an_output_path_that_is_a_file_is_refused(small, tmp_path, geogp):
     assert taken.read_text() == "mine"
 
 
+@pytest.mark.trial
 def test_a_range_with_a_gap_is_a_warning(small, tmp_path, geogp):
     out = tmp_path / "run"
     code, _, told = geogp(*small.arguments, "--quarters", "2023Q2..2023Q4", "--out", out)
@@ -166,6 +167,7 @@ def test_json_is_all_that_standard_output_holds(small, tmp_path, geogp):
     assert json.loads(told) == content
 
 
+@pytest.mark.trial
 def test_people_are_shown_a_table_and_where_to_look(finished, geogp):
     code, told, _ = geogp("report", finished.path)
     assert code == 0
@@ -182,6 +184,7 @@ def test_models_and_version(geogp):
     assert geogp("--version")[:2] == (0, f"{__version__}\n")
 
 
+@pytest.mark.trial
 def test_simulate_makes_a_source_that_can_be_mapped(tmp_path, geogp):
     made = tmp_path / "made"
     options = ("--out", made, "--rows", 1500, "--quarters", "2023Q4")
@@ -219,6 +222,7 @@ def test_simulate_makes_a_source_that_can_be_mapped(tmp_path, geogp):
     assert not (tmp_path / "many").exists()
 
 
+@pytest.mark.trial
 def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
     bare = Region.from_geometry("BARE", "Bare", box(-90.3, 32.0, -90.0, 32.2))
     made = simulate(bare, rows=10, quarters=(8095,), seed=0)
@@ -249,6 +253,7 @@ def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
     assert geogp("simulate", "--like", "BARE", *again)[0] == 0
 
 
+@pytest.mark.trial
 def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
     arguments = [*small.arguments, "--split", "random", "--epochs", "15", "--json"]
     out = tmp_path / "run"
@@ -279,6 +284,7 @@ def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
     assert json.loads(continued)["metrics"] == json.loads(whole)["metrics"]
 
 
+@pytest.mark.trial
 def test_a_file_size_limit_is_reported_and_leaves_nothing(small, tmp_path):
     out = tmp_path / "run"
 

@@ -7,6 +7,8 @@ from geogp.commands.demo import demo_folder, demo_request
 from geogp.errors import DataError
 from geogp.runs.pipeline.make_map import make_map
 
+pytestmark = pytest.mark.trial
+
 MEGABYTE = 2**20
 
 

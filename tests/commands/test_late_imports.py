@@ -152,6 +152,7 @@ def test_refusals_import_nothing_slow(words, refused):
     assert imported == []
 
 
+@pytest.mark.trial
 def test_what_is_slow_would_be_seen():
     (found,) = told_of([["report", "nowhere"]])
     assert found[0] == 2

@@ -39,6 +39,7 @@ def deep(points):
     return DeepBasisGP("sv-rbf", **PLAIN, **TINY).fit(points[:1100], points.value[:1100])
 
 
+@pytest.mark.trial
 def test_the_field_is_found_and_intervals_hold(fitted, points):
     """Against the truth: errors near the noise's, and 95 % of new values inside."""
     test = points[1200:]
@@ -232,6 +233,7 @@ def test_every_model_fits_predicts_and_comes_back_from_a_file(kind, model, point
     assert (one.sd == other.sd).all()
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("model", list_models("count"))
 def test_counts_follow_their_exposure(model, tmp_path):
     random = np.random.default_rng(0)
@@ -255,6 +257,7 @@ def test_counts_follow_their_exposure(model, tmp_path):
     assert (again.predict(table) == estimator.predict(table)).all()
 
 
+@pytest.mark.trial
 def test_intervals_of_a_thousand_points_hold():
     """A tenth of them, in blocks, tells the width of the law alone, not its middle or lean."""
     inside, rows = 0.0, 0
@@ -322,6 +325,7 @@ class TestManners:
         with pytest.raises(RequestError, match="not fitted yet"):
             FieldGP(**PLAIN).predict(points)
 
+    @pytest.mark.trial
     @pytest.mark.filterwarnings("ignore::UserWarning")  # of few rows, and of no inheritance
     def test_scikit_learns_checks(self):
         """Those that make sense for points on a plane pass; the others are known, with reasons."""

@@ -172,6 +172,7 @@ def test_numbers_inside_are_beta_binomial():
     assert 0.9 - 0.02 <= share <= 0.96
 
 
+@pytest.mark.trial
 def test_bands_hold_for_all_cells_together():
     """In 60 worlds of two strata nearly all shares of all cells and levels lie in the bands."""
     random, n = np.random.default_rng(5), 600

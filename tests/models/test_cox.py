@@ -156,6 +156,7 @@ def _world(seed=0, n=3000, dispersion=0.0):
 SETTINGS = FitSettings(epochs=25, batch=128, learning_rate=1e-2, decay="cosine", clip=1.0)
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize(("name", "dispersion"), [("cox", 0.0), ("cox-nb", 1.5)])
 def test_a_known_intensity_is_found(name, dispersion, device):
     log_rate, train, validation, test = _world(dispersion=dispersion)

@@ -348,6 +348,7 @@ def test_another_fit_forgets_drift_and_shape(world):
     assert len(model.earlier) == len(model.sites[0])
 
 
+@pytest.mark.trial
 def test_the_joint_posterior_survives_saving(recovered, tmp_path):
     model, _, _ = recovered
     save_model(model, tmp_path / "m.safetensors")

@@ -309,6 +309,7 @@ class TestCoverage:
                 patch.setattr(LowRankGP, "spread_is_noise", False)
                 return JointPosterior(model, *model.conditioned(rows))
 
+    @pytest.mark.trial
     def test_the_spread_of_dppgp_counts_as_noise_of_the_rows(self, fits):
         # How a fit ends depends on how the processor rounds: on three sorts of them fits covered
         # 0.53 to 0.88 with (a mean of 0.67 to 0.80 over three) and 0.15 to 0.35 without. The rest

@@ -236,6 +236,7 @@ class TestVariational:
         )
         assert found.shape == expected.shape
 
+    @pytest.mark.trial
     def test_mini_batches_find_the_exact_process(self):
         data, new = _table(2000), _table(200, seed=1)
         scores = {}

@@ -161,6 +161,7 @@ def contaminated() -> tuple[Data, Data, Data]:
     return tuple(Data(x[part], y[part]) for part in parts)
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("name", ["sv-dkl", "vbll"])
 def test_bad_rows_pull_the_function_less(name, contaminated, device):
     train, validation, test = contaminated

@@ -58,6 +58,7 @@ ADAM = sorted(
 
 
 class TestProgress:
+    @pytest.mark.trial
     @pytest.mark.parametrize("name", NAMES)
     def test_the_loss_falls(self, *, name, train, validation, with_settings, make_model, device):
         model = make_model(name).to(device)

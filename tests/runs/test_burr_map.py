@@ -14,6 +14,8 @@ from geogp.evaluation.metrics import score
 from geogp.models.catalogue.storage import load_model
 from geogp.runs.pipeline.make_map import make_map, remake_report
 
+pytestmark = pytest.mark.trial
+
 
 @pytest.fixture(scope="module")
 def made(small, tmp_path_factory):

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from few_rows import draw, scored
 
+pytestmark = pytest.mark.trial
+
 
 def test_intervals_from_100_rows_hold_95_per_cent_of_fresh_measurements():
     # Learned from ten validation rows, they held 88 % in these regions.

@@ -162,6 +162,7 @@ def test_same_seed_same_numbers(finished, small, tmp_path):
     assert run_json(other)["metrics"]["random"] != run_json(finished)["metrics"]["random"]
 
 
+@pytest.mark.trial
 def test_an_interrupted_run_continues_to_the_same_numbers(small, tmp_path):
     whole = make_map(small.request(tmp_path / "whole", epochs=4))
     out = tmp_path / "parts"
@@ -189,6 +190,7 @@ def test_a_finished_run_is_not_made_again(finished, small):
     assert (finished.path / "run.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.trial
 def test_another_request_does_not_overwrite_a_run(small, tmp_path):
     out = tmp_path / "run"
     make_map(small.request(out))
@@ -198,6 +200,7 @@ def test_another_request_does_not_overwrite_a_run(small, tmp_path):
     assert json.loads((out / "run.json").read_text())["seed"] == run_json(fresh)["seed"] == 3
 
 
+@pytest.mark.trial
 def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path):
     out = tmp_path / "run"
     first = make_map(small.request(out))
@@ -209,6 +212,7 @@ def test_a_fresh_run_that_is_interrupted_continues_without_fresh(small, tmp_path
     assert not (out / ".unfinished").exists()
 
 
+@pytest.mark.trial
 def test_a_fresh_run_leaves_no_file_of_the_old_one(small, tmp_path):
     out = tmp_path / "run"
     make_map(small.request(out))
@@ -239,6 +243,7 @@ def test_a_model_that_loses_to_the_baseline_says_so():
     assert losing_groups(own, other) == ["all"]
 
 
+@pytest.mark.trial
 def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
     out = tmp_path / "run"
     make_map(own_small.request(out))
@@ -249,6 +254,7 @@ def test_changed_data_are_not_passed_off_as_the_same_run(own_small, tmp_path):
         make_map(own_small.request(out))
 
 
+@pytest.mark.trial
 def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
     one = make_map(small.request(tmp_path / "one", quarters="2023Q4"))
     assert run_json(one)["settings"]["inputs"] == "place"
@@ -258,6 +264,7 @@ def test_one_quarter_is_mapped_by_place_alone(small, tmp_path):
         make_map(small.request(tmp_path / "two", quarters="2023Q4", inputs="place-quarter"))
 
 
+@pytest.mark.trial
 def test_a_region_without_urban_areas_is_mapped_and_says_so(own_small, tmp_path):
     (own_small.folder / "boundaries" / "urban_areas_DEMO.parquet").unlink()
     found = make_map(own_small.request(tmp_path / "run"))
@@ -269,6 +276,7 @@ def test_a_region_without_urban_areas_is_mapped_and_says_so(own_small, tmp_path)
         assert "no urban areas" in (found.path / page).read_text()
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("target", ["upload", "latency"])
 def test_other_targets(small, tmp_path, target):
     found = make_map(small.request(tmp_path / target, target=target))
@@ -278,12 +286,14 @@ def test_other_targets(small, tmp_path, target):
     assert (found.path / f"upper_{suffix}.tif").exists()
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("model", ["sv-rbf", "sv-dkl"])
 def test_other_models(small, tmp_path, model):
     found = make_map(small.request(tmp_path / model, model=model))
     assert np.isfinite(run_json(found)["metrics"]["random"]["all"]["nll"])
 
 
+@pytest.mark.trial
 def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(small, tmp_path):
     request = small.request(tmp_path / "run", preset="standard", epochs=1)
     found = make_map(request)
@@ -299,6 +309,7 @@ def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(
     assert float(model.y_mean) == pytest.approx(seen.y[kept].mean(), abs=1e-12)
 
 
+@pytest.mark.trial
 def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch):
     monkeypatch.setattr("geogp.runs.pipeline.drawing.MOST_TILES", 200)
     found = make_map(small.request(tmp_path / "run"))
@@ -323,6 +334,7 @@ def test_a_constant_target_is_refused(own_small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.trial
 def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path, monkeypatch):
     out = tmp_path / "run"
 
@@ -338,6 +350,7 @@ def test_a_disk_that_fills_up_leaves_no_results_and_can_continue(small, tmp_path
     assert run_json(make_map(small.request(out)))["metrics"]["random"]["all"]["n"] > 0
 
 
+@pytest.mark.trial
 def test_the_report_is_made_again_and_contradictions_are_refused(finished, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(finished.path, copy)
@@ -370,6 +383,7 @@ def test_devices():
             pick_device("cuda")
 
 
+@pytest.mark.trial
 def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     out, asked = tmp_path / "run", []
 
@@ -390,6 +404,7 @@ def test_a_budget_picks_the_rank_once(small, tmp_path, monkeypatch):
     assert make_map(request).already_there
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize(("split", "fits"), [("random", 1), ("blocks", 2), ("both", 2)])
 def test_a_budget_is_shared_by_all_fits(small, tmp_path, monkeypatch, split, fits):
     asked = []

@@ -8,6 +8,8 @@ import sys
 import pytest
 from run_worlds import run_json
 
+pytestmark = pytest.mark.trial
+
 
 def mapped(small, out, *options):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

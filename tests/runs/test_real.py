@@ -24,7 +24,7 @@ def request_of(folder, region, out, **more):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.trial
 def test_puerto_rico_beats_the_baseline_and_its_intervals_hold(real_data, tmp_path):
     found = make_map(request_of(real_data, "PR", tmp_path / "run"))
     run = run_json(found)

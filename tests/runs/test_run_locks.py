@@ -65,6 +65,7 @@ with hold(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.trial
 def test_of_two_commands_that_start_together_one_makes_the_run(small, tmp_path):
     out = tmp_path / "run"
     quick = ("--model", "dbk-silu", "--split", "random", "--epochs", "1", "--zoom", "11")

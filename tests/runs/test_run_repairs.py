@@ -259,6 +259,7 @@ def two_cores(monkeypatch):
     torch.set_num_threads(before)
 
 
+@pytest.mark.trial
 def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores):
     request = small.request(tmp_path / "run", **QUICK)
     torch.set_num_threads(2)

@@ -1,0 +1,63 @@
+"""The faults that are put into the code: each can be put there, and is seen where it is seen."""
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return importlib.import_module("mutants")
+    finally:
+        sys.path.pop(0)
+
+
+def test_each_fault_replaces_code_that_stands_once_and_has_tests(bench):
+    names = [(one.layer, one.name) for one in bench.MUTANTS]
+    assert len(set(names)) == len(names) >= 60
+    for mutant in bench.MUTANTS:
+        broken = bench.mutated((ROOT / mutant.path).read_text("utf-8"), mutant)
+        ast.parse(broken)
+        assert mutant.code != mutant.fault
+        assert all((ROOT / test).is_file() for test in mutant.tests), mutant.name
+
+
+def test_code_that_moved_is_an_error(bench):
+    with pytest.raises(ValueError, match=r"expected its code once in .*, found 0"):
+        bench.mutated("nothing of it", bench.MUTANTS[0])
+
+
+@pytest.mark.parametrize(
+    ("right", "killed"), [("assert double(2) == 4", True), ("assert 1", False)]
+)
+def test_a_fault_is_seen_by_a_test_of_it_alone(bench, tmp_path, right, killed):
+    (tmp_path / "doubling.py").write_text("def double(x):\n    return 2 * x\n")
+    (tmp_path / "test_it.py").write_text(
+        f"from doubling import double\ndef test_it():\n    {right}\n"
+    )
+    fault = bench.Mutant("own", "halved", "doubling.py", "2 * x", "x / 2", ("test_it.py",))
+    assert bench.run_tests(tmp_path, fault.tests) == 0
+    assert bench.tried(tmp_path, fault).killed is killed
+    assert "2 * x" in (tmp_path / "doubling.py").read_text()
+
+
+def test_tests_that_cannot_run_are_no_kill(bench, tmp_path):
+    with pytest.raises(RuntimeError, match="pytest did not run"):
+        bench.run_tests(tmp_path, ("test_of_nothing.py",))
+
+
+def test_the_table_counts_by_layer(bench):
+    one, other = bench.MUTANTS[0], bench.MUTANTS[-1]
+    text = bench.table(
+        [bench.Trial(one, killed=True, seconds=1.0), bench.Trial(other, killed=False, seconds=1.0)]
+    )
+    assert "1 of 2 faults" in text
+    assert f"| {one.layer} | 1 | 1 |" in text
+    assert f"| {other.layer} | 1 | 0 |" in text
