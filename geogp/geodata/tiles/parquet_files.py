@@ -90,8 +90,12 @@ class ParquetReading:
         Raises
         ------
         DataError, DamagedParquetError
-            They are too many bytes; the file is damaged.
+            They are too many bytes, or all columns are wanted and two have one name; the file is
+            damaged.
         """
+        found = self.schema.names
+        if names is None and len(set(found)) < len(found):
+            raise DataError(f"expected columns of one name each, found {', '.join(found)}.")
         most = MOST_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
         table: pa.Table = self._ask("rows", most, groups=groups, names=names)["table"]
         return table if names is None else table.select(list(names))
@@ -156,9 +160,6 @@ def read_table(path: Path, most_rows: int | None = None) -> pa.Table:
     """
     try:
         with open_parquet(path, most_rows=most_rows) as opened:
-            names = opened.schema.names
-            if len(set(names)) < len(names):
-                raise DataError(f"expected columns of one name each, found {', '.join(names)}.")
             return opened.read()
     except DataError as error:
         raise DataError(f"{path} cannot be used: {error}") from error
