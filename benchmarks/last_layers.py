@@ -41,7 +41,6 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.families.last_layers import (
     LastLayerGP,
-    Subsample,
     enrich,
     posterior_factor,
     row_factor,
@@ -131,7 +130,7 @@ def factors(rich: LastLayerGP, train: Data, seed: int) -> dict[str, torch.Tensor
     with torch.no_grad():
         x, noise = rich.scaled(train.x), float(rich.noise())
         T, identity = row_factor(rich.network, x), torch.eye(WIDTH + 1, dtype=torch.float64)
-        most = Subsample(max(int(SHARE * len(x)), WIDTH + 1))
+        most = max(int(SHARE * len(x)), WIDTH + 1)
         sample = enrich(rich.network, rich.posterior.m, x, most, seed=seed)
         unit = 1 / float(rich.y_sd)
         values, vectors = torch.linalg.eigh(rich.enrichment @ rich.enrichment.T - identity)

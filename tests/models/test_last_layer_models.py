@@ -22,14 +22,11 @@ from geogp.models.core.lowrank import LowRankGP
 from geogp.models.families import last_layers as rich
 from geogp.models.families.last_layers import (
     Enrichment,
-    Exact,
-    Projection,
-    Subsample,
     enrich,
-    method_for,
     parameters_before_the_last,
     posterior_factor,
     row_factor,
+    rows_for,
 )
 from geogp.models.joint.joint_law import joint_posterior
 from geogp.models.training.schedule import FitSettings
@@ -198,13 +195,11 @@ class TestEnrichment:
     @pytest.mark.parametrize("entries", [1, 300, 2000])
     def test_by_blocks_is_whole(self, world, entries, monkeypatch):
         whole = enrich(*world)
-        projected = enrich(*world, Projection(9), seed=3)
         monkeypatch.setattr(rich, "BLOCK_ENTRIES", entries)
         monkeypatch.setattr(rich, "CHUNK", 7)
         parts = enrich(*world)
         torch.testing.assert_close(parts.L, whole.L, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(parts.T, whole.T, rtol=1e-9, atol=1e-9)
-        assert torch.linalg.eigvalsh(projected.L @ projected.L.T).min() > 1 - 1e-9
 
     def test_what_is_held_does_not_grow(self, monkeypatch):
         """Neither A (m, r) nor Phi^m (n, m) is made: the largest tensor is a block or a chunk."""
@@ -261,18 +256,6 @@ class TestEnrichment:
         assert high[:60].mean() <= noise_var * 7 / 60
         assert low[:60].mean() <= high[:60].mean()
 
-    def test_a_projection_comes_closer_with_its_columns(self, world):
-        expected = dense_bb(*features(*world))
-        errors = []
-        for q in (8, 64, 512):
-            draws = [bb(enrich(*world, Projection(q), seed=seed)) for seed in range(20)]
-            relative = [np.linalg.norm(B - expected) / np.linalg.norm(expected) for B in draws]
-            errors.append(np.mean(relative))
-        assert errors[0] > 2 * errors[1] > 4 * errors[2]
-        # Right on average: the mean of many draws is closer than one.
-        mean = np.mean([bb(enrich(*world, Projection(8), seed=s)) for s in range(200)], 0)
-        assert np.linalg.norm(mean - expected) / np.linalg.norm(expected) < 0.25 * errors[0]
-
     def test_the_error_of_a_subsample_falls_as_one_over_root_k(self):
         """Theorem 3.5: of the variances at new points, averaged over draws."""
         made, readout = network(h=5)
@@ -289,19 +272,17 @@ class TestEnrichment:
 
         exact = enrich(made, readout, x)
         ks = np.array([128, 256, 512, 1024])
-        draws = {
-            k: [enrich(made, readout, x, Subsample(int(k)), seed=s) for s in range(20)] for k in ks
-        }
+        draws = {k: [enrich(made, readout, x, int(k), seed=s) for s in range(20)] for k in ks}
         for of in (variance, gram):
             errors = [np.mean([(of(d) - of(exact)).norm() for d in draws[k]]) for k in ks]
             slope = np.polyfit(np.log(ks), np.log(errors), 1)[0]
             assert -0.65 < slope < -0.35
         # All rows in another order are all rows.
-        whole = enrich(made, readout, x, Subsample(len(x)))
+        whole = enrich(made, readout, x, len(x))
         torch.testing.assert_close(variance(whole), variance(exact), rtol=1e-9, atol=0)
 
     def test_a_subsample_is_drawn_by_its_seed(self, world):
-        first, again, other = (enrich(*world, Subsample(20), seed=s).L for s in (1, 1, 2))
+        first, again, other = (enrich(*world, 20, seed=s).L for s in (1, 1, 2))
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
 
@@ -309,11 +290,7 @@ class TestEnrichment:
     def test_a_subsample_of_too_few_or_too_many_rows_is_refused(self, world, k):
         message = f"at least the 7 features and at most the 60 rows, found k = {k}"
         with pytest.raises(RequestError, match=message):
-            enrich(*world, Subsample(k))
-
-    def test_a_projection_without_columns_is_refused(self):
-        with pytest.raises(RequestError, match="expected q of 1 or more, found 0"):
-            Projection(0)
+            enrich(*world, k)
 
 
 class _Largest(TorchDispatchMode):
@@ -437,11 +414,11 @@ class TestRule:
     def test_by_rows_and_parameters(self, monkeypatch):
         made, _ = network()  # m = 24 + 42, r = 7
         monkeypatch.setattr(rich, "EXACT_ENTRIES", 66 * 100)
-        assert method_for(made, 100) == Exact()
-        assert method_for(made, 101) == Subsample(100)
+        assert rows_for(made, 100) is None
+        assert rows_for(made, 101) == 100
         monkeypatch.setattr(rich, "EXACT_ENTRIES", 66)
-        assert method_for(made, 101) == Subsample(7)
-        assert method_for(made, 5) == Exact()
+        assert rows_for(made, 101) == 7
+        assert rows_for(made, 5) is None
 
     def test_a_subsample_is_reported_and_kept(self, train, validation, quick, monkeypatch, caplog):
         monkeypatch.setattr(rich, "EXACT_ENTRIES", 60 * 50)

@@ -181,6 +181,10 @@ class LowRankGP(nn.Module):
         share = (tensor - self.x_low) / (self.x_high - self.x_low)
         return (2 * share - 1).to(self.architecture.torch_dtype)
 
+    def seen(self, x: Tensor) -> Tensor:
+        """Return scaled inputs as the basis takes them; here unchanged."""
+        return x
+
     def take_range(self, low: Tensor, high: Tensor) -> None:
         """Take the inputs that are mapped to -1 and 1, each (used,)."""
         self.x_low.copy_(low)
@@ -328,7 +332,7 @@ class LowRankGP(nn.Module):
         """Yield phi(x) in the target's unit, float64, in chunks (c, r) on the device."""
         for part in self.scaled(x).split(CHUNK):
             with torch.no_grad():
-                phi = self.basis(part).phi.double() * self.y_sd
+                phi = self.basis(self.seen(part)).phi.double() * self.y_sd
             yield phi
 
     def added_variance(self, x: Floats) -> Floats:

@@ -1,7 +1,6 @@
 """The Cox process: counts whose log rate is a Gaussian process (DBK-1 appendix A.5)."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -110,7 +109,7 @@ class CoxGP(LowRankGP):
 
     def terms(self, x: Tensor) -> BatchTerms:
         """Return the terms of the objectives at inputs (b, d) returned by `scaled`."""
-        found = self.basis(x[:, :-1])
+        found = self.basis(self.seen(x))
         moments, kl = self.posterior.moments_and_kl(found.phi)
         return BatchTerms(
             mean=self.mean_constant + moments.mean,
@@ -150,12 +149,9 @@ class CoxGP(LowRankGP):
         found = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return predict_counts(*found)
 
-    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
-        """Yield phi(x) for the log rate, float64, in chunks (c, r) on the device."""
-        for part in self.scaled(x).split(CHUNK):
-            with torch.no_grad():
-                phi = self.basis(part[:, :-1]).phi.double()
-            yield phi
+    def seen(self, x: Tensor) -> Tensor:
+        """Return scaled inputs without the log exposure."""
+        return x[:, :-1]
 
 
 def _check_counts(y: Floats) -> None:

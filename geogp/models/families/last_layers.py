@@ -13,8 +13,7 @@ triangular factor is kept. Factors come from QR, so nothing is squared.
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -40,36 +39,6 @@ RANK_TOLERANCE = 1e-10
 """Singular values of Phi^r below this share of the largest count as 0: dead units have such."""
 
 
-@dataclass(frozen=True)
-class Exact:
-    """All rows and all parameters."""
-
-
-@dataclass(frozen=True)
-class Projection:
-    """Phi^m P for Phi^m, P (m, q) of N(0, 1/q) (Rich appendix B).
-
-    B'B is then right in expectation, with a relative error of about 1/√q. It saves no time here,
-    where the exact one costs n m r: it is for comparison. Raises RequestError: q is below 1.
-    """
-
-    q: int
-
-    def __post_init__(self) -> None:
-        if self.q < 1:
-            raise RequestError(f"expected q of 1 or more, found {self.q}.")
-
-
-@dataclass(frozen=True)
-class Subsample:
-    """k rows, drawn uniformly without replacement, for A and for Phi^r' Phi^r times N/k (21)."""
-
-    k: int
-
-
-Method = Exact | Projection | Subsample
-
-
 class Enrichment(NamedTuple):
     """The training rows' information about a last layer, float64.
 
@@ -84,21 +53,25 @@ class Enrichment(NamedTuple):
 
 
 def enrich(
-    network: Mlp, readout: Tensor, x: Tensor, method: Method | None = None, *, seed: int = 0
+    network: Mlp, readout: Tensor, x: Tensor, k: int | None = None, *, seed: int = 0
 ) -> Enrichment:
     """Find the factor L of B'B from a trained network and its training inputs x (n, d).
 
-    `readout` (r,) has the weights and bias of the last layer; `seed` fixes a projection or
-    subsample. Where Phi^r has not full rank (dead units, fewer rows than features), A is the
-    least-norm solution. Raises RequestError: a subsample of fewer rows than features, or of more
-    rows than there are.
+    `readout` (r,) has the weights and bias of the last layer. With `k`, A and Phi^r' Phi^r times
+    N/k come from k rows, drawn uniformly without replacement (Rich 21). Where Phi^r has not full
+    rank (dead units, fewer rows than features), A is the least-norm solution. Raises RequestError:
+    k is below the number of features or above the number of rows.
     """
-    generator = torch.Generator().manual_seed(seed)
     scale = 1.0
-    if isinstance(method, Subsample):
-        n = len(x)
-        x = x[_drawn(method.k, n, len(readout), generator).to(x.device)]
-        scale = math.sqrt(n / method.k)
+    if k is not None:
+        n, r = len(x), len(readout)
+        if not r <= k <= n:
+            raise RequestError(
+                f"expected a subsample of at least the {r} features and at most the {n} rows, "
+                f"found k = {k}."
+            )
+        drawn = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:k]
+        x, scale = x[drawn.to(x.device)], math.sqrt(n / k)
     with torch.no_grad():
         T = row_factor(network, x)
         _, s, Vh = torch.linalg.svd(T)
@@ -106,8 +79,7 @@ def enrich(
         inverse = torch.where(kept, 1 / s.clamp(min=torch.finfo(s.dtype).tiny), 0.0)
         # Q = Phi^r V / s is orthonormal, and A = D (V / s)' for D = Phi^m' Q.
         whitening = Vh.T * inverse
-        projected = (method.q, generator) if isinstance(method, Projection) else None
-        D = _tangent_factor(network, readout, x, whitening, projected=projected)
+        D = _tangent_factor(network, readout, x, whitening)
         identity = torch.eye(len(T), dtype=torch.float64, device=x.device)
         return Enrichment(_triangle(D @ whitening.T, identity).T, scale * T, len(x))
 
@@ -138,24 +110,14 @@ def parameters_before_the_last(network: Mlp) -> int:
     return sum(value.numel() for value in network.parameters())
 
 
-def method_for(network: Mlp, n: int) -> Method:
-    """Return the method of `rich-bll` to find A from n rows.
+def rows_for(network: Mlp, n: int) -> int | None:
+    """Return the rows that `rich-bll` fits A to: None for all n, if n m is at most EXACT_ENTRIES.
 
-    All rows where n m is at most EXACT_ENTRIES; else the largest subsample within that, of r rows
-    at least.
+    Else the largest number within that, r at least.
     """
     r = len(network.biases[0]) + 1
     k = max(EXACT_ENTRIES // parameters_before_the_last(network), r)
-    return Exact() if n <= k else Subsample(k)
-
-
-def _drawn(k: int, n: int, r: int, generator: torch.Generator) -> Tensor:
-    if not r <= k <= n:
-        raise RequestError(
-            f"expected a subsample of at least the {r} features and at most the {n} rows, "
-            f"found k = {k}."
-        )
-    return torch.randperm(n, generator=generator)[:k]
+    return None if n <= k else k
 
 
 def _triangle(*parts: Tensor) -> Tensor:
@@ -167,30 +129,17 @@ def _triangle(*parts: Tensor) -> Tensor:
     return found
 
 
-def _tangent_factor(
-    network: Mlp,
-    readout: Tensor,
-    x: Tensor,
-    whitening: Tensor,
-    *,
-    projected: tuple[int, torch.Generator] | None,
-) -> Tensor:
-    """Return a matrix R_D with R_D' R_D = D'D for D = Phi^m' Q, or D'P P'D, (<= r or q, r)."""
+def _tangent_factor(network: Mlp, readout: Tensor, x: Tensor, whitening: Tensor) -> Tensor:
+    """Return the triangular R_D with R_D' R_D = D'D for D = Phi^m' Q, (r, r)."""
     r = len(whitening)
     R = whitening.new_zeros(r, r)
-    total = whitening.new_zeros(projected[0] if projected else 0, r)
     for layer, units, size in parameter_blocks(network, BLOCK_ENTRIES // r):
         D = whitening.new_zeros(size, r)
         for part in x.split(max(1, BLOCK_ENTRIES // size)):
             found = network.tangents(part, readout)
             D += found.block(layer, units).T @ (found.last @ whitening)
-        if projected:
-            q, generator = projected
-            P = torch.randn(size, q, generator=generator, dtype=torch.float64) / math.sqrt(q)
-            total += P.to(D.device).T @ D
-        else:
-            R = _triangle(R, D)
-    return total if projected else R
+        R = _triangle(R, D)
+    return R
 
 
 class LastLayerPosterior(PointPosterior):
@@ -290,16 +239,13 @@ class LastLayerGP(LowRankGP):
 class RichGP(LastLayerGP):
     """As `LastLayerGP`, with F = L, the Cholesky factor of B'B; see `enrich`.
 
-    `method` chooses how A is fitted from network and number of rows; the default `method_for`
-    reports a subsample. `enrichment_rows` is the number of rows used.
+    A is fitted to `rows_for` rows; a subsample is reported. `enrichment_rows` is the number used.
     """
-
-    method: Callable[[Mlp, int], Method] = staticmethod(method_for)
 
     def enrich(self, x: Tensor, seed: int) -> None:
         """Find F from scaled training inputs."""
-        how = self.method(self.network, len(x))
-        found = enrich(self.network, self.posterior.m, x, how, seed=seed)
+        k = rows_for(self.network, len(x))
+        found = enrich(self.network, self.posterior.m, x, k, seed=seed)
         if found.rows < len(x):
             logger.warning(
                 "the map from last-layer to tangent features is fitted to %d of %d rows: all rows "

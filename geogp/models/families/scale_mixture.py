@@ -133,7 +133,37 @@ class ScaleLaw(Protocol):
         """Distribution of a predicted value, in standard form."""
 
 
-class ScaleMixture(KernelProcess, ABC):
+class RandomScale(LowRankGP, ABC):
+    """A low-rank process with a random scale s², and so with predictions in units of s²."""
+
+    @abstractmethod
+    def scale_law(self) -> ScaleLaw:
+        """Return the distribution of s² given the training rows; the prior before any."""
+
+    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return mean and factor of the weights; the covariance includes the mean of s²."""
+        m, L = super().conditioned(rows)
+        return m, L * math.sqrt(self.scale_law().mean)
+
+    def predict_scaled(
+        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
+    ) -> Prediction:
+        """Predict with the variance times E[s²], in the shape of a mixture of normals over s².
+
+        Raises RequestError: the scale has no mean, so predictions have no variance.
+        """
+        found = super().predict_scaled(x, tests, level=level)
+        scale = self.scale_law()
+        return Prediction(
+            found.mean,
+            scale.mean * found.function_variance,
+            scale.mean * found.noise_variance,
+            scale.mean * found.tile_variance,
+            scale.shape,
+        )
+
+
+class ScaleMixture(RandomScale, KernelProcess):
     """A low-rank process with a random scale s², whose distribution needs n and e'A^(-1)e.
 
     A new value has the location of the Gaussian process, its variance times E[s²], and the shape
@@ -152,6 +182,10 @@ class ScaleMixture(KernelProcess, ABC):
     @abstractmethod
     def scale_posterior(self) -> ScaleLaw:
         """The distribution of s² given the training rows; the prior before there are any."""
+
+    def scale_law(self) -> ScaleLaw:
+        """Return `scale_posterior`."""
+        return self.scale_posterior
 
     def set_prior(self, prior: InverseGamma | Burr) -> None:
         """Replace the prior of the scale, for a known kernel.
@@ -183,21 +217,6 @@ class ScaleMixture(KernelProcess, ABC):
                     distance += (part.repeats.scatter.double() / weighted.variance).sum()
             self.scale_terms[2] = rows.n
             self.scale_terms[3] = distance
-
-    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights; the covariance includes the mean of s²."""
-        m, L = super().conditioned(rows)
-        return m, L * math.sqrt(self.scale_posterior.mean)
-
-    def predict_scaled(
-        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
-    ) -> Prediction:
-        """Predict at inputs returned by `scaled`; see `predict`.
-
-        Raises RequestError: the scale has no mean, so predictions have no variance.
-        """
-        found = super().predict_scaled(x, tests, level=level)
-        return _scaled(found, self.scale_posterior)
 
 
 class StudentProcess(ScaleMixture):
@@ -253,7 +272,7 @@ def scaled_elbo(terms: BatchTerms, y: Tensor, n: int, _weights: Weights) -> Tens
     return 0.5 * (constant + terms.average(spread) / terms.noise_var) + terms.kl / n
 
 
-class VariationalStudentProcess(LowRankGP):
+class VariationalStudentProcess(RandomScale):
     """The Student-t process by mini-batches: q(w, s²) = N(w; m, s² L L') InvGamma(s²; a', b').
 
     Scale appendix D with Gaussian rows, whose noise shares the scale as in `StudentProcess`. The
@@ -283,22 +302,12 @@ class VariationalStudentProcess(LowRankGP):
         a = self.scale_prior[0] + self.rows_seen / 2
         return a, a * self.log_scale.double().exp()
 
-    def conditioned(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Return mean and factor of the weights; the covariance includes the mean of s²."""
-        m, L = super().conditioned(rows)
-        return m, L * math.sqrt(self._scale().mean)
-
     def added_variance(self, x: Floats) -> Floats:
         """Return the diagonal's part at single points, times the mean of s², (n,)."""
-        return self._scale().mean * super().added_variance(x)
+        return self.scale_law().mean * super().added_variance(x)
 
-    def predict_scaled(
-        self, x: Tensor, tests: Tensor | None = None, *, level: bool = False
-    ) -> Prediction:
-        """Predict at inputs returned by `scaled`: Student-t of 2 a' degrees of freedom."""
-        return _scaled(super().predict_scaled(x, tests, level=level), self._scale())
-
-    def _scale(self) -> InverseGamma:
+    def scale_law(self) -> InverseGamma:
+        """Return InvGamma(a', b')."""
         a, b = (float(value.detach()) for value in self.scale_posterior)
         return InverseGamma(a, b)
 
@@ -325,15 +334,3 @@ class VariationalStudentProcess(LowRankGP):
         scale = scale + (a - a0) * torch.digamma(a) + (b0 - b) * a / b
         found: Tensor = self.posterior.kl().double() + more + scale
         return found
-
-
-def _scaled(found: Prediction, scale: ScaleLaw) -> Prediction:
-    """Return a prediction in units of s² under the scale's distribution."""
-    share = scale.mean
-    return Prediction(
-        found.mean,
-        share * found.function_variance,
-        share * found.noise_variance,
-        share * found.tile_variance,
-        scale.shape,
-    )

@@ -3,7 +3,6 @@
 `field_model.py` has the equations, learns the process and predicts with it.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -155,7 +154,7 @@ class FieldProcess(LowRankGP):
 
     def row_terms(self, x: Tensor, tests: Tensor) -> RowTerms:
         """Return means and laws at scaled inputs (n, d) with counts of tests (n,)."""
-        phi = self.basis(self._within_data(x)).phi
+        phi = self.basis(self.seen(x)).phi
         mean = self.mean_constant.double() + self.posterior.moments(phi).mean.double()
         return RowTerms(
             phi,
@@ -185,16 +184,9 @@ class FieldProcess(LowRankGP):
         """Return the variance of the level's drift outside the times of the held rows."""
         if x.shape[-1] == 2:
             return torch.zeros(x.shape[:-1], dtype=torch.float64, device=self.device)
-        away = (x - self._within_data(x))[..., 2].double().abs() * self.units[2]
+        away = (x - self.seen(x))[..., 2].double().abs() * self.units[2]
         found: Tensor = away * self.drift[0] + away.square() * self.drift[1]
         return found
-
-    def feature_chunks(self, x: Floats) -> Iterator[Tensor]:
-        """Yield phi(x) of the field in the target's unit, float64, in chunks (c, r)."""
-        for part in self.scaled(x).split(CHUNK):
-            with torch.no_grad():
-                phi = self.basis(self._within_data(part)).phi.double() * self.y_sd
-            yield phi
 
     def field_mean(self, x: Floats) -> Floats:
         """Return the mean of field and shift at infinitely many tests, in the target's unit, (n,).
@@ -239,7 +231,7 @@ class FieldProcess(LowRankGP):
             return np.ones(len(x))
         return distance_to_others(self.sites[0].places, numpy_of(self.points(x)[:, :2]))
 
-    def _within_data(self, x: Tensor) -> Tensor:
+    def seen(self, x: Tensor) -> Tensor:
         """Return inputs with their times clamped to the times of the held rows."""
         if x.shape[-1] == 2 or not len(self.rows.x):
             return x
@@ -248,7 +240,7 @@ class FieldProcess(LowRankGP):
         return torch.cat([x[..., :2], time], -1)
 
     def _amplitude(self, x: Tensor) -> Tensor:
-        return self.tiles.amplitude(self.basis(self._within_data(x)).phi)
+        return self.tiles.amplitude(self.basis(self.seen(x)).phi)
 
 
 def numpy_of(tensor: Tensor) -> Floats:

@@ -57,9 +57,9 @@ class TileProcess(nn.Module):
         Points have two coordinates in km and a time in quarters, float64, and get no gradient.
         Points closer than a metre are on the same tile.
         """
-        (s1, s2, s3, s4) = self.log_sills.double()
-        near, fast = (-self.log_ranges.double()).exp()
-        fading, forgetting = (-self.log_memories.double()).exp()
+        s1, s2, s3, s4 = self.log_sills.double().unbind()
+        near, fast = (-self.log_ranges.double()).exp().unbind()
+        fading, forgetting = (-self.log_memories.double()).exp().unbind()
         with torch.no_grad():
             east, north, t = (a[..., :, None, i] - b[..., None, :, i] for i in range(3))
             h = east.square_().addcmul_(north, north)
