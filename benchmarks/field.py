@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
 from time import monotonic
@@ -134,7 +135,7 @@ def keep(options: argparse.Namespace, model: str, seed: int, how: str) -> None:
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Fit what is not yet there."""
     asked = parser(__doc__, out="field", region=True)
     asked.add_argument("--target", default="download")
@@ -144,7 +145,7 @@ def main() -> None:
     asked.add_argument("--first-seed", type=int, default=0)
     asked.add_argument("--preset", default="quick")
     asked.add_argument("--device", default="auto")
-    options = asked.parse_args()
+    options = asked.parse_args(arguments)
     seeds = range(options.first_seed, options.seeds)
     for model, seed, how in product(options.models, seeds, options.splits):
         keep(options, model, seed, how)

@@ -9,6 +9,7 @@ variance of each row. Writes a Markdown and a JSON file.
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -114,14 +115,14 @@ training rows: on average no model has a lower log score.
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Fit all seeds and write the table."""
     asked = parser(__doc__, table="field")
     asked.add_argument("--source", default="data/demo")
     asked.add_argument("--seeds", type=int, default=5)
     asked.add_argument("--preset", default="quick")
     asked.set_defaults(region="DEMO", quarters=None)
-    options = asked.parse_args()
+    options = asked.parse_args(arguments)
     options.boundaries = str(Path(options.source) / "boundaries")
     found = []
     for seed in range(options.seeds):

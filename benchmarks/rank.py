@@ -6,6 +6,7 @@ Random split; kernel by the preset's L-BFGS, posterior from all training rows.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from time import monotonic
 
@@ -63,13 +64,13 @@ def page(region: str, model: str, found: list[Figures]) -> str:
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Fit at every rank and write the table."""
     asked = parser(__doc__, out="rank", table="rank", region=True)
     asked.add_argument("--model", default="nystrom-mixed")
     asked.add_argument("--ranks", nargs="+", type=int, default=RANKS)
     asked.add_argument("--epochs", type=int)
-    options = asked.parse_args()
+    options = asked.parse_args(arguments)
     model = options.model
     job = prepare(options, options.out, model=model, preset="quick", epochs=options.epochs)
     found = []

@@ -10,6 +10,7 @@ import argparse
 import copy
 import json
 import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -59,10 +60,10 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[Figures]], line: list
 
 
 @command
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Fit, draw and keep the figures."""
     asked = parser(__doc__, table="uci")
-    own, rest = asked.parse_known_args()
+    own, rest = asked.parse_known_args(arguments)
     options = uci.parse(["--model", "dbk-silu", "--out", str(OUT / "sensitivity"), *rest])
     torch.set_flush_denormal(True)
     table = Table(options.data)

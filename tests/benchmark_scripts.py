@@ -1,10 +1,12 @@
 """The scripts of `benchmarks`, imported, or started as their users would."""
 
 import importlib
+import io
 import os
 import subprocess
 import sys
 import warnings
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +20,14 @@ def load(name: str) -> ModuleType:
     with warnings.catch_warnings():  # GPyTorch still compiles by torch.jit.script
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(name)
+
+
+def told(name: str, *options: object) -> str:
+    """Run a script that succeeds in this process, and return what it prints."""
+    script, said = load(name), io.StringIO()
+    with redirect_stdout(said):
+        assert script.main([str(option) for option in options]) == 0
+    return said.getvalue()
 
 
 def start(name: str, *options: object, path: str = "") -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmark_scripts import load, started
+from benchmark_scripts import load, told
 from scipy import stats
 
 from geogp.evaluation.simultaneous_coverage import ClassReport
@@ -18,8 +18,8 @@ def made(small, tmp_path_factory) -> Path:
     where = ("--source", small.folder, "--boundaries", small.folder / "boundaries")
     for model, seeds in (("field", 2), ("gpytorch-svgp", 1)):
         options = ("--models", model, "--seeds", seeds, "--out", folder / "out")
-        started("field", "DEMO", *where, *options)
-    load("field_table").main([str(folder / "out"), "--table", str(folder / "table")])
+        told("field", "DEMO", *where, *options)
+    told("field_table", folder / "out", "--table", folder / "table")
     return folder
 
 
@@ -120,7 +120,7 @@ def test_strata_are_marked_by_tolerance_and_by_chance(tmp_path):
     assert urban_half.outside
     assert abs(rural_half.observed - 0.5) > 0.015
     assert not rural_half.outside
-    load("field_table").main([str(tmp_path), "--table", str(tmp_path / "table")])
+    told("field_table", tmp_path, "--table", tmp_path / "table")
     (row,) = [
         line
         for line in (tmp_path / "table" / "table.md").read_text().split("\n")
@@ -141,7 +141,7 @@ def test_nothing_there_is_an_error(tmp_path, capsys):
 
 
 def test_a_known_truth_is_compared_row_by_row(small, tmp_path):
-    started("field_recovery", "--source", small.folder, "--seeds", 1, "--table", tmp_path)
+    told("field_recovery", "--source", small.folder, "--seeds", 1, "--table", tmp_path)
     (found,) = json.loads((tmp_path / "recovery.json").read_text())
     assert found["log_score"] > found["oracle"]
     assert found["level_correlation"] > 0

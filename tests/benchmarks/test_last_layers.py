@@ -1,13 +1,12 @@
 """The benchmark of Bayesian last layers on tables: its parts, and one tiny run."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import load
+from benchmark_scripts import load, told
 from scipy import stats
 
 
@@ -92,27 +91,23 @@ def test_paired_differences(bench, measured):
     assert error == pytest.approx(stats.sem([-1.0, -0.5, -0.3]))
 
 
-def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypatch, capsys):
+def test_a_run_continues_and_writes_both_files(bench, table, tmp_path, monkeypatch):
     frame = pd.DataFrame(table[0], columns=["x0", "x1", "x2"]).assign(y=table[1])
     frame.to_parquet(tmp_path / "yacht.parquet")
     monkeypatch.setitem(bench.PLANS, "yacht", replace(bench.PLANS["yacht"], epochs=2))
-    options = ["last_layers.py", "--data", tmp_path, "--tables", "yacht", "--seeds", "2"]
+    options = ["--data", tmp_path, "--tables", "yacht", "--seeds", "2"]
     options += ["--out", tmp_path / "out", "--table", tmp_path / "made"]
-    monkeypatch.setattr(sys, "argv", [str(value) for value in options])
-    assert bench.main() == 0
+    told("last_layers", *options)
     made = json.loads((tmp_path / "made" / "results.json").read_text())
     assert [row["seed"] for row in made["seeds"]["yacht"]] == [0, 1]
     text = (tmp_path / "made" / "table.md").read_text()
     assert "| yacht | 216 |" in text
     assert "fewer epochs: yacht 2 (batch 32" in text
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("fitted again"))
-    assert bench.main() == 0
+    told("last_layers", *options)
     assert (tmp_path / "made" / "table.md").read_text() == text
 
 
-def test_a_table_that_is_not_there(bench, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        sys, "argv", ["last_layers.py", "--data", str(tmp_path), "--tables", "power"]
-    )
-    assert bench.main() == 2
+def test_a_table_that_is_not_there(bench, tmp_path, capsys):
+    assert bench.main(["--data", str(tmp_path), "--tables", "power"]) == 2
     assert "expected a parquet, CSV or npz file, found none" in capsys.readouterr().err

@@ -2,13 +2,13 @@
 
 import json
 
-from benchmark_scripts import started
+from benchmark_scripts import told
 
 
 def test_every_rank_is_fitted_and_scored(small, tmp_path):
     options = ["--boundaries", small.folder / "boundaries", "--ranks", "5", "40", "--epochs", "1"]
     options += ["--out", tmp_path / "out", "--table", tmp_path / "table"]
-    started("rank", "DEMO", "--source", small.folder, *options)
+    told("rank", "DEMO", "--source", small.folder, *options)
     lines = json.loads((tmp_path / "table" / "DEMO-nystrom-mixed.json").read_text())
     assert [line["r"] for line in lines] == [5, 40]
     assert lines[0]["nll"] != lines[1]["nll"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from benchmark_scripts import load, started
+from benchmark_scripts import load, told
 
 SHORT = ("--epochs", "3", "--h", "8", "--r", "8", "--batch", "64", "--weights", "0.01,0.01")
 
@@ -40,8 +40,8 @@ def table(tmp_path_factory) -> Path:
 def found(table, tmp_path_factory) -> tuple[dict, Path]:
     out = tmp_path_factory.mktemp("out")
     options = ("--data", table, "--model", "dbk-silu", "--seeds", "2", "--json", "--out", out)
-    told = started("uci", *options, *SHORT)
-    return json.loads(told), out
+    said = told("uci", *options, *SHORT)
+    return json.loads(said), out
 
 
 def test_one_object_with_the_means_over_the_seeds(found):
@@ -60,7 +60,7 @@ def test_the_same_command_continues_where_it_stopped(found, table):
     assert len(kept) == 2
     stamps = [path.stat().st_mtime_ns for path in kept]
     options = ("--data", table, "--model", "dbk-silu", "--seeds", "3", "--json", "--out", out)
-    more = json.loads(started("uci", *options, *SHORT))
+    more = json.loads(told("uci", *options, *SHORT))
     assert more["per_seed"][:2] == figures["per_seed"]
     assert len(more["per_seed"]) == 3
     assert [path.stat().st_mtime_ns for path in kept] == stamps
@@ -69,14 +69,14 @@ def test_the_same_command_continues_where_it_stopped(found, table):
 def test_other_settings_are_other_figures(found, table):
     figures, out = found
     options = ("--data", table, "--model", "dbk-silu", "--seeds", "1", "--json", "--out", out)
-    other = json.loads(started("uci", *options, *SHORT, "--learning-rate", "1e-4"))
+    other = json.loads(told("uci", *options, *SHORT, "--learning-rate", "1e-4"))
     assert other["per_seed"][0]["nll"] != figures["per_seed"][0]["nll"]
 
 
 def test_a_peer_has_the_same_rows(table, tmp_path):
     options = ("--data", table, "--model", "gpytorch-ppgp", "--seeds", "1", "--json")
-    told = started("uci", *options, "--out", tmp_path, *SHORT)
-    assert json.loads(told)["rmse"] < 1.5
+    said = told("uci", *options, "--out", tmp_path, *SHORT)
+    assert json.loads(said)["rmse"] < 1.5
 
 
 def test_the_table_is_made_from_the_figures(tmp_path):
@@ -91,7 +91,7 @@ def test_the_table_is_made_from_the_figures(tmp_path):
             (folder / f"seed-{seed}.json").write_text(
                 json.dumps({"seed": seed, "nll": nll, **rest})
             )
-    started("uci_table", tmp_path / "out", "--table", tmp_path / "made")
+    told("uci_table", tmp_path / "out", "--table", tmp_path / "made")
     text = (tmp_path / "made" / "table.md").read_text()
     assert (
         "| `dbk-silu` | 0.01, 0.1 | 400 | 3 | -2.500 ± 0.500 | -2.967 | 0.2000 | 0.0144 |" in text
@@ -103,7 +103,7 @@ def test_the_table_is_made_from_the_figures(tmp_path):
 def test_the_sensitivity_is_drawn_from_every_pair(table, tmp_path):
     made = tmp_path / "made"
     options = ("--data", table, "--seeds", "1", "--out", tmp_path / "out", "--table", made)
-    started("sensitivity", *options, *SHORT[:-2], "--epochs", "1")
+    told("sensitivity", *options, *SHORT[:-2], "--epochs", "1")
     found = json.loads((made / "sensitivity-waves.json").read_text())
     pairs = {(line["alpha"], line["beta"]) for line in found["dbk-silu"]}
     assert pairs == {(a, b) for a in (0, 0.01, 0.1, 1) for b in (0, 0.01, 0.1, 1)}
