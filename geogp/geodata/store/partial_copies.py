@@ -128,6 +128,8 @@ class PartialCopy:
             with self._list.open("a") as lines:
                 lines.write(f"{first} {len(content)} {_digest(content)}\n")
         except OSError as error:
+            if not self._list.exists():
+                self.path.unlink(missing_ok=True)
             raise output_error(self.path, error, CURE) from error
 
 
