@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import uci
 from number_tables import Table
-from trial import OUT, Figures, command, parser
+from trial import OUT, RESULTS, Figures, command
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -62,9 +62,11 @@ def draw(path: Path, pairs: dict[tuple[float, float], list[Figures]], line: list
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit, draw and keep the figures."""
-    asked = parser(__doc__, table="uci")
-    own, rest = asked.parse_known_args(arguments)
-    options = uci.parse(["--model", "dbk-silu", "--out", str(OUT / "sensitivity"), *rest])
+    asked = uci.make_parser()
+    asked.add_argument("--table", type=Path, default=RESULTS / "uci")
+    asked.set_defaults(out=OUT / "sensitivity")
+    given = sys.argv[1:] if arguments is None else arguments
+    options = asked.parse_args(["--model", "dbk-silu", *given])
     torch.set_flush_denormal(True)
     table = Table(options.data)
     pairs = {
@@ -72,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for alpha, beta in product(GRID, GRID)
     }
     line = fitted(table, options, "vbll", "auto")
-    own.table.mkdir(parents=True, exist_ok=True)
-    draw(own.table / f"sensitivity-{table.name}.png", pairs, line)
+    options.table.mkdir(parents=True, exist_ok=True)
+    draw(options.table / f"sensitivity-{table.name}.png", pairs, line)
     per_pair = [{"alpha": a, "beta": b, "per_seed": seeds} for (a, b), seeds in pairs.items()]
     found = {"epochs": options.epochs, "vbll": line, "dbk-silu": per_pair}
-    write_text(own.table / f"sensitivity-{table.name}.json", json.dumps(found, indent=1) + "\n")
+    write_text(options.table / f"sensitivity-{table.name}.json", json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

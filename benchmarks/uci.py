@@ -189,8 +189,8 @@ def _weights(given: str) -> Weights:
     return Weights(alpha, beta)
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     asked = parser(__doc__, out="uci")
     asked.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
     asked.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
@@ -203,13 +203,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     asked.add_argument("--learning-rate", type=float, default=2e-3)
     asked.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
     asked.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    return asked.parse_args(arguments)
+    return asked
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark and print its figures."""
-    options = parse(arguments)
+    options = make_parser().parse_args(arguments)
     torch.set_flush_denormal(True)
     if options.seeds < 1:
         raise RequestError(f"expected 1 seed or more, found {options.seeds}.")
