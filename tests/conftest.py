@@ -6,7 +6,7 @@ What the maps need is imported where it is used: the tests of models run without
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,15 @@ def real_data() -> Path:
             pytest.fail(advice)
         pytest.skip(advice)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_reader() -> Iterator[None]:
+    """Read the Parquet files of all tests by one process, which takes a moment to start."""
+    from geogp.geodata.tiles.parquet_files import reading_process
+
+    with reading_process():
+        yield
 
 
 @pytest.fixture(scope="session")

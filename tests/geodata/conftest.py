@@ -1,6 +1,5 @@
 import importlib.util
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -10,14 +9,6 @@ from bucket_files import small_region, tile_columns, tiles_around, write_quarter
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.sources import Folder
-from geogp.geodata.tiles.parquet_files import reading_process
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_reader() -> Iterator[None]:
-    """Read the Parquet files of all tests by one process."""
-    with reading_process():
-        yield
 
 
 @pytest.fixture(scope="session")
