@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from geogp.commands.batch.make_batch import BatchResult
 
 _KEPT_BY_RESUME = {"resume", "as_json", *settings_of(Execution)} - {"fresh"}
-"""Options that may stand beside `--resume`."""
+"""Options allowed with `--resume`."""
 
 
 def _batch(
@@ -63,7 +63,7 @@ def _batch(
 
 
 def batch_command() -> Command:
-    """Return the command: options of its own, of who works, and of the maps."""
+    """Return the command with its own options, the workers' and the maps'."""
     context, _, _, _, *own = inspect.signature(_batch).parameters.values()
     apart = set(settings_of(MapRequest)) - set(MAP_SETTINGS)
     kinds = [parameters_of(BatchRequest), parameters_of(MapRequest, leave=apart)]
@@ -81,7 +81,7 @@ def batch_command() -> Command:
 
 
 def _check_resume(context: typer.Context) -> None:
-    """Refuse what would be ignored: a batch that goes on is as it was asked for."""
+    """Refuse options that would be ignored: a resumed batch keeps its settings."""
     named = sorted(
         name
         for name in context.params
@@ -96,7 +96,7 @@ def _check_resume(context: typer.Context) -> None:
 
 
 def _show(result: "BatchResult") -> None:
-    """Print the table of the runs, what failed, and what was joined."""
+    """Print the table of the runs, the failures, and the joined products."""
     out = Console(soft_wrap=True)
     table = Table(title=result.place, title_justify="left")
     for heading in ("run", "state", "log score", "95 % holds", "seconds", "attempts"):
@@ -121,7 +121,7 @@ def _show(result: "BatchResult") -> None:
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
-    """Return a row of the table; of several splits the figures stand beside each other."""
+    """Return a row of the table; figures of several splits stand in one cell."""
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),

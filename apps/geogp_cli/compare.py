@@ -46,7 +46,7 @@ def compare(
 
 
 def _runs(found: "Comparison") -> Table:
-    """List the runs with the numbers that stand for them: names may be long."""
+    """List the runs with their numbers, which replace names that may be long."""
     from geogp.reports.words import number, plain
 
     headings = "no., run, model, preset, seed, seconds to fit"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ERRORS = Console(stderr=True, soft_wrap=True)
 _LINE_SHARE = 0.1
-"""Away from a terminal, a line is printed each time this much more is done."""
+"""Share of progress after which another line is printed, without a terminal."""
 
 
 class _Bars(ProgressListener):
@@ -63,7 +63,7 @@ class _Lines(ProgressListener):
 
 @contextmanager
 def working() -> Iterator[ProgressListener]:
-    """Show how a job goes while it runs, and say how to go on when it is stopped."""
+    """Show the progress of a job, and say how to continue when it is stopped."""
     try:
         with _watching() as listener:
             yield listener
@@ -100,10 +100,10 @@ def table(
     *,
     left: Collection[str] = (),
 ) -> Table:
-    """Return a table; names from outside are no markup, and an empty row is a line.
+    """Return a table; outside names are no markup, and an empty row is a line.
 
-    The headings are parted by commas. The first column and those of `left` stand at the left, all
-    others at the right.
+    Commas separate the headings. The first column and those in `left` are left-aligned, others
+    right.
     """
     found = Table(title=escape(title), title_justify="left")
     names = headings.split(", ")
@@ -127,7 +127,7 @@ def tell(*things: Table | Path | str) -> None:
 
 
 def show(result: "RunResult", *, as_json: bool) -> None:
-    """Print where a run is and how good it is."""
+    """Print the folder of a run and its scores."""
     if as_json:
         print(json.dumps({"run": str(result.path), "metrics": to_builtins(result.record.metrics)}))
         return

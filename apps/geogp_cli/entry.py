@@ -1,6 +1,6 @@
-"""The way into the command: whatever ends it becomes one line and an exit code.
+"""The entry of the command: every way to end becomes one line and an exit code.
 
-Little is imported before the first `try`, so that this holds while the rest is imported, too.
+Little is imported before the first `try`, so that this also holds for errors of later imports.
 """
 
 import errno
@@ -14,7 +14,7 @@ from typing import NoReturn
 from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
 
 NOBODY_READS = 1
-"""Exit code where what reads the output has ended, as ``head`` does: that of Python's tools."""
+"""Exit code after the reader of the output has ended, such as ``head``: as Python's tools use."""
 
 FAULT = 70
 INTERRUPTED = 130
@@ -24,13 +24,13 @@ _SYSTEM = {
     **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP), "Name another path"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "Name a path that you may use"),
 }
-"""Refusals of the system that may meet any file, and what to do."""
+"""System errors that any file may cause, and what to do."""
 
 _MEMORY = (
     *("not enough memory", "out of memory", "bad_alloc", "can't allocate memory"),
-    "failed to map segment",  # of a library, as it is loaded
+    "failed to map segment",  # from loading a library
 )
-"""What errors of other kinds than MemoryError say where there is too little."""
+"""Texts of errors other than MemoryError for too little memory."""
 
 
 def run() -> NoReturn:
@@ -44,7 +44,7 @@ def run() -> NoReturn:
 
 
 def _code() -> int | str | None:
-    """Return the exit code of the command, once what went wrong is told."""
+    """Return the exit code of the command, after the message of an error."""
     try:
         _settle_streams()
         _check_folder()
@@ -58,7 +58,7 @@ def _code() -> int | str | None:
 
 
 def _command() -> None:
-    """Run the command; of several processes of torchrun one goes ahead."""
+    """Run the command; with torchrun only one of several processes continues."""
     from geogp.runs.machine import tune_process
     from geogp_cli.main import app
 
@@ -74,17 +74,17 @@ def _command() -> None:
 
 
 def _settle_streams() -> None:
-    """Have streams that take every text: names of files may hold what no encoding has."""
+    """Make the streams accept any text: file names may hold characters that no encoding has."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by who started this
+        if stream is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
         elif isinstance(stream, io.TextIOWrapper):  # in a program of Python it may be any text
             stream.reconfigure(errors="backslashreplace")
 
 
 def _check_folder() -> None:
-    """Refuse a working directory that was deleted: relative paths lead nowhere."""
+    """Refuse a deleted working directory: relative paths lead nowhere."""
     try:
         os.getcwd()  # noqa: PTH109 - Path.cwd() is the same
     except FileNotFoundError as error:
@@ -94,10 +94,10 @@ def _check_folder() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Refuse empty values, as of a variable of the shell that is not set, and what is no text.
+    """Refuse empty values, such as an unset shell variable, and values that are no text.
 
-    An empty path would be the working directory, an empty source the public one. Names that are
-    no text would break off what is written at the very end.
+    An empty path would be the working directory, an empty source the public one. Names that are no
+    text would fail when the results are written, at the very end.
     """
     for word in words:
         shown = word.encode(errors="backslashreplace").decode()
@@ -115,9 +115,9 @@ def _check_words(words: list[str]) -> None:
 
 
 def _told(error: Exception) -> int:
-    """Say what went wrong, and return the exit code."""
+    """Print the message of an error; return the exit code."""
     if any(isinstance(one, KeyboardInterrupt) for one in _chain(error)):
-        raise KeyboardInterrupt from error  # what it interrupted made another error of it
+        raise KeyboardInterrupt from error  # the interrupted code replaced the error
     if isinstance(error, GeogpError):
         _say(str(error))
         return error.exit_code
@@ -152,7 +152,7 @@ def _lacks_memory(error: Exception) -> bool:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Go through an error and those it came of."""
+    """Yield an error and its causes."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
@@ -162,7 +162,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _say(message: str) -> None:
-    """Print an error on one line, if that can be done at all."""
+    """Print an error on one line, if printing is possible."""
     try:
         from geogp_cli.console import fail
 
@@ -173,11 +173,11 @@ def _say(message: str) -> None:
 
 
 def _flushed(code: int | str | None) -> int | str | None:
-    """Return the exit code once the output is written, or that of what kept it from being."""
+    """Return the exit code after the output is written, or the code for a failure to write it."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Python would try again as it ends.
+        # Python would flush again at its end.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _told(error)

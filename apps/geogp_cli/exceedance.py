@@ -40,7 +40,7 @@ def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
 
 
 def _words(region: dict[str, Any], told: dict[str, Any]) -> str:
-    """Say how large a joint region is, and how sure that is."""
+    """Return the size of a joint region and its certainty, in words."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
         return f"{region['is']}: in no region for sure (up to {high:,} tiles by other draws)."

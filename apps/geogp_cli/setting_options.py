@@ -1,4 +1,4 @@
-"""The options of a command, from what the settings of its request say of themselves."""
+"""The options of a command, from the descriptions of the settings of its request."""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ Command = Callable[..., None]
 
 
 def option_of(request: type, name: str) -> Any:
-    """Return what typer takes for the annotation of a parameter: one setting of a request."""
+    """Return typer's annotation of a parameter: one setting of a request."""
     hint, one = get_type_hints(request)[name], settings_of(request)[name]
     many = next((kind for kind in (hint, *get_args(hint)) if get_origin(kind) is tuple), None)
     if many is not None:
@@ -24,12 +24,12 @@ def option_of(request: type, name: str) -> Any:
 
 
 def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Parameter]:
-    """Return a parameter for each setting of a request but some, those that must be given first."""
+    """Return a parameter for each setting of a request not in `leave`; required ones first."""
     return [
         inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            # A help that tells the default is not followed by the value.
+            # A help text that names the default gets no default appended.
             default=None if one.default == () or "Default:" in one.told else one.default,
             annotation=option_of(request, name),
         )
@@ -41,7 +41,7 @@ def parameters_of(request: type, leave: Collection[str] = ()) -> list[inspect.Pa
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that a user chose, or whose default the option has."""
+    """Return the settings that the user chose, or that have the option's own default."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in options.items()
@@ -50,16 +50,16 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_parameters(command: Command, parameters: Collection[inspect.Parameter]) -> Command:
-    """Give a command that takes any keywords the parameters that typer makes options of."""
+    """Give a command with arbitrary keywords the parameters from which typer makes options."""
     command.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
 
 
 def takes(request: type) -> Callable[[Command], Command]:
-    """Return a decorator: the command has options of a request, which is its first argument.
+    """Return a decorator that adds the options of a request, the command's first argument.
 
-    Its other parameters come after these.
+    The command's other parameters follow.
     """
 
     def decorate(function: Command) -> Command:

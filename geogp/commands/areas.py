@@ -1,4 +1,4 @@
-"""Levels of areas from a finished run: county, urban area, or any polygons a user brings."""
+"""Levels of areas from a finished run: counties, urban areas, or any polygons of the user."""
 
 import io
 from pathlib import Path
@@ -18,17 +18,11 @@ from geogp.runs.run_folder import held_run
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
-    """Work out levels of areas from a run's model, and write them into the run's folder.
+    """Compute levels of areas from a run's model, and write them into the run's folder.
 
-    Raises
-    ------
-    RequestError
-        The folder is no finished run, its boundaries have no such layer, no tile lies in an area,
-        the model counts tests, there is not enough memory, or another process holds the run.
-    DataError
-        A file is damaged, or differs from that which the run was made from.
-    OutputError
-        The files cannot be written.
+    No finished run, no such layer, no tile in an area, a model that counts tests, too little
+    memory, or a run that another process holds is a RequestError. A file that is damaged, or
+    differs from the run's inputs, is a DataError. Files that cannot be written are an OutputError.
     """
     started = monotonic()
     with held_run(request.run), arithmetic():

@@ -1,4 +1,4 @@
-"""Finished runs side by side: read, compare, write."""
+"""Compare finished runs: read, compare, write."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,27 +28,13 @@ def compare_runs(
 ) -> Comparison:
     """Compare finished runs and write compare.html, .md and .json, and compare.tex if asked for.
 
-    Runs are called by the names of their folders, or by their paths where names are the same.
+    A run's name is its folder's, or its path where names are the same; `reference` is such a name,
+    or a path as given, by default the first. `out` is made if absent and must not be a run folder.
+    Without `latex` an earlier compare.tex is removed.
 
-    Parameters
-    ----------
-    runs
-        Run folders, two or more.
-    out
-        Folder for the files, made when absent; no run folder.
-    reference
-        Name, or path as given, of the run that the others are compared with. Default: the first.
-    latex
-        Whether to write compare.tex; one that an earlier call left is removed else.
-
-    Raises
-    ------
-    RequestError
-        A folder is no finished run, the runs cannot be compared, or `out` is in a run folder.
-    DataError
-        A file is damaged, or files contradict each other.
-    OutputError
-        The files cannot be written.
+    A folder that is no finished run, runs that cannot be compared, or `out` in a run folder are a
+    RequestError; damaged or contradicting files are a DataError; files that cannot be written are
+    an OutputError.
     """
     check_apart(out, runs, "a comparison")
     names = run_names(runs)

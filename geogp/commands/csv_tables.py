@@ -1,9 +1,9 @@
-"""Tables as CSV in which a spreadsheet shows names and runs none.
+"""CSV tables in which a spreadsheet shows names and runs no formula.
 
-Areas are called what a file of polygons calls them, and a spreadsheet takes a cell that begins
-with ``=``, ``+``, ``-`` or ``@`` for a formula, in quotes or not: quotes are gone before it looks.
-pandas takes the same quotes away, so no text can be the name for `pandas.read_csv` and harmless in
-a spreadsheet. Such a name is written after an apostrophe, which `named` takes away again.
+Names of areas come from a file of polygons. A spreadsheet takes a cell that begins with ``=``,
+``+``, ``-`` or ``@`` for a formula, quoted or not: it removes quotes first. pandas removes them
+too, so no quoting both keeps the name for `pandas.read_csv` and is harmless in a spreadsheet. Such
+a name is written after an apostrophe, which `named` removes.
 """
 
 import csv
@@ -15,20 +15,17 @@ import pandas as pd
 from geogp.files import write_bytes
 
 _RUN = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""What a spreadsheet may run, also in wide signs, or move to where it runs; with apostrophes in
-front, so that those of `shown` are told from those of a name."""
+"""Text that a spreadsheet may run (also in wide signs) or move to where it runs.
+
+Leading apostrophes are part of it, so that the apostrophe of `shown` differs from a name's own.
+"""
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table, its index left out, so that a spreadsheet runs nothing of it.
+    """Write a table without its index, so that a spreadsheet runs nothing in it.
 
-    Texts stand in quotes, as a spreadsheet may split lines at another sign than the comma, and are
-    written as `shown`. Numbers stay numbers.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Texts are quoted, as a spreadsheet may split lines at another sign than the comma, and written
+    by `shown`. Numbers stay numbers. A file that cannot be written is an OutputError.
     """
     texts = table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]
     written = table.assign(**{name: table[name].map(shown) for name in texts})
@@ -37,7 +34,7 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
 
 
 def shown(value: object) -> object:
-    """Return what stands for a value: a text that a spreadsheet may run after an apostrophe.
+    """Return the value for a cell: a text that a spreadsheet may run gets an apostrophe in front.
 
     Examples
     --------
@@ -48,7 +45,7 @@ def shown(value: object) -> object:
 
 
 def named(text: str) -> str:
-    """Return the text that `shown` was given, for ``pandas.read_csv(path, converters=...)``.
+    """Return the original text of `shown`, for ``pandas.read_csv(path, converters=...)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a user asks to fetch or to simulate."""
+"""The requests to fetch and to simulate."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,28 +10,16 @@ from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
 
 MOST_ROWS = 100_000_000
-"""What a region has room for says more; this much is refused before it is read."""
+"""Largest number of rows; the region, read later, may hold fewer."""
 
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """What to bring into the cache.
+    """The data to bring into the cache.
 
-    Attributes
-    ----------
-    place
-        The region, and where its boundaries are.
-    source
-        Where Ookla's files are.
-    service, quarters
-        As `MapRequest` has them.
-    refresh
-        Take new files where the source's changed since they were read.
-
-    Raises
-    ------
-    RequestError
-        There is no such service, or the quarters cannot be read.
+    `place` is the region with the source of its boundaries; `source` has Ookla's files; `service`
+    and `quarters` are as in `MapRequest`. `refresh` takes new files where the source's changed
+    since they were read. An unknown service, or quarters that cannot be read, are a RequestError.
     """
 
     place: RegionChoice
@@ -48,12 +36,9 @@ class FetchRequest:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """What to simulate; each field says what it is.
+    """The data to simulate; each field describes itself.
 
-    Raises
-    ------
-    RequestError
-        A value is not among those allowed, or the quarters cannot be read.
+    A value that is not allowed, or quarters that cannot be read, are a RequestError.
     """
 
     out: Path = setting("Folder for tiles, boundaries and the truth.", default=REQUIRED)
@@ -86,7 +71,7 @@ class SimulationRequest:
 
     @property
     def place(self) -> RegionChoice | None:
-        """The region whose boundary and urban areas are used; None takes a made-up one."""
+        """The region with its boundary and urban areas; None takes a made-up one."""
         if self.like is None and self.region_file is None and self.region_name is None:
             return None
         return RegionChoice(self.like, self.region_file, self.region_name, self.boundaries)

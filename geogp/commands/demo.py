@@ -1,4 +1,4 @@
-"""The embedded region: where it is, and the request that maps it."""
+"""The embedded region: its folder, and the request that maps it."""
 
 from pathlib import Path
 
@@ -7,12 +7,9 @@ from geogp.runs.settings import MapRequest
 
 
 def demo_folder() -> Path:
-    """Return the folder of the embedded region: in the repository, or in the installed package.
+    """Return the folder of the embedded region, in the repository or the installed package.
 
-    Raises
-    ------
-    DataError
-        It is in neither place.
+    If it is in neither, a DataError is raised.
     """
     package = Path(__file__).parents[1]
     places = [package.parent / "data" / "demo", package / "demo_data"]

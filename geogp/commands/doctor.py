@@ -1,4 +1,4 @@
-"""What a bug report needs: versions, devices, the cache, and whether the sources answer."""
+"""Facts for a bug report: versions, devices, the cache, and whether the sources answer."""
 
 import importlib.metadata
 import os
@@ -44,7 +44,7 @@ VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
 )
-"""Variables of the environment that change what geogp does."""
+"""Variables of the environment that change the behaviour of geogp."""
 
 OPTIONAL = ("dask", "distributed")
 """Packages that some commands need."""
@@ -55,22 +55,18 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class Checkup:
-    """What was found.
+    """The facts and problems of an installation.
 
-    Attributes
-    ----------
-    facts
-        By group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``, ``sources``),
-        text by name. Free of credentials, and the home folder is ``~``.
-    problems
-        What will keep commands from working, with what to do.
+    `facts` are texts by group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``,
+    ``sources``) and name, free of credentials, with ``~`` for the home folder. `problems` are what
+    will keep commands from working, and what to do.
     """
 
     facts: dict[str, dict[str, str]]
     problems: tuple[str, ...]
 
     def described(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return the checkup for JSON."""
         return {**self.facts, "problems": list(self.problems)}
 
     def text(self) -> str:
@@ -85,14 +81,9 @@ class Checkup:
 
 
 def examine(source: str, boundaries: str, *, ask: bool = True) -> Checkup:
-    """Look at this installation; what is wrong becomes a problem in the result, not an error.
+    """Examine this installation; a fault becomes a problem in the result, not an error.
 
-    Parameters
-    ----------
-    source, boundaries
-        Places of Ookla's files and of boundaries, as for a map.
-    ask
-        Whether to ask the sources if they answer.
+    `source` and `boundaries` are places as for a map; `ask` says whether to ask them for an answer.
     """
     problems: list[str] = []
     facts = {
@@ -122,7 +113,7 @@ def _about() -> dict[str, str]:
 
 
 def _memory() -> str:
-    """Return the machine's memory, where the system tells it."""
+    """Return the machine's memory, if the system reports it."""
     names = getattr(os, "sysconf_names", {})
     if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(names):
         return ""
@@ -151,7 +142,7 @@ def _version(name: str) -> str:
 
 
 def _devices(problems: list[str]) -> dict[str, str]:
-    """Describe the devices, each after a factorisation that must come out right."""
+    """Describe the devices, each after a factorisation with a known result."""
     found = {"cpu": f"threads: {torch.get_num_threads()}"}
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(index)
@@ -202,7 +193,7 @@ def _cache(problems: list[str]) -> dict[str, str]:
 
 
 def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str]:
-    """Ask each source for a file of it, all at once."""
+    """Ask each source for one of its files, all at once."""
     tiles = (tile_file(SERVICES[0], FIRST_QUARTER),)
     questions: dict[str, Callable[[], str]] = {
         f"tiles {source}": lambda: _answer(source, tiles, by_parts=True),
@@ -220,14 +211,10 @@ def _sources(source: str, boundaries: str, problems: list[str]) -> dict[str, str
 
 
 def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
-    """Tell which of several files a place has.
+    """Return which of several files a place has.
 
-    Raises
-    ------
-    NetworkError
-        The place refuses, or does not answer.
-    DataError, RequestError
-        The place is none; see `open_source`.
+    A place that refuses or does not answer is a NetworkError; what is no place is a DataError or
+    RequestError (see `open_source`).
     """
     place = open_source(where)
     if isinstance(place, Folder):
@@ -255,5 +242,5 @@ def _gigabytes(size: float) -> str:
 
 
 def _clean(text: str) -> str:
-    """Take names, passwords and the home folder out of a text."""
+    """Remove names, passwords and the home folder from a text."""
     return _CREDENTIALS.sub("//***@", text).replace(str(Path.home()), "~")

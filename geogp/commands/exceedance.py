@@ -1,4 +1,4 @@
-"""Where a finished run's level meets thresholds: shares of area with intervals, joint regions."""
+"""Where the level of a run meets thresholds: shares of area with intervals, joint regions."""
 
 import json
 from dataclasses import dataclass
@@ -32,16 +32,9 @@ NOTES = (
 
 @dataclass(frozen=True)
 class ExceedanceResult:
-    """What was found, and where it was written.
+    """The result: JSON, CSV, GeoTIFF and PNG files, and excursions by threshold, smallest first.
 
-    Attributes
-    ----------
-    files
-        JSON, CSV, GeoTIFF and PNG files.
-    excursions
-        By threshold, smallest first.
-    described
-        A JSON object for each threshold.
+    `described` holds a JSON object for each threshold.
     """
 
     files: tuple[Path, ...]
@@ -52,17 +45,11 @@ class ExceedanceResult:
 def make_exceedance(
     request: ExceedanceRequest, listener: ProgressListener | None = None
 ) -> ExceedanceResult:
-    """Hold the level of a run against thresholds, and write what is found into its folder.
+    """Compare the level of a run with thresholds, and write the result into its folder.
 
-    Raises
-    ------
-    RequestError
-        The folder is no finished run, its model counts tests, a threshold is out of range, there
-        is no such layer, not enough memory, or another process holds the run.
-    DataError
-        A file is damaged, or differs from that which the run was made from.
-    OutputError
-        A file cannot be written.
+    No finished run, a model that counts tests, a threshold out of range, no such layer, too little
+    memory, or a run that another process holds is a RequestError. A file that is damaged, or
+    differs from the run's inputs, is a DataError; a file that cannot be written is an OutputError.
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
@@ -92,7 +79,7 @@ def make_exceedance(
 
 
 def _described(found: Excursion) -> dict[str, Any]:
-    """Return one threshold's part of the JSON object."""
+    """Return the JSON object of one threshold."""
     threshold = found.threshold
     weights = {"met": (found.met, threshold.met), "short": (found.short, threshold.missed)}
     return {
@@ -115,7 +102,7 @@ def _described(found: Excursion) -> dict[str, Any]:
 
 
 def _write(opened: Reopened, found: Excursion, described: dict[str, Any]) -> list[Path]:
-    """Write the files of one threshold, and return their paths."""
+    """Write the files of one threshold; return their paths."""
     folder, tag = opened.path, found.threshold.tag
     paths = [folder / f"exceedance_{tag}.json"]
     write_text(paths[0], json.dumps(described, indent=1, allow_nan=False) + "\n")

@@ -1,8 +1,8 @@
-"""Logs of faults that nobody foresaw: the traceback, and what a report of it needs.
+"""Logs of unforeseen faults: the traceback, and what a bug report needs.
 
-They stand in the folder ``logs`` of the cache, the newest `MOST` of them, or in the system's folder
-of temporary files where the cache cannot be written. The cache lists and clears its downloads
-alone, so logs stay until others take their place.
+They are in the folder ``logs`` of the cache, the newest `MOST` of them, or in the system's folder
+of temporary files if the cache cannot be written. The cache lists and clears only downloads, so a
+log stays until newer ones replace it.
 """
 
 import datetime as dt
@@ -20,24 +20,19 @@ from geogp import __version__
 from geogp.errors import without_secrets, word_without_secrets
 
 MOST = 50
-"""Logs that are kept."""
+"""Number of logs that are kept."""
 
 _SHORTEST = 4
-"""Characters of a secret that is looked for by itself: shorter ones are parts of other words."""
+"""Least length of a secret that is searched on its own: shorter ones are parts of other words."""
 
 _LONGEST = 300
-"""Characters of an error's text that are told on one line."""
+"""Largest length of an error's text on one line."""
 
 
 def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None:
-    """Write the log of an error, and return its path; None where no folder takes it.
+    """Write the log of an error; return its path, or None if no folder takes it.
 
-    Parameters
-    ----------
-    error
-        With its traceback.
-    command
-        The words of the command; secrets in addresses are left out, here and in the traceback.
+    Secrets in the addresses of `command` are left out, in its words and in the traceback.
     """
     content = _content(error, command).encode(errors="backslashreplace")
     start = f"geogp-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-"
@@ -52,7 +47,7 @@ def write_fault_log(error: BaseException, command: Sequence[str]) -> Path | None
 
 
 def one_line(error: BaseException, command: Sequence[str]) -> str:
-    """Return the kind of an error and the beginning of its text, on one line, without secrets."""
+    """Return the kind of an error and the start of its text, on one line, without secrets."""
     text = " ".join(_cleared(str(error), command).split())
     cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
@@ -71,22 +66,22 @@ def _content(error: BaseException, command: Sequence[str]) -> str:
 
 
 def _cleared(text: str, command: Sequence[str]) -> str:
-    """Return a text without the secrets of addresses, those of a command's words in any form."""
+    """Return a text without the secrets in addresses; a command's secrets go in any form."""
     instead: dict[str, str] = {}
     for word in command:
-        for part in (word, word.partition("=")[2]):  # an option and its value, or the value
+        for part in (word, word.partition("=")[2]):  # option and value, or the value
             if (shown := word_without_secrets(part)) != part:
                 instead |= dict.fromkeys(_secrets_in(part), "...")
                 instead[part] = shown
     for secret in sorted(instead, key=len, reverse=True):
-        # As it is, and as Python writes it between quotes.
+        # The plain text, and its form in Python's quotes.
         for form in (secret, repr(secret)[1:-1]):
             text = text.replace(form, instead[secret])
     return without_secrets(text)
 
 
 def _secrets_in(address: str) -> Iterator[str]:
-    """Return what an error may tell of an address without the rest: password, name, query."""
+    """Yield the parts of an address that an error may show alone: password, name, query."""
     _, _, rest = address.partition("//")
     names, _, _ = rest.rpartition("@")
     query = re.split("[?#]", address, maxsplit=1)[1:]
@@ -96,8 +91,8 @@ def _secrets_in(address: str) -> Iterator[str]:
 
 
 def _folders() -> Iterator[Path]:
-    """Return where a log may go, the best place first."""
-    # The cache's module needs others, whose import may be the very thing that fails.
+    """Yield the possible folders of a log, the best first."""
+    # The cache's module imports others, and such an import may be what fails.
     with suppress(Exception):
         from geogp.geodata.store.cache import cache_folder  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Tiles and boundaries into the cache, before they are needed."""
+"""Bring tiles and boundaries into the cache before they are needed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,22 +16,10 @@ from geogp.runs.progress import ProgressListener
 class FetchedQuarter:
     """A quarter in the cache.
 
-    Attributes
-    ----------
-    quarter
-        Its label.
-    fresh
-        Whether it was read just now.
-    whole
-        Whether the rows of all regions were read, as the row groups do not tell them apart.
-    rows, rows_in_source
-        Rows kept, of how many.
-    groups_read, groups_in_source
-        Row groups read, of how many.
-    bytes_read, bytes_stored
-        Bytes that came over the network for it, and size of the file at the source.
-    source, etag, date
-        The file at the source, and when it was read.
+    `fresh` says that it was read just now; `whole` that the rows of all regions were read, because
+    the row groups do not separate them. `rows` and `groups_read` are of `rows_in_source` and
+    `groups_in_source`. `bytes_read` came over the network, `bytes_stored` is the size of the
+    source's file; `source`, `etag` and `date` name that file and when it was read.
     """
 
     quarter: str
@@ -50,20 +38,10 @@ class FetchedQuarter:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """What is in the cache for a region and service, and what is not.
+    """The cache's content for a region and service.
 
-    Attributes
-    ----------
-    region, service
-        As asked for.
-    quarters
-        Those in the cache.
-    missing
-        Quarters that the source has not.
-    unreached
-        Quarters that were not fetched, as nothing answered at the source.
-    warnings
-        What the user should know.
+    `quarters` are in the cache, `missing` are absent at the source, and `unreached` were not
+    fetched because the source did not answer.
     """
 
     region: str
@@ -74,26 +52,18 @@ class FetchResult:
     warnings: tuple[str, ...]
 
     def described(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the result for JSON."""
         return {**vars(self), "quarters": [vars(one) for one in self.quarters]}
 
 
 def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> FetchResult:
-    """Bring a region's tiles and boundaries into the cache; the same call goes on where it stopped.
+    """Bring a region's tiles and boundaries into the cache; the same call continues after a stop.
 
-    Where nothing answers, quarters of a range that are in the cache are enough; the others are
-    the result's `unreached`.
-
-    Raises
-    ------
-    RequestError
-        Unknown region or service, or a source that is a folder, which is read in place.
-    DataError
-        A quarter named singly is missing, a range holds none, or a file is damaged.
-    NetworkError
-        A remote source failed; quarters that are complete stay in the cache.
-    OutputError
-        The cache cannot be written.
+    If the source does not answer, the cached quarters of a range are enough; the others are in
+    `unreached`. An unknown region or service, or a source that is a folder (which is read in
+    place), is a RequestError. A missing quarter that was named singly, a range without any, or a
+    damaged file is a DataError. A failed remote source is a NetworkError: complete quarters stay in
+    the cache. A cache that cannot be written is an OutputError.
     """
     listener = listener or ProgressListener()
     source = open_source(request.source)

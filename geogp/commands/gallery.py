@@ -35,17 +35,7 @@ _LINKS = {"map": "map.html", "report": "report.html"}
 
 @dataclass(frozen=True)
 class Gallery:
-    """What was written.
-
-    Attributes
-    ----------
-    page
-        The file.
-    runs
-        Run folders that it shows, in its order.
-    skipped
-        Folder and reason of each that it does not show.
-    """
+    """The page, the run folders on it in order, and folder and reason of each skipped run."""
 
     page: Path
     runs: tuple[Path, ...]
@@ -54,7 +44,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class _ShownRun:
-    """What the page needs of a run; its template takes the words and numbers from run.json."""
+    """The facts of a run for the page; its template takes the words and numbers from run.json."""
 
     path: Path
     run: RunRecord
@@ -72,7 +62,7 @@ class _ShownRun:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Return what decides the group: pictures of one kind share their colours."""
+        """Return the key of the group: pictures of one kind share their colours."""
         return self.run.target, self.run.service, self.picture.view.label
 
     @property
@@ -104,27 +94,15 @@ def make_gallery(
 
     Runs are sorted by target and service, then region, model and name. Pictures of one target and
     service share their colours. Links to maps and reports are relative to the page: move both
-    together. The date of a run is that of its run.json.
+    together. The date of a run is the date of its run.json.
 
-    Parameters
-    ----------
-    places
-        Run folders, and folders that hold run folders. Of such a folder, runs that are not
-        finished or cannot be read are skipped and named on the page, with the reason, and folders
-        that are no runs are passed over; what is asked for by itself must be a run.
-    out
-        Folder for the page, made when absent; no run folder.
-    listener
-        Is told of each run that is read and of what is skipped.
+    `places` are run folders, and folders that hold run folders. In the latter, unfinished or
+    unreadable runs are skipped and named on the page with the reason, and other folders are
+    ignored; a run that is named itself must be readable. `out` is made if absent and must not be a
+    run folder.
 
-    Raises
-    ------
-    RequestError
-        A folder is neither a run nor holds one, or `out` is in a run folder.
-    DataError
-        A file of a run asked for by itself is damaged.
-    OutputError
-        The page cannot be written.
+    A folder without a run, or `out` in a run folder, is a RequestError; a damaged file of a run
+    that is named itself is a DataError; a page that cannot be written is an OutputError.
     """
     listener = listener or ProgressListener()
     found, skipped = _find(places)
@@ -154,7 +132,7 @@ def make_gallery(
 
 
 def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[Path, str]]]:
-    """Return each run once, whether it was asked for by itself, and what is skipped."""
+    """Return each run once, whether it was named itself, and the skipped ones."""
     found: dict[Path, tuple[Path, bool]] = {}
     skipped: list[tuple[Path, str]] = []
     for place in places:
@@ -212,7 +190,7 @@ def _links(path: Path, out: Path) -> dict[str, str]:
 
 
 def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
-    """Return the runs of each kind with their pictures, and the scale that these share."""
+    """Return the runs of each kind with their pictures and shared scale."""
     kinds = dict.fromkeys(one.kind for one in read)
     times = Counter(kind[:2] for kind in kinds)
     groups = []
@@ -222,7 +200,7 @@ def _groups(read: Sequence[_ShownRun]) -> list[dict[str, Any]]:
         title = f"{kind[0]}, {kind[1]}".capitalize()
         groups.append(
             {
-                # What is shown too, where several groups are of one target and service.
+                # The view as well, where several groups share target and service.
                 "title": title if times[kind[:2]] == 1 else f"{title}: {drawn.label}",
                 "label": drawn.label,
                 "bar": _address(drawn.bar),

@@ -24,15 +24,9 @@ STEM = "next_tiles"
 def choose_tiles(request: NextRequest, listener: ProgressListener | None = None) -> RunAnswer:
     """Choose where to measure next, and write it into the run's folder; see `next_tiles`.
 
-    Raises
-    ------
-    RequestError
-        The folder is no finished run; no tile counts; more tiles than there are; the model counts
-        tests; it does not fit into memory; or another process holds the run.
-    DataError
-        A file is damaged, or differs from that which the run was made from.
-    OutputError
-        The files cannot be written.
+    No finished run, no eligible tile, more tiles than exist, a model that counts tests, too little
+    memory, or a run that another process holds is a RequestError. A file that is damaged, or
+    differs from the run's inputs, is a DataError; files that cannot be written are an OutputError.
     """
     started = monotonic()
     with held_run(request.run), arithmetic():
@@ -45,7 +39,7 @@ def choose_tiles(request: NextRequest, listener: ProgressListener | None = None)
 
 
 def _write(opened: Reopened, found: NextTiles, described: dict[str, Any]) -> tuple[Path, ...]:
-    """Write GeoJSON, figure and JSON, and return their paths."""
+    """Write GeoJSON, figure and JSON; return their paths."""
     job, table = opened.job, found.table
     paths = tuple(opened.path / f"{STEM}.{end}" for end in ("geojson", "png", "json"))
     write_text(paths[0], found.frame.to_json(drop_id=True) + "\n")

@@ -38,20 +38,17 @@ from geogp.runs.run_names import run_names
 Floats = NDArray[np.float64]
 
 FOLDER = "figures"
-"""Folder of a run that holds its figures unless another is asked for."""
+"""Folder of the figures in the run folder, unless another is asked for."""
 
 COMPONENTS = 6
-"""Components of the basis that are drawn."""
+"""Number of drawn components of the basis."""
 
 _SPLITS_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class FiguresResult:
-    """What was drawn: the files, and a caption for each figure by its name.
-
-    What was left out has the reason in its place.
-    """
+    """The files, and a caption for each figure by its name; for an omitted figure the reason."""
 
     files: tuple[Path, ...]
     captions: dict[str, str]
@@ -63,22 +60,15 @@ def make_figures(
 ) -> FiguresResult:
     """Draw the figures of a run, each as PNG and PDF, and write their captions.
 
-    ``kernel_slices``, ``interval_widths`` and ``spread_cells`` show what figures 7, 8 and 10 of
-    Zhu, Yuchi and Xie show; ``basis`` the leading components of the basis, ``reliability`` observed
-    against stated coverage. Of a run that maps numbers of tests, `interval_widths` and
-    `spread_cells` are left out, which the captions say.
+    ``kernel_slices``, ``interval_widths`` and ``spread_cells`` correspond to figures 7, 8 and 10 of
+    Zhu, Yuchi and Xie; ``basis`` shows the leading components of the basis, ``reliability``
+    observed against stated coverage. For numbers of tests, `interval_widths` and `spread_cells` are
+    omitted, and the captions say so.
 
-    Raises
-    ------
-    RequestError
-        A folder is no finished run; a run to set beside is of another region, service, target or
-        split; one is named beside a run that maps numbers of tests; the figures would go into a
-        run folder, other than the run's own; or another process holds this one.
-    DataError
-        A file is damaged, or differs from that which the run was made from; or no cell has enough
-        test rows.
-    OutputError
-        A file cannot be written.
+    A RequestError: a folder is no finished run; a second run has another region, service, target or
+    split, or is named where the first maps numbers of tests; the figures would go into another
+    run's folder; another process holds the run. A DataError: a file is damaged or differs from the
+    run's inputs, or no cell has enough test rows. A file that cannot be written is an OutputError.
     """
     own, out = request.run / FOLDER, request.out or request.run / FOLDER
     apart = out.resolve() != own.resolve()
@@ -196,7 +186,7 @@ def _widths(run: Run, others: list[Run], split: str) -> dict[str, dict[str, Floa
 
 
 def _split_of(run: Run) -> str:
-    """Return the split whose test rows are shown: the random one, as in the paper, or the first."""
+    """Return the split of the test rows: the random one, as in the paper, or the first."""
     splits = list(run.record.metrics)
     return RANDOM.name if RANDOM.name in splits else splits[0]
 
@@ -218,14 +208,14 @@ def _check_alike(run: Run, other: Run) -> None:
 
 
 def _names(runs: list[Run]) -> list[str]:
-    """Return a name for each run: its model, or its folder where models are alike."""
+    """Return a name for each run: its model, or its folder where models are the same."""
     models = [run.record.model for run in runs]
     alike = len(set(models)) < len(models)
     return run_names([run.path for run in runs]) if alike else models
 
 
 def _by_stratum(values: dict[str, Floats]) -> dict[str, Floats]:
-    """Return those of each stratum with rows; of all where strata are unknown."""
+    """Return the values of each stratum with rows; of all rows where strata are unknown."""
     known = {name: found for name, found in values.items() if name != ALL and len(found)}
     return known or {"all": values["all"]}
 

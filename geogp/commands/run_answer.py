@@ -1,4 +1,4 @@
-"""What commands on a finished run share: which run they ask, and what they answer."""
+"""What commands on a finished run share: opening the run, and the form of the answer."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,24 +23,14 @@ def open_asked(request: RunRequest, listener: ProgressListener | None) -> Run:
 
 @dataclass(frozen=True)
 class RunAnswer:
-    """What was found, and where it was written.
-
-    Attributes
-    ----------
-    files
-        The files in the run folder.
-    table
-        A row for each thing that was asked for.
-    described
-        What holds for all, as JSON can hold it.
-    """
+    """The answer: files in the run folder, a table with a row for each item, and facts in JSON."""
 
     files: tuple[Path, ...]
     table: pd.DataFrame
     described: dict[str, Any]
 
     def described_with(self, rows: str) -> dict[str, Any]:
-        """Return all of it as JSON can hold it, the rows of the table under a name."""
+        """Return the whole answer for JSON, with the table's rows under a name."""
         return {
             **self.described,
             "files": [str(path) for path in self.files],

@@ -1,4 +1,4 @@
-"""What commands on a finished run are asked, known without what answers them."""
+"""The requests of commands on a finished run, importable without the code that answers them."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -10,19 +10,16 @@ from geogp.runs.run_places import ReadFrom
 from geogp.runs.settings import DEVICE_CHOICES
 
 AREA_QUESTIONS = ("level", "tile-mean")
-"""Values of ``--for``: what the figure and the printed table show."""
+"""Values of ``--for``: the quantity of the figure and the printed table."""
 
 _BY_REGION = "A finished run folder, or a region with one only in runs/: PR."
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Which finished run is asked; each field says what it is.
+    """The finished run of a request; each field describes itself.
 
-    Raises
-    ------
-    RequestError
-        A value is not among those allowed, or two do not go together.
+    A value that is not allowed, or two that do not go together, are a RequestError.
     """
 
     run: Path = setting("A finished run folder.", default=REQUIRED, option="")
@@ -40,13 +37,13 @@ class RunRequest:
 
     @property
     def read_from(self) -> ReadFrom:
-        """Where the run's tiles and boundaries are."""
+        """Sources of the run's tiles and boundaries."""
         return ReadFrom(self.source, self.boundaries)
 
 
 @dataclass(frozen=True)
 class AreasRequest(RunRequest, AreaQuestion):
-    """What to say of areas, from which run, and what to show of it."""
+    """Which areas to report on, from which run, and what to show."""
 
     question: str = setting(
         "level, or tile-mean: of averages of so many tests, with their noise.",
@@ -69,7 +66,7 @@ class NextRequest(RunRequest, ChoiceQuestion):
 
 @dataclass(frozen=True)
 class ExceedanceRequest(RunRequest, ThresholdQuestion):
-    """Which thresholds to compare the level of which run with."""
+    """Which thresholds to compare with the level, and of which run."""
 
     question: str = setting(
         "level: what measurements scatter around.", default="level", option="--for"
@@ -87,7 +84,7 @@ class ExceedanceRequest(RunRequest, ThresholdQuestion):
 
 @dataclass(frozen=True)
 class FiguresRequest(RunRequest):
-    """Of which run to draw figures."""
+    """The run to draw figures of."""
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     beside: tuple[Path, ...] = setting(

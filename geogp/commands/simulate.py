@@ -1,4 +1,4 @@
-"""Simulated sources for the pipeline, with the best scores that any model could reach."""
+"""Simulated sources for the pipeline, with the best scores that any model can reach."""
 
 import json
 from pathlib import Path
@@ -19,14 +19,14 @@ from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.progress import ProgressListener
 
 ORACLE_TARGET = "download"
-"""The target whose oracles are written."""
+"""Target of the oracles."""
 
 ORACLES = ("known", "predictive")
 """Names of the oracles."""
 
 
 MADE_UP_VINTAGE = 2020
-"""The census whose columns the file of made-up towns has."""
+"""Census year of the columns in the file of made-up towns."""
 
 
 def make_simulation(
@@ -35,23 +35,13 @@ def make_simulation(
     """Simulate tiles with a known truth, and score two oracles on the test rows of each split.
 
     Both oracles predict the download speed: ``known`` knows field, tile effect and noise;
-    ``predictive`` knows field, noise law and tile covariance, and predicts tile effects from
-    the training rows.
+    ``predictive`` knows field, noise law and tile covariance, and predicts tile effects from the
+    training rows. Returns rows, region, quarters, whether towns were made up, and under ``oracles``
+    their mean log scores by split, if asked for.
 
-    Returns
-    -------
-    dict
-        Rows, region, quarters, whether towns were made up, and under ``oracles`` the mean log
-        score of each oracle on the test rows of each split, where they are asked for.
-
-    Raises
-    ------
-    RequestError
-        The output path is a file or holds something else, or the request cannot be met.
-    DataError, NetworkError
-        The boundaries cannot be read.
-    OutputError
-        The files cannot be written.
+    An output path that is a file or holds something else, or a request that cannot be met, is a
+    RequestError; boundaries that cannot be read are a DataError or NetworkError; files that cannot
+    be written are an OutputError.
     """
     listener = listener or ProgressListener()
     out = request.out
@@ -90,7 +80,7 @@ def _oracles(
 
 
 def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, float]]:
-    """Write what the oracles predict; return their mean log scores by split and name."""
+    """Write the predictions of the oracles; return their mean log scores by split and name."""
     scores = {
         str(split): {
             name: float(oracle_of(rows, name).log_score(rows["y"].to_numpy()).mean())
@@ -106,7 +96,7 @@ def _write_oracles(oracles: pd.DataFrame, out: Path) -> dict[str, dict[str, floa
 def _check_folder(
     request: SimulationRequest, quarters: tuple[int, ...], region: Region, *, drawn: bool
 ) -> None:
-    """Refuse a folder that holds anything but this very simulation."""
+    """Refuse a folder that holds anything but exactly this simulation."""
     out = request.out
     if not out.is_dir() or not any(path.name != "README.md" for path in out.iterdir()):
         return
@@ -132,10 +122,7 @@ def _check_folder(
 def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
     """Return both oracles' predictions for the test rows of both splits.
 
-    Returns
-    -------
-    DataFrame
-        Columns split, quadkey, quarter, y, and mean and sd of each oracle.
+    Columns: split, quadkey, quarter, y, and mean and sd of each oracle.
     """
     truth, tiles = simulation.truth, simulation.tiles
     splits = {
@@ -145,7 +132,7 @@ def oracle_table(simulation: Simulation, seed: int) -> pd.DataFrame:
     law = simulation.laws[ORACLE_TARGET]
     tables: list[pd.DataFrame] = []
     for name, parts in splits.items():
-        # Validation rows are asked nothing; leaving them out saves their share of the time.
+        # Validation rows have no scores; leaving them out saves their share of the time.
         rows = truth[parts != "validation"].reset_index(drop=True)
         test = parts[parts != "validation"] == "test"
         known = known_oracle(rows, ORACLE_TARGET)

@@ -40,42 +40,25 @@ COLUMNS = (
 """Columns of test_predictions.parquet that a report needs."""
 
 OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMNS, math.nan)}
-"""Columns that may be absent, and what that means: no tile process, a normal distribution, no
-repair."""
+"""Columns that may be absent, and their values then: no tile process, a normal law, no repair."""
 
 DISPERSION = "dispersion"
-"""Column that predictions of counts have, and others do not."""
+"""Column that only predictions of counts have."""
 
 FOLD = "fold"
-"""Column that says which of several fits predicted a row; absent where there is one."""
+"""Column with the fold that predicted a row; absent where there is one fit."""
 
 Floats = NDArray[np.float64]
 
 
 def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Score the rows of one split, those of each fold by the predictions of their own fit.
+    """Score the rows of one split; the fit of a fold predicts the rows of the fold.
 
-    Parameters
-    ----------
-    name
-        Of the split, for messages.
-    rows
-        Its rows of test_predictions.parquet.
-
-    Returns
-    -------
-    DataFrame
-        What the figures are worked out from, a row each in their order: the columns of `row_scores`
-        at `TABLE_LEVELS`; ``pit``, integral transforms; ``median``, of the prediction; ``mass_95``
-        and so on, the probability of each interval, bounds included; and ``fold``, its number.
-
-    Raises
-    ------
-    DataError
-        A measurement is not finite, a fold is no number, or bounds do not follow from their
-        prediction.
-    NumericalError
-        A mean or a variance is missing or out of range.
+    Returns one row each, in order: the columns of `row_scores` at `TABLE_LEVELS`; ``pit``;
+    ``median`` of the prediction; ``mass_95`` and so on, the probability of each interval with its
+    bounds; and ``fold``. A measurement that is not finite, a fold that is no number, or bounds that
+    do not follow from their prediction are a DataError; a mean or a variance out of range is a
+    NumericalError.
     """
     fold = folds_of(rows)
     parts = []
@@ -93,12 +76,9 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
-    """Return the number of each row's fold, (n,); 0 where the table has none.
+    """Return the fold of each row, (n,); 0 without the column.
 
-    Raises
-    ------
-    DataError
-        A fold is no whole number of 0 or more.
+    A fold that is no whole number of 0 or more is a DataError.
     """
     if FOLD not in rows:
         return np.zeros(len(rows), np.int64)
@@ -114,14 +94,8 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
 def prediction_of(rows: pd.DataFrame) -> Prediction:
     """Return the predictive distributions of rows of test_predictions.parquet.
 
-    A column `dispersion` tells that they are of counts.
-
-    Raises
-    ------
-    NumericalError
-        A mean or a variance is missing or out of range.
-    RequestError
-        A parameter of a shape is out of range.
+    With a column `dispersion` they are laws of counts. A mean or a variance that is missing or out
+    of range is a NumericalError; a shape parameter out of range is a RequestError.
     """
     names = ("mean", "function_variance", "noise_variance")
     mean, function, noise = (rows[name].to_numpy(np.float64) for name in names)
@@ -134,7 +108,7 @@ def prediction_of(rows: pd.DataFrame) -> Prediction:
 
 
 def counted(rows: pd.DataFrame) -> bool:
-    """Tell whether rows of test_predictions.parquet are predictions of counts."""
+    """Return whether rows of test_predictions.parquet are predictions of counts."""
     return DISPERSION in rows.columns
 
 
@@ -147,13 +121,7 @@ def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
 
 
 def check_columns(predictions: pd.DataFrame) -> None:
-    """Refuse a table without rows or without a column that the report needs.
-
-    Raises
-    ------
-    DataError
-        Names the missing columns.
-    """
+    """Refuse, with a DataError, a table without rows or without a column that the report needs."""
     missing = [name for name in COLUMNS if name not in predictions.columns]
     if missing:
         raise DataError(
@@ -165,12 +133,9 @@ def check_columns(predictions: pd.DataFrame) -> None:
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
-    """Refuse rows whose stored bounds are not those of their prediction.
+    """Refuse stored bounds that do not follow from their prediction.
 
-    Raises
-    ------
-    DataError
-        Says how many rows differ, and by how much.
+    The DataError says how many rows differ, and by how much.
     """
     lower, upper = prediction.interval(0.95)
     off = np.maximum(
@@ -189,10 +154,7 @@ def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:
 def check_scores(name: str, found: dict[str, Scores], on_file: Mapping[str, Scores]) -> None:
     """Refuse figures of run.json that do not follow from the predictions.
 
-    Raises
-    ------
-    DataError
-        Names the first figure that differs by more than 1e-6, and counts them.
+    The DataError names the first figure that differs by more than 1e-6, and counts them.
     """
     wrong: list[str] = []
     for group, scores in found.items():

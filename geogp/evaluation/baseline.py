@@ -1,4 +1,4 @@
-"""The yardstick: the mean and the variance of each quarter, with no place in it."""
+"""The baseline: mean and variance of each quarter, without location."""
 
 from dataclasses import dataclass
 
@@ -11,21 +11,15 @@ from geogp.errors import DataError
 Floats = NDArray[np.float64]
 
 _LEAST_SD = 1e-9
-"""Standard deviations up to this are the rounding of equal values, not a spread."""
+"""Standard deviations up to this are rounding error of equal values."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Predictions of the yardstick.
+    """Predictions of the baseline: function variance 0, all variance is noise.
 
-    Attributes
-    ----------
-    prediction
-        Function variance 0; the whole variance is noise.
-    quarters_pooled
-        Quarters among those predicted that took the mean and variance of all training rows.
-    rows_pooled
-        Number of predicted rows in these quarters.
+    `quarters_pooled` lists the predicted quarters that took the mean and variance of all training
+    rows; `rows_pooled` counts the predicted rows in these quarters.
     """
 
     prediction: Prediction
@@ -41,27 +35,11 @@ def quarter_baseline(
 ) -> Baseline:
     """Predict each row by a law with mean and variance of the training rows of its quarter.
 
-    The variance is s² = Σ (y - mean)² / (n - 1). A quarter with fewer than 2 training rows,
-    or whose training rows are all equal, takes mean and variance of all training rows.
-
-    Parameters
-    ----------
-    train_quarter, train_y
-        Indices of quarters, and the target, of the training rows, each of shape (n,).
-    test_quarter
-        Indices of quarters to predict, shape (m,).
-    law
-        Whose `of_moments` is taken: N(mean, variance), or one of counts.
-
-    Returns
-    -------
-    Baseline
-        With a prediction of length m.
-
-    Raises
-    ------
-    DataError
-        Shapes differ, a target is not finite, or there are not two different training values.
+    The variance is s² = Σ (y - mean)² / (n - 1). A quarter with fewer than 2 training rows, or
+    whose training rows are all equal, takes mean and variance of all training rows. Quarters are
+    indices, (n,) for training and (m,) for prediction; `law` makes the law by its `of_moments`.
+    Different shapes, a target that is not finite, or fewer than two different training values are a
+    DataError.
     """
     quarter = np.asarray(train_quarter, np.int64)
     y = np.asarray(train_y, np.float64)

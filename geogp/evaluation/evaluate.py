@@ -20,7 +20,7 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     Parameters
     ----------
     prediction
-        What `predict_distribution` returned, of n rows.
+        From `predict_distribution`, of n rows.
     y
         Measurements, (n,).
     groups
@@ -29,9 +29,9 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     Returns
     -------
     DataFrame
-        A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` and ``rmse``, of
-        the predictive mean; ``nll``, the mean negative log density, and ``crps``, for which lower
-        is better; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares inside central
+        A row ``all``, then one for each group in order. Columns: ``n``; ``mae`` and ``rmse`` of the
+        predictive mean; ``nll``, the mean negative log density, and ``crps``, for which lower is
+        better; ``coverage_50``, ``coverage_80`` and ``coverage_95``, the shares inside central
         intervals; ``width_95``. All in the unit of y. See `Scores`.
 
     Raises

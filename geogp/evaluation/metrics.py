@@ -33,24 +33,10 @@ def row_scores(
 ) -> pd.DataFrame:
     """Score each row of a prediction of length n at the measurements `y`, shape (n,).
 
-    Parameters
-    ----------
-    prediction, y
-        As for `score`.
-    levels
-        Levels, in percent, whose intervals are looked at.
-
-    Returns
-    -------
-    DataFrame
-        Of n rows: ``error``, y - mean; ``absolute``, the absolute error, which of counts is from
-        the predictive median; ``nll``, ``crps`` and ``width`` as in `Scores`; and whether y lies
-        in the central interval of each level, bounds included, as ``coverage_95``.
-
-    Raises
-    ------
-    DataError
-        `y` has another shape or a value that is not finite.
+    Columns: ``error``, y - mean; ``absolute``, the absolute error, for counts of the predictive
+    median; ``nll``, ``crps`` and ``width`` as in `Scores`; and, as ``coverage_95``, whether y lies
+    in the central interval of each level (in percent), bounds included. A `y` of another shape or
+    not finite is a DataError.
     """
     y = _checked(prediction, y)
     return pd.DataFrame(
@@ -66,7 +52,7 @@ def row_scores(
 
 
 def mean_scores(rows: pd.DataFrame) -> Scores:
-    """Return the scores of rows of `row_scores` together."""
+    """Return the mean scores over rows of `row_scores`."""
     if rows.empty:
         return no_scores()
 
@@ -89,37 +75,17 @@ def mean_scores(rows: pd.DataFrame) -> Scores:
 def score(prediction: Prediction, y: ArrayLike) -> Scores:
     """Score a prediction of length n at the measurements `y`, shape (n,).
 
-    Raises
-    ------
-    DataError
-        `y` has another shape or a value that is not finite.
+    A `y` of another shape or not finite is a DataError.
     """
     return mean_scores(row_scores(prediction, y)) if len(_checked(prediction, y)) else no_scores()
 
 
 def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -> dict[str, Scores]:
-    """Score all rows, and those of each stratum, such as the urban and the rural ones.
+    """Score all rows, and the rows of each stratum; ``unknown`` rows count under ``all`` only.
 
-    Rows of stratum ``unknown`` count under ``all`` only.
-
-    Parameters
-    ----------
-    prediction
-        Of length n.
-    y
-        Measurements, shape (n,).
-    stratum
-        Of each row, shape (n,); see `rows_by_group`.
-
-    Returns
-    -------
-    dict of str to Scores
-        Always with ``all`` and the names of both strata; `asdict` makes each JSON-able.
-
-    Raises
-    ------
-    DataError
-        Shapes differ, a measurement is not finite, or a stratum has another name.
+    The prediction, `y` and `stratum` have length n; see `rows_by_group`. The result always has
+    ``all`` and both strata; `asdict` makes each ready for JSON. Different shapes, a measurement
+    that is not finite, or another stratum are a DataError.
     """
     rows = rows_by_group(stratum, len(_checked(prediction, y)))
     if not len(prediction):
@@ -131,12 +97,8 @@ def score_by_stratum(prediction: Prediction, y: ArrayLike, stratum: ArrayLike) -
 def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
     """Return which of n rows belong to ``all`` and to each stratum, each of shape (n,).
 
-    The strata are those of the column (see `stratum_column.py`), or urban and rural.
-
-    Raises
-    ------
-    DataError
-        There are not n strata, or one has another name, and is not ``unknown``.
+    The strata come from the column (see `stratum_column.py`), or are urban and rural. Another
+    number of rows, or a name that is neither a stratum nor ``unknown``, is a DataError.
     """
     names = np.asarray(stratum, dtype=np.str_)
     if names.shape != (n,):
@@ -151,9 +113,9 @@ def rows_by_group(stratum: ArrayLike, n: int) -> dict[str, NDArray[np.bool_]]:
 
 
 def pooled(parts: Sequence[Scores]) -> Scores:
-    """Return the scores of all rows together from those of several sets of rows.
+    """Return the scores of all rows together from the scores of several sets of rows.
 
-    Means weighted by rows; rmse the root of the weighted mean of squares.
+    Means are weighted by rows; rmse is the root of the weighted mean of squares.
     """
     held = [part for part in parts if part.n]
     if len(held) <= 1:
@@ -177,29 +139,23 @@ def widths(prediction: Prediction, level: float = 0.95) -> Floats:
 
 
 def pit_counts(pit: Floats, bins: int = 10) -> NDArray[np.int64]:
-    """Count integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,).
+    """Count probability integral transforms, shape (n,), in equal bins of [0, 1], shape (bins,).
 
-    Where the predictions are right, the counts are level (Dawid 1984). A hump in the middle
-    means intervals too wide, two horns intervals too narrow, a slope a bias.
+    Where the predictions are right, the counts are level (Dawid 1984). A hump in the middle means
+    that intervals are too wide, high ends that they are too narrow, a slope a bias.
     """
     place = pit * bins
-    # The last bin takes 1 itself, which the transform reaches by rounding.
+    # The last bin includes 1, which the transform reaches by rounding.
     return np.bincount(np.minimum(place.astype(np.int64), bins - 1), minlength=bins)
 
 
 def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
     """Return the exact interval of a share (Clopper and Pearson 1934).
 
-    With a = 1 - level: from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2
-    quantile of Beta(hits + 1, n - hits); 0 where hits is 0, and 1 where hits is n.
-
-    It takes rows to be independent. Rows of one tile are not, nor are neighbours, so the
-    true uncertainty is larger.
-
-    Raises
-    ------
-    RequestError
-        Not 0 <= hits <= n with n of 1 or more, or a level not between 0 and 1.
+    With a = 1 - level: from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2 quantile of
+    Beta(hits + 1, n - hits); 0 where hits is 0, and 1 where hits is n. It takes rows to be
+    independent. Rows of one tile are not, nor are neighbours, so the true uncertainty is larger.
+    hits outside 0 to n, n below 1, or a level outside (0, 1) is a RequestError.
 
     Examples
     --------
@@ -220,12 +176,7 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 def difference_from_baseline(scores: Scores, baseline: Scores) -> dict[str, float | None]:
     """Return model minus baseline for every figure but n; None where either is missing.
 
-    Below 0 is better for mae, rmse, nll and crps.
-
-    Raises
-    ------
-    DataError
-        The two were not scored on the same number of rows.
+    Below 0 is better for mae, rmse, nll and crps. Different numbers of rows are a DataError.
     """
     if scores.n != baseline.n:
         raise DataError(

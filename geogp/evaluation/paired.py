@@ -1,13 +1,13 @@
-"""Mean differences between two predictions of the same rows, and how sure they are.
+"""Mean differences between two predictions of the same rows, and their standard errors.
 
-Rows of one place err alike, so what is drawn anew are blocks, not rows. With s_b the sum of
-the differences of block b and n_b its rows, the mean difference is the ratio d = sum s_b / sum n_b;
-each bootstrap sample draws as many blocks with replacement as there are and has a ratio of its own;
-the standard error s of d is the standard deviation of these ratios (Davison and Hinkley 1997,
-sections 2.4 and 3.8) times sqrt(B / (B - 1)), without which s is too small by that factor where
-B blocks are of equal size. The interval is d - t s to d + t s with t the 97.5 % quantile of
-Student's t with B - 1 degrees of freedom. Few large blocks among many small ones say less than
-their number, so B is the effective one, (sum n_b)^2 / sum n_b^2 (Kish 1965).
+Rows close together have similar errors, so the bootstrap draws blocks, not rows. With s_b the sum
+of the differences of block b and n_b its rows, the mean difference is the ratio d = sum s_b / sum
+n_b. Each bootstrap sample draws with replacement as many blocks as there are, and has its own
+ratio. The standard error s of d is the standard deviation of these ratios (Davison and Hinkley
+1997, sections 2.4 and 3.8) times sqrt(B / (B - 1)), the factor by which it is too small for B
+blocks of equal size. The interval is d - t s to d + t s with t the 97.5 % quantile of Student's t
+with B - 1 degrees of freedom. A few large blocks among many small ones hold less information than
+their number, so B is the effective number, (sum n_b)^2 / sum n_b^2 (Kish 1965).
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ DRAWS = 1000
 """Bootstrap samples."""
 
 FEW_BLOCKS = 5
-"""Fewer effective blocks say too little of how rows of a block err alike: no error is given."""
+"""With fewer effective blocks no standard error is given: the correlation in blocks is unknown."""
 
 SHARE = 0.05
-"""Probability that any mark of a family is set by chance alone."""
+"""Probability that chance alone sets any mark of a family."""
 
 _TWO_SIDED = 1.96
 
@@ -38,18 +38,10 @@ _TWO_SIDED = 1.96
 class Estimate:
     """A mean paired difference.
 
-    Attributes
-    ----------
-    value
-        The mean; None where a row's difference is not finite.
-    error
-        Its standard error; None without a value, or where the rows lie in too few blocks.
-    lower, upper
-        Its own 95 % interval, or None.
-    p
-        Probability of a difference as large or larger, to either side, if there is none.
-    marked
-        Whether it is beyond chance, all of its family counted; see `mark`.
+    `value` is the mean, None where a difference is not finite. `error` is its standard error, None
+    without a value or with too few blocks; `lower` and `upper` are its own 95 % interval, or None.
+    `p` is the two-sided p-value of no difference. `marked` says whether the difference is beyond
+    chance within its family; see `mark`.
     """
 
     value: float | None
@@ -63,26 +55,10 @@ class Estimate:
 def paired_estimates(
     differences: Floats, blocks: Numbers, *, draws: int = DRAWS, seed: int = 0
 ) -> list[Estimate]:
-    """Estimate mean differences from differences by row.
+    """Estimate k mean differences from differences by row (n, k); none of them is marked.
 
-    Parameters
-    ----------
-    differences
-        (n, k) for k differences on the same n rows, 1 or more.
-    blocks
-        Number of the block of each row, (n,).
-    draws, seed
-        Bootstrap samples, and what they are drawn from; the same for all k.
-
-    Returns
-    -------
-    list of Estimate, of length k
-        None of them marked.
-
-    Raises
-    ------
-    DataError
-        There is no row, or not one block for each row.
+    `blocks` (n,) holds the block of each row. All k share the bootstrap samples. No row, or another
+    number of blocks than rows, is a DataError.
     """
     if len(differences) == 0 or blocks.shape != differences.shape[:1]:
         raise DataError(
@@ -104,12 +80,11 @@ def paired_estimates(
 
 
 def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
-    """Return a family of estimates with those marked that are beyond chance.
+    """Return a family of estimates, with a mark on each that is beyond chance.
 
     Holm's (1979) procedure: with p_(1) <= ... <= p_(m), all up to the last i are marked for which
-    p_(j) <= share / (m - j + 1) holds for every j <= i. Whatever the dependence, the probability
-    that any mark stands where there is no difference is `share` or less. Estimates without p
-    are no members.
+    p_(j) <= share / (m - j + 1) holds for every j <= i. Under any dependence, the probability of
+    any mark where there is no difference is at most `share`. Estimates without p do not count.
     """
     members = [place for place, one in enumerate(family) if one.p is not None]
     found = list(family)
@@ -124,37 +99,24 @@ def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:
 def effective_blocks(sizes: Floats) -> Floats:
     """Return Kish's effective number of blocks, (sum n_b)² / sum n_b², over the first axis.
 
-    Parameters
-    ----------
-    sizes
-        Rows of each block, (blocks, ...), at least one in all.
+    `sizes` are the rows of each block, (blocks, ...), at least one in all.
     """
     found: Floats = np.square(sizes.sum(0)) / np.square(sizes).sum(0)
     return found
 
 
 def widening(blocks: ArrayLike) -> Floats:
-    """Return sqrt(B / (B - 1)) of an effective number of blocks B above 1."""
+    """Return sqrt(B / (B - 1)) for an effective number of blocks B above 1."""
     number = np.asarray(blocks, np.float64)
     found: Floats = np.sqrt(number / (number - 1))
     return found
 
 
 def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
-    """Return what stands for a normal quantile where the deviation comes from few blocks.
+    """Return what replaces a normal quantile where the deviation comes from B > 1 effective blocks.
 
-    Parameters
-    ----------
-    normal
-        Quantiles of the standard normal, as many deviations as a band is wide to each side.
-    blocks
-        Effective number of blocks B above 1.
-
-    Returns
-    -------
-    array
-        The quantile of Student's t with B - 1 degrees of freedom of the same probability, times
-        sqrt(B / (B - 1)).
+    It is the quantile of Student's t with B - 1 degrees of freedom at the same probability, times
+    sqrt(B / (B - 1)).
     """
     freedom = np.asarray(blocks, np.float64) - 1
     tail = special.ndtr(-np.asarray(normal, np.float64))
@@ -165,22 +127,13 @@ def student_quantile(normal: ArrayLike, blocks: ArrayLike) -> Floats:
 def simultaneous(
     sizes: Floats, sums: Floats, floor: Floats, *, risk: float, draws: int, seed: int
 ) -> tuple[float, Floats]:
-    """Return how many deviations wide bands are that hold for k ratios together, and these.
+    """Return the half-width of simultaneous bands for k ratios, and the deviations s_k, (k,).
 
-    With d_k the ratio of sums to sizes and d*_k that of a sample of blocks, the deviation s_k is
-    sd(d*_k), over the samples that hold any row of k, and the number the 1 - risk quantile of
-    max_k |d*_k - d_k| / s_k, of the normal at least (Davison and Hinkley 1997).
-
-    Parameters
-    ----------
-    sizes, sums
-        Rows of each block, and sums over them, (blocks, k).
-    floor
-        The least deviation of each, (k,).
-    risk
-        Probability that any band misses.
-    draws, seed
-        Bootstrap samples, and what they are drawn from.
+    The half-width counts deviations. With d_k the ratio of sums to sizes and d*_k the ratio in a
+    sample of blocks, s_k is sd(d*_k) over the samples that hold a row of k, and at least `floor`
+    (k,). The half-width is the 1 - risk quantile of max_k |d*_k - d_k| / s_k, and at least the
+    normal one (Davison and Hinkley 1997). `sizes` and `sums` are rows and sums by block, (blocks,
+    k); `risk` is the probability that any band misses.
     """
     number = len(sizes)
     weights = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), draws)
@@ -193,7 +146,7 @@ def simultaneous(
 
 
 def _by_block(values: Floats, blocks: Numbers) -> tuple[Floats, Floats]:
-    """Return rows (blocks,) and sums (blocks, k) of each block."""
+    """Return the rows (blocks,) and the sums (blocks, k) of each block."""
     _, number = np.unique(blocks, return_inverse=True)
     sizes = np.bincount(number).astype(np.float64)
     sums = np.zeros((len(sizes), values.shape[1]))

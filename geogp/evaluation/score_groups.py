@@ -1,4 +1,4 @@
-"""The figures of one split beside its baseline's: overall, in town and in the country."""
+"""The figures of one split with its baseline: overall, urban and rural."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,27 +37,18 @@ class Reliability:
 class GroupReport:
     """Figures of one stratum (or of all rows) of one split; None where there are no rows.
 
-    Attributes
-    ----------
-    n, tiles
-        Test rows, and different tiles among them.
-    scores, baseline, difference
-        The figures of `metrics.Scores` but n, by name: the model's, the baseline's, and model
-        minus baseline. The model's has coverage_90 as well, which run.json does not hold.
-    coverage_expected
-        Coverage that right predictions would have, by name of figure: the stated level; for
-        counts the mean probability of the intervals, bounds included, which is more.
-    coverage_bounds
-        Exact binomial 95 % bounds of the model's coverage, by name of figure.
-    median_width_95
-        Median width of the 95 % intervals, on the scale of the target.
-    median_factor_95
-        10 to the median width: upper bound over lower bound, for a target in log10; None for
-        counts.
-    reliability
-        Share of the integral transforms within each of a grid of levels around the middle.
-    pit
-        Counts in ten equal bins of the probability integral transform.
+    `tiles` counts the different tiles. `scores`, `baseline` and `difference` (model minus baseline)
+    are the figures of `metrics.Scores` but n, by name; the model's has coverage_90 as well, which
+    run.json does not hold.
+
+    `coverage_expected` is the coverage of right predictions, by name: the stated level; for counts
+    the mean probability of the intervals with their bounds, which is more. `coverage_bounds` are
+    exact binomial 95 % bounds of the model's coverage.
+
+    `median_width_95` is the median width of the 95 % intervals on the scale of the target.
+    `median_factor_95` is 10 to that power: upper over lower bound for a target in log10; None for
+    counts. `reliability` holds the share of integral transforms within each of a grid of levels
+    around the middle, `pit` their counts in ten equal bins.
     """
 
     n: int
@@ -86,23 +77,11 @@ def group_reports(
     *,
     counts: bool = False,
 ) -> dict[str, GroupReport]:
-    """Work out the figures of one split's rows, overall and by stratum.
+    """Return the figures of one split's rows, overall and by stratum.
 
-    Parameters
-    ----------
-    rows
-        Rows of test_predictions.parquet of one split.
-    scored
-        The same rows, scored.
-    baseline
-        The run's baseline figures by stratum; missing ones stay missing.
-    counts
-        Whether counts are predicted, whose widths are no factors.
-
-    Raises
-    ------
-    DataError
-        A stratum has an unknown name, or the baseline was scored on another number of rows.
+    `scored` are the same rows, scored; baseline figures that are missing stay missing; widths of
+    counts are no factors. An unknown stratum, or a baseline of another number of rows, is a
+    DataError.
     """
     quadkey = rows["quadkey"].to_numpy()
     return {
@@ -141,7 +120,7 @@ def _group_report(
 
 
 def share_of(values: pd.Series) -> float | None:
-    """Return the mean of probabilities, or of what came or not; None of no rows."""
+    """Return the mean of probabilities or of hits; None for no rows."""
     return float(values.to_numpy().mean()) if len(values) else None
 
 

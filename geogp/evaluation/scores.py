@@ -1,4 +1,4 @@
-"""The figures that say how good predictions are, and how large numbers of run.json can be."""
+"""The scores of predictions, and the largest numbers that run.json may hold."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated
@@ -6,10 +6,10 @@ from typing import Annotated
 from msgspec import Meta
 
 LARGEST = 1e100
-"""No figure is so large: the square of one and sums of such are still numbers."""
+"""Largest figure: its square, and sums of such squares, stay finite."""
 
 LARGEST_WHOLE = 2**53
-"""Every program that reads JSON holds whole numbers up to this one exactly."""
+"""Largest whole number that every program that reads JSON holds exactly."""
 
 Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Size = Annotated[float, Meta(ge=0, le=LARGEST)]
@@ -53,10 +53,10 @@ class Scores:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """All of them but n, by name."""
+        """All figures but n, by name."""
         return {name: value for name, value in vars(self).items() if name != "n"}
 
 
 def no_scores(n: int = 0) -> Scores:
-    """Return scores without figures: of no rows, or of rows whose figures are not known."""
+    """Return scores without figures: for no rows, or for n rows whose figures are unknown."""
     return Scores(n, *[None] * (len(fields(Scores)) - 1))

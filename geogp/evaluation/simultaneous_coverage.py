@@ -1,30 +1,30 @@
 """Coverage by stratum, judged for all strata and levels of a split at once.
 
 With many strata some miss their level by chance. Each coverage therefore has a band, and the bands
-of a split hold together with 95 %. Blocks of tiles, not rows, are taken to be independent, as rows
-of one place err alike. The 5 % are shared out by number between two sorts of strata.
+of a split hold together with 95 %. Rows close together have similar errors, so blocks of tiles, not
+rows, count as independent. Two sorts of strata share the 5 % by their number.
 
-Few large blocks among many small ones say less than their number, so blocks count as the effective
-number B = (sum m_b)² / sum m_b², m_b the rows of block b (Kish 1965), as in
-`paired.py`; that of a stratum is at most that of its split.
+A few large blocks among many small ones hold less information than their number, so blocks count as
+the effective number B = (sum m_b)² / sum m_b², m_b the rows of block b (Kish 1965), as in
+`paired.py`. A stratum's B is at most the split's.
 
 Strata in `FEW_BLOCKS` effective blocks or more have a bootstrap band. With p_k the observed
-coverage of check k and p*_k that of a sample of blocks, s_k = sd(p*_k), and q a quantile of
+coverage of check k, p*_k the coverage in a sample of blocks, s_k = sd(p*_k), and q a quantile of
 max_k |p*_k - p_k| / s_k,
 
     p_k - q s_k  to  p_k + q s_k    for all k (the studentised maximum; Davison and Hinkley 1997).
 
-q is moved from the normal to Student's t with B - 1 degrees of freedom, B that of the stratum, and
-multiplied by sqrt(B / (B - 1)). s_k is never below the deviation by the design effect (below), so
-that a stratum without a miss has a band too; it is taken over the samples that hold the stratum.
+q is moved from the normal to Student's t with B - 1 degrees of freedom, with the stratum's B, and
+multiplied by sqrt(B / (B - 1)). s_k uses the samples that hold the stratum and is at least the
+deviation by the design effect (below), so that a stratum without a miss has a band too.
 
-Strata in fewer (many counties) say little of how rows of a block err alike. That is taken
-from the whole split, as the correlation r of hits within its blocks. A stratum with n rows, m_b of
-them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design effect; Kish
-1965), with which its band is the exact binomial one (Korn and Graubard 1998) of the split's B, at a
-level shared between all such checks (Bonferroni). Below `LEAST_BLOCKS` blocks, however uneven, or
-`LEAST_ROWS` rows a stratum is not judged, nor is any where the whole split lies in fewer than
-`LEAST_SPLIT_BLOCKS` effective blocks.
+Strata in fewer blocks (many counties) say little about the correlation within blocks. That is
+estimated from the whole split, as the correlation r of hits within its blocks. A stratum with n
+rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design
+effect; Kish 1965). With this number its band is the exact binomial one (Korn and Graubard 1998)
+with the split's B, at a level shared between all such checks (Bonferroni). A stratum with fewer
+than `LEAST_BLOCKS` blocks or `LEAST_ROWS` rows is not judged, nor is any stratum of a split in
+fewer than `LEAST_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,14 +49,14 @@ FEW_BLOCKS = 20
 """Strata in fewer effective blocks take the correlation within blocks from the whole split."""
 
 LEAST_BLOCKS = 3
-"""Strata in fewer blocks, counted one by one, are not judged."""
+"""Strata in fewer blocks (their plain number) are not judged."""
 
 LEAST_SPLIT_BLOCKS = 5
-"""Splits in fewer effective blocks say too little of how rows of a block err alike: not judged."""
+"""Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
 
 DRAWS = 1000
 TOLERANCE = 0.03
-"""A coverage that is off by no more is not marked, however narrow its band."""
+"""A coverage that misses its level by no more is not marked, however narrow its band."""
 
 _RISK = 0.05
 
@@ -65,19 +65,11 @@ _RISK = 0.05
 class Check:
     """One coverage and its band.
 
-    Attributes
-    ----------
-    level
-        The stated level.
-    observed
-        Share of the stratum's rows inside the central interval of the level.
-    lower, upper
-        Band that holds for all checks of the split together with 95 %; None where the stratum has
-        too few rows or blocks.
-    off
-        Whether the level lies outside the band and is missed by more than 3 points.
-    error
-        Standard error s_k of `observed`; None where the stratum is not judged.
+    `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
+    and `upper` are the band that holds for all checks of the split together with 95 %, None where
+    the stratum has too few rows or blocks. `off` says that the level lies outside the band and the
+    coverage misses it by more than 3 points. `error` is the standard error s_k, None where it is
+    not judged.
     """
 
     level: float
@@ -97,18 +89,10 @@ class Check:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Coverage of one stratum.
+    """Coverage of one stratum, with a check for each level.
 
-    Attributes
-    ----------
-    kind
-        Such as ``stratum``, ``quarter``, ``tests`` or ``county``.
-    name
-        Such as ``2020Q1`` or ``3 to 4``.
-    n, blocks
-        Its rows, and the blocks they lie in.
-    checks
-        One for each level.
+    `kind` is such as ``stratum``, ``quarter``, ``tests`` or ``county``, `name` such as ``2020Q1``
+    or ``3 to 4``; `n` and `blocks` count its rows and their blocks.
     """
 
     kind: str
@@ -122,18 +106,9 @@ class ClassReport:
 class _Counts:
     """Rows and hits by block and stratum.
 
-    Attributes
-    ----------
-    sizes
-        Rows, (blocks, strata).
-    inside
-        Rows inside the intervals, (blocks, strata, levels).
-    level
-        Stated levels, (levels,).
-    correlation
-        Of hits within blocks, (levels,).
-    split_blocks
-        Effective number of blocks of the whole split.
+    `sizes` (blocks, strata) counts rows, `inside` (blocks, strata, levels) the rows inside the
+    intervals. `correlation` (levels,) is of hits within blocks; `split_blocks` is the effective
+    number of blocks of the whole split.
     """
 
     sizes: Floats
@@ -144,7 +119,7 @@ class _Counts:
 
     @property
     def effective(self) -> Floats:
-        """Effective number of blocks, at most that of the split, (strata,)."""
+        """Effective number of blocks, at most the split's, (strata,)."""
         return np.minimum(effective_blocks(self.sizes), self.split_blocks)
 
     @property
@@ -161,7 +136,7 @@ class _Counts:
 
     @property
     def binomial_sd(self) -> Floats:
-        """Of a share of rows at the stated level, with the design effect, (strata, levels)."""
+        """Deviation of a share at the stated level, with the design effect, (strata, levels)."""
         variance = self.level * (1 - self.level) * self.design_effect
         found: Floats = np.sqrt(variance / self.sizes.sum(0)[:, None])
         return found
@@ -186,27 +161,11 @@ def class_reports(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[ClassReport]:
-    """Work out the coverage of strata, with bands that hold for all of them at once.
+    """Return the coverage of strata, with bands that hold for all of them at once.
 
-    Parameters
-    ----------
-    pit
-        P(Y <= y) of each row's prediction at what was measured, (n,).
-    groups
-        Rows (n,) of each stratum by its name, by kind.
-    blocks
-        Number of the block of each row, (n,).
-    levels
-        Levels that are checked.
-    least
-        Strata with fewer rows are not judged.
-    draws, seed
-        Bootstrap samples, and what they are drawn from.
-
-    Raises
-    ------
-    DataError
-        A stratum has no row, or a value of `pit` is no probability.
+    `pit` (n,) is P(Y <= y) at the measurement. `groups` holds, by kind, the rows (n,) of each
+    stratum by its name; `blocks` (n,) holds the block of each row. Strata with fewer than `least`
+    rows are not judged. A stratum without rows, or a `pit` outside 0 to 1, is a DataError.
     """
     if len(pit) and not ((pit >= 0) & (pit <= 1)).all():
         raise DataError("expected probabilities from 0 to 1 as integral transforms.")
@@ -252,7 +211,7 @@ def _counts(
 
 
 def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Floats:
-    """Return the mean correlation of hits of two rows of one block, at least 0, (levels,)."""
+    """Return the mean correlation of the hits of two rows of one block, at least 0, (levels,)."""
     away = hits - hits.mean(0)
     total = np.stack([np.bincount(blocks, one, minlength=len(size)) for one in away.T], axis=1)
     squares = np.square(away).sum(0)
@@ -263,10 +222,7 @@ def _correlation(hits: Floats, blocks: NDArray[np.int64], size: Floats) -> Float
 
 
 def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return the ends of all bands and standard errors, each (strata, levels).
-
-    NaN for strata that are not judged.
-    """
+    """Return lower ends, upper ends, standard errors, each (strata, levels); NaN if not judged."""
     lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
     judged = (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least)
@@ -285,9 +241,9 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
 
 
 def _bootstrap(counts: _Counts, risk: float, draws: int, seed: int) -> tuple[Floats, Floats]:
-    """Return half the width of each band, and s_k, each (strata, levels)."""
+    """Return the half-width of each band, and s_k, each (strata, levels)."""
     blocks, _, levels = counts.inside.shape
-    # Where no sample differs from the whole there is still the binomial deviation.
+    # If no sample differs from the whole, the binomial deviation remains.
     q, sd = simultaneous(
         np.repeat(counts.sizes, levels, axis=1),
         counts.inside.reshape(blocks, -1),

@@ -1,4 +1,4 @@
-"""Spread of measurements, of errors and as predicted, by cells of 0.05 degrees."""
+"""Spread of measurements, errors and predictions, by cells of 0.05 degrees."""
 
 import numpy as np
 import pandas as pd
@@ -13,28 +13,16 @@ LEAST_ROWS = 5
 
 
 def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
-    """Work out the spread of test rows in cells floor(longitude / 0.05), floor(latitude / 0.05).
+    """Return the spread of one split's test rows by cell.
 
-    Parameters
-    ----------
-    rows
-        Rows of test_predictions.parquet of one split.
-
-    Returns
-    -------
-    DataFrame
-        A row for each cell, on the scale of the modelled target: ``west`` and ``south``, its lower
-        left corner in degrees; ``n``, its test rows; ``measured``, the standard deviation of the
-        measurements around their mean in the cell (n - 1 in the denominator), what is called
-        empirical in the paper: it holds what the predicted mean tells apart within the cell, and
-        may be larger than what is predicted; ``error``, the root of the mean squared difference of
-        measurement and predicted mean; ``predicted``, the root of the mean predictive variance of
-        a measurement, which right predictions have as large as the error.
-
-    Raises
-    ------
-    DataError
-        No cell has enough rows.
+    A cell is floor(longitude / 0.05), floor(latitude / 0.05). Columns, on the scale of the modelled
+    target: ``west`` and ``south``, the lower left corner in degrees; ``n``, the test rows;
+    ``measured``, the standard deviation of measurements around their mean in the cell (divisor n -
+    1), which the paper calls empirical: it includes differences of the predicted mean within the
+    cell, so it may exceed the prediction; ``error``, the root mean squared difference of
+    measurement and predicted mean; ``predicted``, the root mean predictive variance of a
+    measurement, as large as the error for right predictions. No cell with enough rows is a
+    DataError.
     """
     table = pd.DataFrame(
         {

@@ -1,8 +1,8 @@
-"""Whether the figures of a run.json agree with each other, as far as they follow from each other.
+"""Whether the figures of a run.json agree with each other.
 
-What follows from the test predictions is worked out again by the report. The baseline is not among
-them: its laws come from the training rows, which a run folder does not hold. So of the baseline
-it is told here whether strata and folds make up the whole, on as many rows as the model's.
+The report computes again what follows from the test predictions. The baseline's laws come from the
+training rows, which a run folder does not hold. So this module only checks that the strata and
+folds of the baseline make up the whole, on as many rows as the model's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import ALL
 
 TOLERANCE = 1e-6
-"""Largest difference of a figure, as a share of it where it is above 1."""
+"""Largest difference of a figure, relative where the figure is above 1."""
 
 _NAMES = tuple(field.name for field in fields(Scores))
 
@@ -26,17 +26,9 @@ Table = Mapping[str, Mapping[str, Any]]
 
 
 def check_figures(run: Mapping[str, Any]) -> None:
-    """Refuse a run.json whose figures contradict each other.
+    """Refuse a run.json (in the form of `RunRecord`) whose figures contradict each other.
 
-    Parameters
-    ----------
-    run
-        Its content, of the form that `RunRecord` has.
-
-    Raises
-    ------
-    DataError
-        Splits, strata, numbers of rows or figures do not fit; the message names the place.
+    If splits, strata, numbers of rows or figures do not fit, the DataError names the place.
     """
     settings = run.get("settings", {})
     splits, metrics = settings.get("splits"), run["metrics"]
@@ -76,7 +68,7 @@ def rows_in(parts: Mapping[str, int]) -> int:
 def _check_pair(
     place: str, held: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], strata: Sequence[str]
 ) -> None:
-    """Check the model's figures and the baseline's, which are of the same rows."""
+    """Check the model's figures and the baseline's, which cover the same rows."""
     rows: list[str] = []
     for key in ("metrics", "baseline"):
         if key not in held:
@@ -90,7 +82,7 @@ def _check_pair(
 
 
 def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequence[Table]) -> None:
-    """Check that figures are there where rows are, and that strata and folds make them up."""
+    """Check that figures exist where rows do, and that strata and folds make up the whole."""
     for name, figures in table.items():
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
@@ -122,7 +114,7 @@ def _scores(figures: Mapping[str, Any]) -> Scores:
 
 
 def _same(where: str, of: str, expected: Scores, found: Mapping[str, Any]) -> None:
-    """Refuse figures that are not those of their parts together."""
+    """Refuse figures that differ from their parts together."""
     for key, value in vars(expected).items():
         other = found[key]
         if value is None or other is None:

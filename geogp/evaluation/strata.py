@@ -1,8 +1,8 @@
-"""Which rows of a split belong to which stratum, and how small strata are put together.
+"""Which rows of a split belong to which stratum, and how small strata are pooled.
 
-Classes of an ordered kind (tests, distance, speed, quarters) with fewer than `LEAST_ROWS` rows are
-joined to the next of their kind. Places (counties, areas of a layer) with fewer are put together
-into one stratum of others. What is still too small is shown, but not judged.
+Classes of an ordered kind (tests, distance, speed, quarters) with fewer than `LEAST_ROWS` rows join
+the next class. Places (counties, areas of a layer) with fewer form one stratum of others. A stratum
+that is still too small is shown, but not judged.
 """
 
 from collections.abc import Sequence
@@ -24,23 +24,23 @@ LEAST_ROWS = 100
 """Fewest rows of a stratum: 95 of 100 has an exact 95 % interval of less than 5 points each way."""
 
 LAYER = "layer_"
-"""What the names of columns begin with that say in which area of a layer a row lies."""
+"""Prefix of the columns that hold the area of a layer in which a row lies."""
 
 TESTS_CLASSES = ((1, 1), (2, 2), (3, 4), (5, 9), (10, 19), (20, None))
 """Least and most tests of a tile in a quarter, in each class."""
 
 EXPECTED_CLASSES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Where classes of the expected number of tests part."""
+"""Limits between classes of the expected number of tests."""
 
 DISTANCE_CLASSES = (1, 2, 5, 10)
-"""Where classes of the distance to the nearest measured tile part, in km."""
+"""Limits between classes of the distance to the nearest measured tile, in km."""
 
 SPEED_CLASSES = {
     "download": (5, 7, 35, 100),
     "upload": (1, 3, 10, 30),
     "latency": (30, 50, 75, 100),
 }
-"""Where classes of the predicted median part, in Mbps or ms.
+"""Limits between classes of the predicted median, in Mbps or ms.
 
 5/1, 7/1 and 35/3 Mbps are the download and upload speeds of the mobile tiers of the FCC's National
 Broadband Map.
@@ -52,16 +52,10 @@ _NOUNS = {"county": "counties"}
 
 @dataclass(frozen=True)
 class Stratum:
-    """Some of the rows of a split.
+    """Some of the rows (n,) of a split.
 
-    Attributes
-    ----------
-    name
-        Such as ``2020Q1``, ``3 to 4`` or ``others (12 counties)``.
-    members
-        Names of the classes or places that were put together; its own where there is one.
-    rows
-        Which rows, (n,).
+    `name` is such as ``2020Q1``, ``3 to 4`` or ``others (12 counties)``; `members` are the names of
+    the classes or places in it.
     """
 
     name: str
@@ -70,24 +64,12 @@ class Stratum:
 
 
 def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list[Stratum]]:
-    """Return the strata of rows of test_predictions.parquet, by kind, small ones put together.
+    """Return the strata of rows of test_predictions.parquet, by kind; small ones are pooled.
 
-    Kinds whose column is absent are left out. Counts of tests are classed by what was expected:
-    by what was counted, no prediction could hold its levels; speeds by the predicted median.
-
-    Parameters
-    ----------
-    rows
-        Rows of one split.
-    median
-        Median of each row's prediction, (n,), on the scale of the target.
-    target
-        Such as ``download``; it picks the classes of speed.
-
-    Raises
-    ------
-    DataError
-        A distance is negative or not finite.
+    Kinds whose column is absent are left out. Counts of tests are classed by their expectation,
+    speeds by the predicted median (n,), on the scale of the target: classed by the measured count,
+    no prediction could hold its levels. `target` chooses the classes of speed. A distance that is
+    negative or not finite is a DataError.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -134,10 +116,7 @@ def speed_groups(median: Floats, target: str) -> dict[str, Rows]:
 def distance_groups(distance_km: Floats) -> dict[str, Rows]:
     """Return the rows of each class of distance in km (n,), by its name; 0 is the same tile.
 
-    Raises
-    ------
-    DataError
-        A distance is negative or not finite.
+    A distance that is negative or not finite is a DataError.
     """
     wrong = ~(np.isfinite(distance_km) & (distance_km >= 0))
     if wrong.any():
@@ -159,9 +138,9 @@ def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
 
 
 def joined(groups: dict[str, Rows], least: int = LEAST_ROWS) -> list[Stratum]:
-    """Return groups with those of fewer than `least` rows joined to the next, in order.
+    """Return the groups; those with fewer than `least` rows join the next one, in order.
 
-    A last one that is too small is joined to the one before it; empty groups vanish.
+    A last one that is too small joins the one before it; empty groups are dropped.
     """
     found: list[Stratum] = []
     open_names: list[str] = []
@@ -183,23 +162,15 @@ def joined(groups: dict[str, Rows], least: int = LEAST_ROWS) -> list[Stratum]:
 
 
 def merged(groups: dict[str, Rows], least: int = LEAST_ROWS) -> dict[str, Rows]:
-    """Return the rows of what `joined` returns, by name."""
+    """Return the rows of the strata of `joined`, by name."""
     return {stratum.name: stratum.rows for stratum in joined(groups, least)}
 
 
 def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = LEAST_ROWS) -> list[Stratum]:
-    """Return the rows of each value; those of fewer than `least` together, as the last.
+    """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
 
-    There may be thousands of places: rows are counted first, and only strata get a mask of rows.
-
-    Parameters
-    ----------
-    values
-        The place of each row, (n,).
-    noun
-        What several of them are called.
-    least
-        Fewest rows of a stratum of its own. A single smaller one keeps its name.
+    A single small place keeps its name; several are called `noun`. There may be thousands of
+    places: rows are counted first, and only strata get a mask of rows.
     """
     found, number = np.unique(values, return_inverse=True)
     number = number.reshape(-1)
@@ -209,7 +180,7 @@ def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = LEAST_ROW
     others = [names[k] for k in np.flatnonzero(small)]
     if others:
         name = others[0] if len(others) == 1 else f"others ({len(others)} {noun})"
-        while len(others) > 1 and name in names:  # a place of the user's is called so
+        while len(others) > 1 and name in names:  # a place of the user has this name
             name += " together"
         strata.append(Stratum(name, others, small[number]))
     return strata
@@ -235,5 +206,5 @@ def _tests_name(least: int, most: int | None) -> str:
 
 
 def _places(column: "pd.Series[str]") -> NDArray[np.str_]:
-    """Return names of places; what has none lies elsewhere."""
+    """Return names of places; an empty one becomes elsewhere."""
     return column.fillna("").astype(str).replace("", _ELSEWHERE).to_numpy(str)

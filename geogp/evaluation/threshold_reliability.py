@@ -8,11 +8,10 @@ that met it; then exactly (CORP; Dimitriadis, Gneiting and Jordan 2021)
 
 B the Brier score of each: small reliability is good, large resolution is good.
 
-What is judged are the differences mean o - mean p over all rows and within bins of p. Each has a
-band by drawing blocks of tiles, not rows, that holds for all differences of a split together: the
-bootstrap bands of `simultaneous_coverage.py`, each of the freedom that the effective number of
-blocks of its own rows leaves. Differences of rows in fewer than `LEAST_EFFECTIVE` effective blocks
-are not judged.
+The module judges the differences mean o - mean p over all rows and within bins of p. Their bands
+hold for all differences of a split together: the bootstrap bands of `simultaneous_coverage.py`,
+which draw blocks of tiles, not rows. The degrees of freedom come from the effective number of
+blocks of the difference's own rows; with fewer than `LEAST_EFFECTIVE` it is not judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 BINS = 10
-"""Bins of equally many rows; fewer where many rows have one probability."""
+"""Bins with equal numbers of rows; fewer where many rows have one probability."""
 
 LEAST_EFFECTIVE = 10
 """Differences of rows in fewer effective blocks are not judged."""
@@ -44,15 +43,9 @@ LEAST_EFFECTIVE = 10
 class Difference:
     """Observed share minus mean stated probability, with its band.
 
-    Attributes
-    ----------
-    value
-        The difference.
-    lower, upper
-        Band that holds for all differences of a split together with 95 %; None where the rows
-        lie in fewer than `LEAST_EFFECTIVE` effective blocks.
-    off
-        Whether the band leaves out 0 and the difference is more than 3 points.
+    `lower` and `upper` hold for all differences of a split together with 95 %, None where the rows
+    lie in fewer than `LEAST_EFFECTIVE` effective blocks. `off` says that 0 lies outside the band
+    and the difference is more than 3 points.
     """
 
     value: float
@@ -62,27 +55,17 @@ class Difference:
 
     @property
     def judged(self) -> bool:
-        """Whether it has a band."""
+        """Whether the difference has a band."""
         return self.lower is not None
 
 
 @dataclass(frozen=True)
 class ProbabilityBin:
-    """Rows whose stated probabilities are alike.
+    """Rows with similar stated probabilities.
 
-    Attributes
-    ----------
-    n
-        Number of rows.
-    stated
-        Mean stated probability.
-    observed
-        Share of rows that met the threshold.
-    lower, upper
-        Exact binomial 95 % interval of that share; rows of one place are not independent, which
-        it does not know.
-    difference
-        `observed` - `stated`, with a band that does.
+    `stated` is their mean probability, `observed` the share of the n rows that met the threshold.
+    `lower` and `upper` are its exact binomial 95 % interval, which takes rows to be independent;
+    the band of `difference` (`observed` - `stated`) does not.
     """
 
     n: int
@@ -95,26 +78,14 @@ class ProbabilityBin:
 
 @dataclass(frozen=True)
 class ExceedanceReport:
-    """How right the probabilities of one threshold are, for all rows or those of a stratum.
+    """How right the probabilities of one threshold are, for all rows or the rows of a stratum.
 
-    Attributes
-    ----------
-    threshold, meets
-        In the unit of the target, and in words: ``at least 7 Mbps``.
-    group
-        ``all``, ``urban`` or ``rural``.
-    n
-        Number of rows.
-    stated, observed, difference
-        Mean stated probability, share that met the threshold, and the one minus the other.
-    brier, reliability, resolution, uncertainty
-        The Brier score and its parts.
-    reference
-        Brier score of stating the share of each quarter's own test rows that met the threshold.
-    skill
-        1 - brier / reference; None where the reference is 0.
-    bins
-        From small to large probabilities.
+    `threshold` is in the unit of the target, `meets` in words (``at least 7 Mbps``); `group` is
+    ``all``, ``urban`` or ``rural``. `stated` is the mean probability, `observed` the share that met
+    the threshold, `difference` observed minus stated. `brier` is the Brier score, with its three
+    parts; `reference` is the Brier score of stating the observed share of each quarter's own test
+    rows; `skill` is 1 - brier / reference, None where the reference is 0. `bins` go from small to
+    large probabilities.
     """
 
     threshold: float
@@ -135,7 +106,7 @@ class ExceedanceReport:
 
 @dataclass(frozen=True)
 class _Part:
-    """One threshold and stratum: its rows, what was stated, what came, and the bin of each."""
+    """One threshold and stratum: rows, stated probabilities, outcomes, and the bin of each row."""
 
     threshold: Threshold
     group: str
@@ -154,33 +125,12 @@ def exceedance_reports(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[ExceedanceReport]:
-    """Work out how right the probabilities of thresholds are, for one split's test rows.
+    """Return how right the probabilities of thresholds are, for one split's test rows.
 
-    Each row's probability is that of an average of its own number of tests.
-
-    Parameters
-    ----------
-    rows
-        Rows of test_predictions.parquet of one split.
-    probability
-        Returns the probability that each row meets a threshold, (n,), from 0 to 1; see
-        `Threshold.probability`.
-    target
-        Their target.
-    thresholds
-        Thresholds of that target.
-    draws, seed
-        Bootstrap samples of blocks, and what they are drawn from.
-
-    Returns
-    -------
-    list of ExceedanceReport
-        By threshold: all rows, then urban and rural ones where there are `LEAST_ROWS` or more.
-
-    Raises
-    ------
-    DataError
-        A threshold is another target's, there is no row, or a probability is missing.
+    `probability` returns the probability that each row meets a threshold, (n,), for an average of
+    the row's own number of tests; see `Threshold.probability`. By threshold there is a report on
+    all rows, then on urban and rural rows where there are `LEAST_ROWS` or more. A threshold of
+    another target, no row, or a missing probability is a DataError.
     """
     foreign = [threshold.met for threshold in thresholds if threshold.target != target]
     if foreign:
@@ -202,14 +152,9 @@ def exceedance_reports(
 def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
     """Return reliability, resolution and uncertainty; see the module.
 
-    Parameters
-    ----------
-    p
-        Stated probabilities, (n,).
-    met
-        1 where the threshold was met, else 0, (n,).
+    `p` are stated probabilities, `met` is 1 where the threshold was met, else 0; both (n,).
     """
-    # Rows of one probability are one point of the regression.
+    # Rows with the same probability are one point of the regression.
     where = np.unique(p, return_inverse=True)[1]
     size = np.bincount(where)
     share = np.bincount(where, met) / size
@@ -220,7 +165,7 @@ def brier_parts(p: Floats, met: Floats) -> tuple[float, float, float]:
 
 
 def bins_of(p: Floats, bins: int = BINS) -> NDArray[np.int64]:
-    """Return the number of the bin of each probability (n,): bins of about equally many rows.
+    """Return the bin of each probability (n,): bins with about equal numbers of rows.
 
     Equal probabilities share a bin, so that there may be fewer.
     """
@@ -279,7 +224,7 @@ def _bin(p: Floats, met: Floats, difference: Difference) -> ProbabilityBin:
 
 
 def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
-    """Return the share of each row's quarter; of all rows where the quarter has few."""
+    """Return the share of each row's quarter; the share of all rows if the quarter has few."""
     _, where = np.unique(quarter, return_inverse=True)
     size = np.bincount(where)
     share = np.where(size >= LEAST_ROWS, np.bincount(where, met) / size, met.mean())
@@ -293,7 +238,7 @@ def _brier(p: Floats, met: Floats) -> float:
 def _differences(
     parts: list[_Part], blocks: NDArray[np.int64], draws: int, seed: int
 ) -> list[Difference]:
-    """Return, part by part, the difference of all its rows and of each bin, with bands."""
+    """Return, part by part, the difference of all rows and of each bin, with bands."""
     number = int(blocks.max()) + 1
     sizes, sums, spread = [], [], []
     for part in parts:
@@ -309,7 +254,7 @@ def _differences(
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])
-        # No deviation is below that of independent rows whose probabilities are right.
+        # The least deviation is for independent rows with right probabilities.
         most, sd = simultaneous(
             n[:, judged], total[:, judged], floor, risk=0.05, draws=draws, seed=seed
         )

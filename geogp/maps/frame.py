@@ -1,4 +1,4 @@
-"""The frame of a raster of tiles: which pixel holds which tile, and where its edges lie."""
+"""The frame of a raster of tiles: the pixel of each tile, and the edges."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,8 @@ Floats = NDArray[np.float64]
 class Frame:
     """A rectangle of tiles of one zoom; pixel (0, 0) is the tile in the north-west corner.
 
-    Attributes
-    ----------
-    zoom
-        Zoom of the tiles.
-    column, row
-        Tile column and row of the north-west corner; columns may lie beyond the world's edge.
-    width, height
-        Size in tiles, which is size in pixels.
+    `column` and `row` are of that tile; columns may lie beyond the world's edge. `width` and
+    `height` count tiles, which are pixels.
     """
 
     zoom: int
@@ -37,13 +31,7 @@ class Frame:
 
     @classmethod
     def of_tiles(cls, tiles: Tiles) -> "Frame":
-        """Return the smallest frame around tiles.
-
-        Raises
-        ------
-        DataError
-            There is no tile.
-        """
+        """Return the smallest frame around tiles; no tile is a DataError."""
         if len(tiles) == 0:
             raise DataError("expected at least one tile to map, found none. Is the zoom too low?")
         west, east = int(tiles.column.min()), int(tiles.column.max())
@@ -111,10 +99,7 @@ class Frame:
     def pixels(self, tiles: Tiles) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pixel rows and pixel columns of tiles, each of shape (n,).
 
-        Raises
-        ------
-        DataError
-            A tile lies outside the frame, has another zoom, or stands there twice.
+        A tile outside the frame, of another zoom, or present twice is a DataError.
         """
         if tiles.zoom != self.zoom:
             raise DataError(f"expected tiles of zoom {self.zoom}, found zoom {tiles.zoom}.")
@@ -132,10 +117,7 @@ class Frame:
     def place(self, tiles: Tiles, values: NDArray[Any], fill: float) -> NDArray[Any]:
         """Put one value per tile into a raster of shape (height, width), `fill` elsewhere.
 
-        Raises
-        ------
-        DataError
-            The number of values is not that of the tiles, or a tile has no pixel of its own.
+        Another number of values than tiles, or a tile without its own pixel, is a DataError.
         """
         values = np.asarray(values)
         if values.shape != (len(tiles),):

@@ -36,7 +36,7 @@ _MERCATOR: Settings = {
     "false_northing": 0.0,
     "earth_radius": EARTH_RADIUS_M,
 }
-"""EPSG:3857 for readers of CF who know no WKT: Mercator on the sphere, of WGS 84 degrees."""
+"""EPSG:3857 for readers of CF without WKT: Mercator on the sphere, of WGS 84 degrees."""
 
 _NAMES = {
     "download": ("Mbit s-1", "download speed", "lower"),
@@ -49,10 +49,7 @@ _NAMES = {
 def quantity_of(target: str) -> Quantity:
     """Return the names and units of a target.
 
-    Raises
-    ------
-    RequestError
-        `target` is not download, upload, latency or tests.
+    A target other than download, upload, latency or tests is a RequestError.
     """
     if target not in _NAMES:
         raise RequestError(f"expected the target {', '.join(_NAMES)}, found {target!r}.")
@@ -73,56 +70,27 @@ def build_grid(
     settings: Settings | None = None,
     thresholds: tuple[Threshold, ...] = (),
 ) -> xr.Dataset:
-    """Lay the predictions for tiles out as a raster in EPSG:3857, where tiles are square.
+    """Return the predictions for tiles as a raster in EPSG:3857, where tiles are square.
 
     With mu and v = function variance + noise variance of log10 of the value, for a Gaussian
-    prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)),
-    mean = 10^mu exp((ln 10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). For another shape they
-    are its quantiles, and its mean of 10^y: NaN where a shape with heavy tails has none, or one
-    beyond float32. The function variance includes that of single tiles, which is given apart too.
-    Each threshold adds the probability that what is predicted meets it, such as p_at_least_7_mbps.
-    Numbers of tests have variables of their own; see `CountPrediction.variables`.
+    prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)), mean = 10^mu exp((ln 10)²
+    v / 2), width_log10 = 2 · 1.96 sqrt(v). Other shapes give their own quantiles and their mean of
+    10^y: NaN where heavy tails have none, or one beyond float32. The function variance includes the
+    variance of single tiles, which is also a variable of its own. Each threshold adds the
+    probability that the predicted value meets it, such as p_at_least_7_mbps. Numbers of tests have
+    other variables; see `CountPrediction.variables`.
 
-    Parameters
-    ----------
-    region
-        The region; its name and code become attributes.
-    tiles
-        The n tiles of the region, each once.
-    prediction
-        One distribution of log10(Mbps), or log10(ms), per tile, in the order of `tiles`; of the
-        number of tests for that target.
-    target
-        ``download``, ``upload``, ``latency`` or ``tests``.
-    distance_km
-        Distance from each tile to the nearest measured one in km, shape (n,).
-    far_km
-        Tiles farther than this from any measurement are flagged.
-    measured
-        Number of tests at each tile in the data, of all quarters, 0 where none, shape (n,).
-    stratum
-        Stratum per tile, shape (n,), ``unknown`` outside both of the region's; None, or none
-        known, leaves the flag of `strata_flag` out.
-    settings
-        Settings of the run, which become attributes.
-    thresholds
-        Those of the target.
+    `prediction` is of log10(Mbps), log10(ms) or the number of tests, by `target` (``download``,
+    ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. All (n,): `distance_km` to
+    the nearest measured tile, flagged beyond `far_km`; `measured`, the tests in all quarters, 0
+    where none; `stratum`, ``unknown`` outside both. Without a known stratum there is no flag of
+    `strata_flag`. `settings` become attributes.
 
-    Returns
-    -------
-    xarray.Dataset
-        Dimensions (y, x): tile centres in metres, y falling. float32 variables are NaN
-        outside the region; flags are 255 and tests -1 there.
-
-    Raises
-    ------
-    DataError
-        An input has another length than `tiles`, a tile stands there twice, or there is none.
-    RequestError
-        The target is unknown or not that of the prediction or of a threshold, or a setting
-        cannot be an attribute.
-    NumericalError
-        A value other than the mean overflows float32.
+    Dimensions (y, x) are tile centres in metres, y falling. Outside the region float32 variables
+    are NaN, flags 255 and tests -1. An input of another length, a tile twice, or no tile is a
+    DataError. An unknown target, one that differs from the prediction's or a threshold's, or a
+    setting that cannot be an attribute is a RequestError. A value other than the mean beyond
+    float32 is a NumericalError.
     """
     quantity = quantity_of(target)
     _check_lengths(tiles, prediction, distance_km, measured, stratum)
@@ -136,7 +104,7 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    absent = {f"mean_{quantity.suffix}"}  # where tails are too heavy for one that float32 holds
+    absent = {f"mean_{quantity.suffix}"}  # none, or beyond float32: heavy tails
     data = {
         name: (
             ("y", "x"),
@@ -187,7 +155,7 @@ def _check_lengths(
 def _probabilities(
     prediction: Prediction, target: str, thresholds: tuple[Threshold, ...]
 ) -> dict[str, tuple[NDArray[np.float64], str, str]]:
-    """Return values, long name and unit of the probabilities that thresholds are met."""
+    """Return values, long name and unit of the probabilities of meeting the thresholds."""
     found = {}
     for threshold in thresholds:
         if threshold.target != target:

@@ -1,4 +1,4 @@
-"""Slices of a learned kernel: how far one place informs the others."""
+"""Slices of a learned kernel: how much one location informs the others."""
 
 from dataclasses import dataclass
 
@@ -13,18 +13,9 @@ from geogp.geodata.places.region import Tiles
 class KernelSlice:
     """Values k(x, x_ref) of a kernel for all tiles x and one reference point x_ref.
 
-    Attributes
-    ----------
-    name
-        ``urban``, ``rural`` or ``wildland``: the kind of place the reference point is.
-    longitude, latitude
-        The reference point in degrees.
-    values
-        Kernel values, float64 of shape (n_tiles,), in squares of the target's unit.
-    quarter
-        Label of the quarter the slice is for, or None for a kernel over place alone.
-    description
-        One sentence about the reference point, shown beside it.
+    `name` is ``urban``, ``rural`` or ``wildland``: where the reference point lies, in degrees.
+    `values` are float64 of shape (n_tiles,), in squares of the target's unit. `quarter` is None for
+    a kernel over locations alone; `description` is one sentence about the reference point.
     """
 
     name: str
@@ -36,17 +27,14 @@ class KernelSlice:
 
     @property
     def title(self) -> str:
-        """Name, and quarter where there is one."""
+        """Name, and quarter if there is one."""
         return self.name if self.quarter is None else f"{self.name}, {self.quarter}"
 
 
 def check_slices(tiles: Tiles, slices: list[KernelSlice]) -> NDArray[np.float64]:
-    """Return the values of all slices together, shape (number of slices, n).
+    """Return the values of all slices, shape (number of slices, n).
 
-    Raises
-    ------
-    DataError
-        There is no slice, or one has another number of values than there are tiles.
+    No slice, or another number of values than tiles, is a DataError.
     """
     if not slices:
         raise DataError("expected at least one kernel slice, found none.")

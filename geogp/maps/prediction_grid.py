@@ -1,4 +1,4 @@
-"""Predictions of any quantity as a georeferenced raster, in the unit they are made in."""
+"""Predictions of any quantity as a georeferenced raster, in their own unit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ CELLS = 100
 """Cells along the longer side of a box, unless a resolution is asked for."""
 
 MOST_CELLS = 20_000_000
-"""A raster of more is refused."""
+"""Most cells of a raster; more are refused."""
 
 LABELS = {
     "median": "median of the prediction",
@@ -35,20 +35,12 @@ LABELS = {
     "sd": "standard deviation of the prediction",
     "function_sd": "standard deviation without the noise of measurements",
 }
-"""Variables of a raster, and what they are."""
+"""Variables of a raster, with their labels."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box of coordinates, cut into equal cells.
-
-    Attributes
-    ----------
-    bounds
-        West, south, east, north.
-    columns, rows
-        Numbers of cells.
-    """
+    """A box of coordinates, with bounds west, south, east, north, cut into equal cells."""
 
     bounds: Bounds
     columns: int
@@ -56,12 +48,9 @@ class Box:
 
     @classmethod
     def of(cls, bounds: Sequence[float], resolution: float | None = None) -> "Box":
-        """Return a box with cells of about a side; None takes a hundredth of its longer side.
+        """Return a box with cells of about `resolution`; None takes a hundredth of its longer side.
 
-        Raises
-        ------
-        RequestError
-            It is no box, or has too many cells.
+        Bounds that are no box, or too many cells, are a RequestError.
         """
         try:
             west, south, east, north = (float(edge) for edge in bounds)
@@ -90,24 +79,21 @@ class Box:
 
     @property
     def x(self) -> Floats:
-        """Middles of the columns, rising."""
+        """Centres of the columns, rising."""
         west, _, east, _ = self.bounds
         return west + (np.arange(self.columns) + 0.5) * (east - west) / self.columns
 
     @property
     def y(self) -> Floats:
-        """Middles of the rows, falling."""
+        """Centres of the rows, falling."""
         _, south, _, north = self.bounds
         return north - (np.arange(self.rows) + 0.5) * (north - south) / self.rows
 
 
 def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
-    """Lay predictions for tiles, each once, out as a raster in EPSG:3857, where tiles are square.
+    """Return predictions for tiles, each once, as a raster in EPSG:3857, where tiles are square.
 
-    Returns
-    -------
-    xarray.Dataset
-        Dimensions (y, x), float32, NaN where there is no tile, with the variables of `LABELS`.
+    Dimensions (y, x), float32, NaN where there is no tile, with the variables of `LABELS`.
     """
     frame = Frame.of_tiles(tiles)
     data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
@@ -115,21 +101,9 @@ def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
 
 
 def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
-    """Lay predictions for the cells of a box, row by row, out as a raster.
+    """Return predictions for the cells of a box, row by row, as a raster; no CRS means plain units.
 
-    Parameters
-    ----------
-    box
-        The box.
-    prediction
-        One distribution a cell.
-    crs
-        Coordinate reference system; None for plain units.
-
-    Returns
-    -------
-    xarray.Dataset
-        Dimensions (y, x), float32, with the variables of `LABELS`.
+    Dimensions (y, x), float32, with the variables of `LABELS`.
     """
     shape = box.rows, box.columns
     data = {name: values.reshape(shape) for name, values in _variables(prediction).items()}

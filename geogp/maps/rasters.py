@@ -18,18 +18,13 @@ CHUNK = 256
 """Width and height of a Zarr array's chunks in pixels."""
 
 LARGE_TILES = 100_000
-"""A map of more tiles than this is written as Zarr as well: parts of it can be read apart."""
+"""A map of more tiles than this is also written as Zarr, whose parts can be read separately."""
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as compressed NetCDF-4.
+    """Write a grid as compressed NetCDF-4; a file that cannot be written is an OutputError.
 
     The whole file is made in memory first: a full disk leaves no half of it behind.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
     """
     compressed = grid.copy()
     for variable in compressed.data_vars.values():
@@ -41,12 +36,8 @@ def write_netcdf(grid: xr.Dataset, path: Path) -> None:
 def write_zarr(grid: xr.Dataset, path: Path) -> None:
     """Write a grid as a Zarr store, a folder, in square chunks and with consolidated metadata.
 
-    The format is Zarr 2, which GDAL and older readers open as well.
-
-    Raises
-    ------
-    OutputError
-        The store cannot be written. Nothing is left behind.
+    The format is Zarr 2, which GDAL and older readers open as well. A store that cannot be written
+    is an OutputError; nothing is left behind.
     """
     chunked = grid.copy()
     for variable in chunked.data_vars.values():
@@ -59,31 +50,15 @@ def write_zarr(grid: xr.Dataset, path: Path) -> None:
 
 
 def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
-    """Write each variable as a cloud-optimised GeoTIFF of one band.
+    """Write each variable of a grid as a cloud-optimised GeoTIFF of one band; return the files.
 
     Each has the type of its variable, EPSG:3857, no data where the grid has none (NaN for values,
-    255 for flags, -1 for tests), lossless compression and at least one overview: of means, of
-    flags the most frequent value. The band has the variable's description, unit, scale 1 and
+    255 for flags, -1 for tests), lossless compression and at least one overview: of means, for
+    flags of the most frequent value. The band has the variable's description, unit, scale 1 and
     offset 0, and the statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``,
-    ``_STDDEV``, ``_VALID_PERCENT``; none where there is no value); flags have their meanings,
-    the file has the grid's attributes as tags.
-
-    Parameters
-    ----------
-    grid
-        A grid made by `build_grid`.
-    folder
-        Where ``median_mbps.tif`` and the others go.
-
-    Returns
-    -------
-    list of Path
-        The files, in the order of the variables.
-
-    Raises
-    ------
-    OutputError
-        A file cannot be written.
+    ``_STDDEV``, ``_VALID_PERCENT``; none without a value); flags have their meanings, the file has
+    the grid's attributes as tags. Files are such as ``median_mbps.tif``. A file that cannot be
+    written is an OutputError.
     """
     paths = []
     for name in map(str, grid.data_vars):
@@ -94,13 +69,7 @@ def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
 
 
 def write_geotiff(grid: xr.Dataset, name: str, path: Path) -> None:
-    """Write one variable of a grid as `write_geotiffs` does.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
+    """Write one variable of a grid as in `write_geotiffs`; OutputError if it cannot be written."""
     write_bytes(path, _geotiff(grid, name))
 
 
@@ -125,7 +94,7 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
             dataset.write(values, 1)
             dataset.set_band_description(1, str(band.attrs["long_name"]))
             dataset.set_band_unit(1, str(band.attrs.get("units", "")))
-            # GDAL writes no scale of 1: it stands as a tag for those who look for it.
+            # GDAL writes no scale of 1, so a tag holds it.
             told = _statistics(values, nodata) | _meanings(band)
             dataset.update_tags(1, scale="1", offset="0", **told)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
@@ -133,7 +102,7 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
 
 
 def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
-    """Return how to make overviews: one where the driver, for a single block, would make none."""
+    """Return the options for overviews: one where the driver would make none for a single block."""
     chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
     if 1 < max(frame.width, frame.height) <= BLOCK:
         chosen["overview_count"] = 1
@@ -141,9 +110,9 @@ def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
 
 
 def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
-    """Return what GDAL calls the statistics of a band, of all its values, in float64.
+    """Return GDAL's statistics of a band, over all its values, in float64.
 
-    Those that GDAL 3.10 works out itself have a wrong share of valid pixels.
+    The statistics of GDAL 3.10 itself have a wrong share of valid pixels.
     """
     valid = values[~np.isnan(values) if np.isnan(nodata) else values != nodata].astype(np.float64)
     told = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}

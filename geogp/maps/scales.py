@@ -12,7 +12,7 @@ from PIL import Image
 from geogp.errors import DataError
 
 LEVELS = 96
-"""Number of colours of a scale; more cannot be told apart by eye and cost bytes."""
+"""Number of colours of a scale; the eye cannot distinguish more, and they cost bytes."""
 
 SPEED_PALETTE = "viridis"
 BOUND_PALETTE = "YlGnBu_r"
@@ -40,20 +40,10 @@ Bytes = NDArray[np.uint8]
 class Scale:
     """How values become colours.
 
-    Attributes
-    ----------
-    label
-        What is shown, with its unit.
-    palette
-        Name of a matplotlib colour map that colour-blind readers and printers can use.
-    low, high
-        Values at the two ends, both round numbers; values beyond take the end's colour.
-    logarithmic
-        Whether equal steps of colour are equal factors.
-    ticks
-        Round numbers from `low` to `high` for the legend.
-    shift
-        Added to values before their logarithm, so that counts of 0 have a place.
+    `label` names the values with their unit; `palette` is a matplotlib colour map that colour-blind
+    readers and printers can use. `low`, `high` and `ticks` are round numbers; values beyond the
+    ends take the end's colour. If `logarithmic`, equal steps of colour are equal factors; `shift`
+    is added before the logarithm, so that counts of 0 have a colour.
     """
 
     label: str
@@ -65,7 +55,7 @@ class Scale:
     shift: float = 0.0
 
     def fraction(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return places on the scale from 0 (`low`) to 1 (`high`), clipped; NaN stays."""
+        """Return positions on the scale from 0 (`low`) to 1 (`high`), clipped; NaN stays."""
         values = np.asarray(values, np.float64)
         if not self.logarithmic:
             return np.asarray(np.clip((values - self.low) / (self.high - self.low), 0, 1))
@@ -99,12 +89,8 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
     """Return a logarithmic scale for positive values, from round number to round number.
 
     The ends are the 1st and 99th percentile, moved outward to round numbers. Where the values
-    differ by less than a factor of 1.5 the scale is linear: its ticks would not be round.
-
-    Raises
-    ------
-    DataError
-        There is no finite value, or one is not positive.
+    differ by less than a factor of 1.5 the scale is linear: its ticks would not be round. No finite
+    value, or one that is not positive, is a DataError.
     """
     low, high = _range_of(values, label)
     if np.nanmin(values) <= 0:
@@ -126,10 +112,7 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
     """Return a scale for counts from 0 on: equal steps of colour are equal factors of count + 1.
 
-    Raises
-    ------
-    DataError
-        There is no finite value.
+    No finite value is a DataError.
     """
     _, high = _range_of(values, label)
     steps = _ladder_values((1, 2, 5), 1.0, max(high, 2.0))
@@ -144,25 +127,13 @@ def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale from 0 to 1, whatever the values.
-
-    Raises
-    ------
-    DataError
-        There is no finite value.
-    """
+    """Return a linear scale from 0 to 1 for any values; no finite value is a DataError."""
     _range_of(values, label)
     return Scale(label, palette, 0.0, 1.0, logarithmic=False, ticks=(0, 0.2, 0.4, 0.6, 0.8, 1))
 
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale from round number to round number.
-
-    Raises
-    ------
-    DataError
-        There is no finite value.
-    """
+    """Return a linear scale from round number to round number; no finite value is a DataError."""
     low, high = _range_of(values, label)
     return _linear(low, high, label, palette)
 
@@ -170,14 +141,10 @@ def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> S
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
     """Return one scale for kernel slices, symmetric about 0 where they are clearly negative.
 
-    Else it starts at 0, unless all values are above half the largest: then a scale from 0 would
-    show nearly one colour, and it starts at a round number not above the lowest.
-    All values count: the largest, k(x_ref, x_ref), is what the others are compared with.
-
-    Raises
-    ------
-    DataError
-        There is no finite value.
+    Otherwise it starts at 0, unless all values are above half the largest: a scale from 0 would
+    then show nearly one colour, so it starts at a round number not above the lowest. All values
+    count: the others are compared with the largest, k(x_ref, x_ref). No finite value is a
+    DataError.
     """
     _range_of(values, label)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -188,7 +155,7 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
 
 
 def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[float]:
-    """Return the round numbers ladder x 10^k from that at or below `low` to that at or above.
+    """Return the round numbers ladder x 10^k that enclose `low` to `high`.
 
     Examples
     --------
@@ -214,24 +181,10 @@ def format_tick(value: float) -> str:
 
 
 def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
-    """Return a PNG image of 8-bit palette indices.
+    """Return a PNG image of 8-bit palette indices (height, width), row 0 at the top.
 
-    Parameters
-    ----------
-    indices
-        Shape (height, width), row 0 at the top.
-    colours
-        RGBA of each index, shape (k, 4), k at most 256.
-
-    Returns
-    -------
-    bytes
-        The file.
-
-    Raises
-    ------
-    DataError
-        There are more than 256 colours, or an index has none.
+    `colours` are RGBA of each index, (k, 4). More than 256 colours, or an index without one, are a
+    DataError.
     """
     if len(colours) > 256 or (indices.size and int(indices.max()) >= len(colours)):
         raise DataError(

@@ -1,4 +1,4 @@
-"""How a grid holds which of two strata a tile is of."""
+"""How a grid stores the stratum of each tile."""
 
 import re
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from geogp.geodata.places.region import STRATA, UNKNOWN, Strata
 
 URBAN_FLAG, OWN_FLAG = "urban", "stratum"
-"""Names of the variable: of urban and rural tiles, and of a user's strata. 1 is the first."""
+"""Names of the variable: for urban and rural tiles, and for a user's strata. 1 is the first."""
 
 _FIRST, _SECOND = "first_stratum", "second_stratum"
 

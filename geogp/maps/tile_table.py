@@ -32,26 +32,14 @@ _ROW_GROUP = 65_536
 def tile_table(
     grid: xr.Dataset, tiles: Tiles, *, county: NDArray[np.object_] | None = None
 ) -> pa.Table:
-    """Return the values of a grid at its tiles, a row a tile, in the order of the quadkeys.
+    """Return the values of a grid at its n tiles, a row a tile, in the order of the quadkeys.
 
     Columns: ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (longitudes from
     -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` where it is known, each
     variable of the grid in its own type (flags as booleans; description and unit in the column's
     metadata), and ``geometry``, the tile's square as a polygon (GeoParquet 1.1, WKB, OGC:CRS84).
-
-    Parameters
-    ----------
-    grid
-        A grid made by `build_grid`.
-    tiles
-        Its n tiles.
-    county
-        The county of each tile, None for none, in the order of `tiles`, shape (n,).
-
-    Raises
-    ------
-    DataError
-        A tile lies outside the grid, or there is another number of counties.
+    `county` is in the order of `tiles`, (n,), None for none. A tile outside the grid, or another
+    number of counties, is a DataError.
     """
     if county is not None and len(county) != len(tiles):
         raise DataError(f"expected a county for each of {len(tiles)} tiles, found {len(county)}.")
@@ -74,7 +62,7 @@ def tile_table(
         for name, values in columns.items()
     ]
     for name, variable in grid.data_vars.items():
-        if name == OWN_FLAG:  # the column of that name says it in words
+        if name == OWN_FLAG:  # the column ``stratum`` has the words
             continue
         values = variable.to_numpy()[pixels]
         values = values == 1 if "flag_values" in variable.attrs else values
@@ -101,14 +89,8 @@ def write_tile_table(
 ) -> None:
     """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
 
-    Polygons cost some 12 bytes a tile compressed, a value some 4: points would save little.
-
-    Raises
-    ------
-    DataError
-        A tile lies outside the grid, or there is another number of counties.
-    OutputError
-        The file cannot be written.
+    Compressed, polygons cost about 12 bytes a tile, a value about 4: points would save little.
+    Errors are as in `tile_table`, or an OutputError if the file cannot be written.
     """
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}
@@ -118,7 +100,7 @@ def write_tile_table(
         compression="zstd",
         row_group_size=_ROW_GROUP,
         use_dictionary=[name for name, one in types.items() if pa.types.is_string(one)],
-        # Bytes of alike magnitude side by side: a third smaller.
+        # Bytes of the same significance are stored together: a third smaller.
         column_encoding={
             name: "BYTE_STREAM_SPLIT" for name, one in types.items() if pa.types.is_float32(one)
         },
@@ -127,7 +109,7 @@ def write_tile_table(
 
 
 def _geo(extent: list[float]) -> dict[str, object]:
-    """Return the metadata that make a Parquet file GeoParquet 1.1."""
+    """Return the metadata that makes a Parquet file GeoParquet 1.1."""
     column = {
         "encoding": "WKB",
         "geometry_types": ["Polygon"],

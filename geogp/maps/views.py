@@ -1,4 +1,4 @@
-"""The views of a map: which variable of a grid is shown, in what words and colours."""
+"""The views of a map: the variable of a grid, its words and colours."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,22 +29,9 @@ MakeScale = Callable[..., Scale]
 class View:
     """One picture of a grid.
 
-    Attributes
-    ----------
-    name
-        Name of its file.
-    variable
-        The variable of the grid that it shows.
-    title
-        What it shows, in words.
-    label
-        Text of its legend, with the unit.
-    palette, make_scale
-        Its colours, and how they are laid over the values.
-    hint
-        One sentence on how to read the values; ``{predicted}`` stands for what is predicted.
-    unit
-        Unit of the values.
+    `name` is the file's; `label` is the text of the legend, with the unit; `make_scale` makes the
+    scale of the palette from the values. `hint` is one sentence on how to read the values, in which
+    ``{predicted}`` stands for the predicted quantity.
     """
 
     name: str
@@ -57,13 +44,7 @@ class View:
     unit: str
 
     def scale(self, grid: xr.Dataset) -> Scale:
-        """Return the colour scale for a grid's values, with round numbers.
-
-        Raises
-        ------
-        DataError
-            The grid holds no finite value.
-        """
+        """Return the colour scale for a grid's values; no finite value is a DataError."""
         return self.make_scale(grid[self.variable].values, label=self.label, palette=self.palette)
 
 
@@ -73,7 +54,7 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
     if quantity.counted:
         return _count_views(int(grid.attrs["zoom"]))
     views = _speed_views(quantity)
-    # Heavy tails have no mean, and the grid then none to show.
+    # Heavy tails have no mean; the grid then has none.
     return tuple(
         view
         for view in views
@@ -82,13 +63,7 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
 
 
 def find_view(grid: xr.Dataset, name: str) -> View:
-    """Return a view of a grid by its name.
-
-    Raises
-    ------
-    RequestError
-        The grid has no such view.
-    """
+    """Return a view of a grid by its name; an unknown name is a RequestError."""
     views = {view.name: view for view in views_of(grid)}
     if name not in views:
         raise RequestError(f"expected the view {', '.join(views)}, found {name!r}.")
@@ -96,7 +71,7 @@ def find_view(grid: xr.Dataset, name: str) -> View:
 
 
 def veiled(grid: xr.Dataset) -> NDArray[np.bool_]:
-    """Return the tiles to grey, far from any measurement: none where tests are counted.
+    """Return the tiles to grey, far from any measurement; for numbers of tests there are none.
 
     A tile without tests is a measurement of their number.
     """

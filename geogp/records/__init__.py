@@ -1,1 +1,1 @@
-"""The form of run.json: its types, and how values are read as them."""
+"""The form of run.json: its types, and how they are read."""

@@ -1,4 +1,4 @@
-"""JSON read as typed structs; what does not fit is refused by its place, in words."""
+"""JSON read as typed structs; an error names the place of a wrong value, in words."""
 
 import dataclasses
 import types
@@ -17,22 +17,10 @@ _SHOWN = 60
 
 
 def checked(value: Any, kind: type[Found], whole: str) -> Found:
-    """Return a value of JSON as a typed struct.
+    """Return a value of `parse_json` as a struct of type `kind`; messages call the value `whole`.
 
-    Parameters
-    ----------
-    value
-        What `parse_json` returned.
-    kind
-        The struct.
-    whole
-        What the value is called where it lacks a key.
-
-    Raises
-    ------
-    DataError
-        A key is missing, holds something else or is out of range; the message names the place,
-        what was expected and what was found.
+    A missing key, a wrong type or a value out of range is a DataError with the place, what was
+    expected and what was found.
     """
     try:
         return msgspec.convert(value, kind)
@@ -41,7 +29,7 @@ def checked(value: Any, kind: type[Found], whole: str) -> Found:
 
 
 def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
-    """Return why a value is not of a kind; None where it is.
+    """Return why a value is not of a kind; None if it is.
 
     msgspec says so too, but its places leave out the keys of mappings.
     """
@@ -65,9 +53,9 @@ def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]] | None:
-    """Return the ends of the places in a value, what is there, and its kind.
+    """Return path, value and kind of each part of a value.
 
-    None where the value itself is of another kind, or has no parts.
+    None if the value is of another kind, or has no parts.
     """
     bare, metas = _bare(kind)
     origin = get_origin(bare)
@@ -89,7 +77,7 @@ def _lacking(value: Any, kind: Any) -> list[str]:
 
 
 def _bare(kind: Any) -> tuple[Any, list[Meta]]:
-    """Return a type without what it says of null and of absent keys, and its limits."""
+    """Return a type without null and absent keys, and its limits."""
     metas: list[Meta] = []
     while True:
         if get_origin(kind) is Annotated:
@@ -105,7 +93,7 @@ def _bare(kind: Any) -> tuple[Any, list[Meta]]:
 
 
 def _fields(kind: Any) -> list[tuple[str, Any, bool]]:
-    """Return key, type and whether it is needed of each field; none of what is no struct."""
+    """Return key, type and whether it is required of each field; none unless it is a struct."""
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return [(one.name, hints[one.name], True) for one in dataclasses.fields(kind)]
@@ -129,7 +117,7 @@ def _fits(length: int, metas: list[Meta]) -> bool:
 
 
 def _told(kind: Any) -> str:
-    """Return what a type asks for, in words: its description, if it has one."""
+    """Return a type in words: its description, if it has one."""
     bare, metas = _bare(kind)
     for one in metas:
         if one.description is not None:

@@ -1,7 +1,7 @@
 """run.json read as typed structs, and their JSON Schema.
 
-What geogp never writes is refused: another form, a name that it does not know, a value out of the
-range that `geogp map` allows, and figures that contradict each other.
+A run.json that geogp cannot have written is refused: another form, an unknown name, a value out of
+the range that `geogp map` allows, and figures that contradict each other.
 """
 
 import json
@@ -21,17 +21,14 @@ from geogp.records.run_record import RUN_SCHEMA, RunRecord, RunSettings
 Kind = TypeVar("Kind", bound=RunRecord)
 
 _LONGEST_NAME = 255
-"""Bytes of a name in a path; systems raise at longer ones."""
+"""Largest bytes of a name in a path; systems refuse longer ones."""
 
 
 def record_of(run: dict[str, Any]) -> RunRecord:
-    """Return a run as typed structs, and refuse one that geogp cannot have written.
+    """Return a run as typed structs.
 
-    Raises
-    ------
-    DataError
-        A key is missing, holds something else or is out of range, or figures contradict each
-        other; the message names the place.
+    A missing key, a wrong or out-of-range value, or figures that contradict each other are a
+    DataError that names the place.
     """
     record = checked(run, RunRecord, "the run")
     if TARGETS[record.target].counted != MODELS[record.model].counts:
@@ -43,26 +40,14 @@ def record_of(run: dict[str, Any]) -> RunRecord:
 
 
 def run_text(content: object) -> str:
-    """Return the text of run.json, or of a part of it: structs, or what was read from JSON."""
+    """Return the text of run.json or a part of it, from structs or parsed JSON."""
     return json.dumps(msgspec.to_builtins(content), indent=1, allow_nan=False) + "\n"
 
 
 def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
-    """Return a run that has the keys that what is done with it needs.
+    """Return a run with the keys that its use needs: `kind` is `OpenedRecord` or `FittedRecord`.
 
-    Parameters
-    ----------
-    path
-        The run folder.
-    run
-        What its run.json holds.
-    kind
-        `OpenedRecord` or `FittedRecord`.
-
-    Raises
-    ------
-    DataError
-        The message names what is missing, and what to do.
+    The DataError names the missing key, and what to do.
     """
     try:
         return checked(msgspec.to_builtins(run), kind, "the run")
@@ -73,12 +58,9 @@ def complete_record(path: Path, run: RunRecord, kind: type[Kind]) -> Kind:
 
 
 def read_record(path: Path, run: dict[str, Any]) -> RunRecord:
-    """Return what was read from a run.json as typed structs; see `record_of`.
+    """Return a parsed run.json as typed structs (see `record_of`).
 
-    Raises
-    ------
-    DataError
-        The message names the file, and what to do.
+    The DataError names the file, and what to do.
     """
     schema = run.get("schema")
     if isinstance(schema, int) and schema > RUN_SCHEMA:
@@ -105,7 +87,7 @@ def run_schema() -> str:
 
 
 def _check_places(settings: RunSettings) -> None:
-    """Refuse paths with names that no system takes, which patterns cannot tell: bytes count."""
+    """Refuse paths with names longer than systems allow; no pattern checks this: bytes count."""
     layers = [] if settings.layers is UNSET else settings.layers
     places = {f"layers[{number}]": text for number, text in enumerate(layers)}
     for key in ("source", "boundaries", "region_file", "strata_file"):

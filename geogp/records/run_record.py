@@ -45,11 +45,11 @@ RUN_SCHEMA: Final = 1
 """Version of the form of run.json, its key `schema`. Runs of geogp 0.1 have none."""
 
 _BY_SPLIT = Meta(extra_json_schema={"propertyNames": {"enum": list(SPLITS)}})
-"""Keys of mappings by split, of which the JSON Schema that msgspec makes says nothing."""
+"""Keys of mappings by split, which msgspec's JSON Schema does not restrict."""
 
 
 def given(value: Given | UnsetType, otherwise: Given) -> Given:
-    """Return a value of run.json, or what stands for it where it is not there."""
+    """Return a value of run.json, or a default where it is absent."""
     return otherwise if value is UNSET else value
 
 
@@ -334,7 +334,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
 
     @property
     def strata(self) -> list[str] | None:
-        """Names of the user's own strata; None of urban and rural."""
+        """Names of the user's own strata; None for urban and rural."""
         return None if self.settings is UNSET else self.settings.strata
 
 

@@ -1,1 +1,1 @@
-"""What a report says: builders and templates."""
+"""The content of a report: builders and templates."""

@@ -1,4 +1,4 @@
-"""How pages and sentences are made from templates, and text from outside escaped."""
+"""Pages and sentences from templates, with outside text escaped."""
 
 from functools import cache
 from importlib import resources
@@ -31,7 +31,7 @@ _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 @cache
 def environment() -> Environment:
-    """Return what pages are rendered with: HTML escaped, unknown names refused."""
+    """Return the environment of pages: HTML escaped, unknown names refused."""
     found = _environment(escaped=True)
     found.filters |= {"md": markdown_text, "prose": _prose}
     found.globals["say"] = say
@@ -40,7 +40,7 @@ def environment() -> Environment:
 
 @cache
 def _environment(*, escaped: bool) -> Environment:
-    """Return what pages, or sentences in plain text, are made with."""
+    """Return the environment of pages (escaped), or of sentences in plain text."""
     found = Environment(
         autoescape=escaped,  # noqa: S701 - sentences are plain text, which pages escape
         loader=PackageLoader("geogp.reports", "templates"),
@@ -58,20 +58,20 @@ def _environment(*, escaped: bool) -> Environment:
 
 
 def _on_one_line(value: Any) -> Any:
-    """Return what a sentence says, such as a name from outside, on one line."""
+    """Return a value of a sentence, such as an outside name, on one line."""
     return " ".join(value.split()) if isinstance(value, str) and "\n" in value else value
 
 
 def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
     """Return a sentence: the macro of that name in the template ``<name>.txt.j2``, as plain text.
 
-    What it returns is not escaped: a page does that.
+    The result is not escaped: a page does that.
     """
     return " ".join(_macro(name, sentence, *about, **more).split())
 
 
 def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
-    """Return the paragraphs of a macro, one sentence or more each; see `say`."""
+    """Return the paragraphs of a macro, each of one or more sentences; see `say`."""
     parts = _macro(name, sentences, *about, **more).split("\n\n")
     return [" ".join(part.split()) for part in parts if part.strip()]
 
@@ -89,8 +89,8 @@ def latex_table(name: str, context: dict[str, Any]) -> str:
 def html_page(name: str, context: dict[str, Any]) -> str:
     """Return a page from the template ``<name>.html.j2``, which needs no other file.
 
-    Its style is ``<name>.css`` and its script, if it has one, ``<name>.js``: files beside the
-    template, never rendered, so that the policy allows nothing that holds text from outside.
+    Its style is ``<name>.css`` and its script, if it has one, ``<name>.js``: files next to the
+    template, never rendered, so that the policy allows nothing that holds outside text.
     """
     style, script = _asset(f"{name}.css"), _asset(f"{name}.js")
     template = environment().get_template(f"{name}.html.j2")
@@ -109,7 +109,7 @@ def _asset(name: str) -> str:
 
 
 def latex_text(value: Any) -> str:
-    """Return text in which LaTeX finds no commands, on one line."""
+    """Return text without LaTeX commands, on one line."""
     return " ".join(str(value).split()).translate(_LATEX_MARKS)
 
 

@@ -1,6 +1,6 @@
-"""The figures of reports, each the ``data:`` address of an SVG; `figures.txt.j2` says what is seen.
+"""The figures of reports, each the ``data:`` address of an SVG; `figures.txt.j2` describes them.
 
-All are drawn in one style: readable without colour, about as wide as a telephone's screen.
+All have one style: readable without colour, about as wide as a telephone's screen.
 """
 
 import base64
@@ -25,8 +25,10 @@ from geogp.reports.stratum_reports import StratumReport
 from geogp.reports.words import count
 
 COLOURS = ("#0072B2", "#D55E00", "#4d4d4d")
-"""Of the first stratum, the second, and all: Okabe and Ito's blue and vermilion, which colour-blind
-readers tell apart."""
+"""Colours of the first stratum, the second, and all.
+
+Okabe and Ito's blue and vermilion, which colour-blind readers can distinguish.
+"""
 
 _SMALL = (4.0, 3.4)
 _DASHES = ("-", "--", "-")
@@ -52,9 +54,9 @@ Floats = NDArray[np.float64]
 
 
 def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int = 10) -> str:
-    """Return what a function draws on a figure of a size in inches."""
+    """Return the drawing of a function on a figure of a size in inches."""
     with mpl.rc_context(_STYLE | {"font.size": font}), warnings.catch_warnings():
-        # The reader's browser has letters that this machine's fonts lack.
+        # The reader's browser may have letters that this machine's fonts lack.
         warnings.filterwarnings("ignore", message="Glyph")
         figure, stream = Figure(figsize=size, layout="constrained"), io.BytesIO()
         FigureCanvasSVG(figure)
@@ -66,14 +68,7 @@ def drawn(draw: Callable[[Figure], None], size: tuple[float, float], font: int =
 def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> dict[str, str]:
     """Draw coverage, reliability, PIT histogram and widths of one split, by name.
 
-    Parameters
-    ----------
-    split
-        Its figures.
-    width
-        Widths of the 95 % intervals of all rows and those of each stratum.
-    unit
-        Unit of the widths.
+    `width` holds the widths of the 95 % intervals, of all rows and of each stratum, in `unit`.
     """
     rows = [row for kind, strata in split.kinds.items() for row in _rows(kind, strata)]
     return {
@@ -94,7 +89,7 @@ def split_figures(split: SplitReport, width: dict[str, Floats], unit: str) -> di
 
 
 def thresholds_figure(reports: list[ExceedanceReport]) -> str:
-    """Draw observed shares against stated probabilities, all rows, a curve for each threshold."""
+    """Draw observed shares against stated probabilities of all rows, a curve for each threshold."""
 
     def draw(figure: Figure) -> None:
         axes = _diagonal(figure.add_subplot())
@@ -120,7 +115,7 @@ def thresholds_figure(reports: list[ExceedanceReport]) -> str:
 
 
 def short(name: str, most: int) -> str:
-    """Return a name that a figure has room for."""
+    """Return a name short enough for a figure."""
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -131,7 +126,7 @@ def _diagonal(axes: Axes) -> Axes:
 
 
 def _rows(kind: str, strata: list[StratumReport]) -> list[tuple[str, list[StratumReport]]]:
-    """Return what stands in the rows of a kind: a stratum each, or all of many in one."""
+    """Return the rows of a kind: one stratum each, or all strata in one row if there are many."""
     if kind == "all":
         return [("all rows", strata)]
     if len(strata) > _MOST_ROWS:
@@ -152,7 +147,7 @@ def _coverage(axes: Axes, rows: list[tuple[str, list[StratumReport]]]) -> None:
     lowest = 100 * min(one.coverage[-1].observed for _, strata in rows for one in strata)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    # At most from 85 % on, and from below the lowest dot.
+    # The axis starts at 85 % or lower, below the lowest dot.
     axes.set(xlim=(max(0.0, min(85.0, lowest - 2)), 100.4), xlabel="inside the 95 % interval (%)")
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0)

@@ -1,7 +1,7 @@
 """The report on one run: how well it predicts, and whether its intervals hold.
 
-`build_report` works every figure out again from the test predictions, and refuses a run whose
-files contradict each other. The three writers only lay out what it returns.
+`build_report` computes every figure again from the test predictions, and refuses a run whose files
+contradict each other. The three writers only lay out its result.
 """
 
 import json
@@ -49,44 +49,23 @@ LIMITS = {
     "points": round(100 * TOLERANCE),
     "effective": LEAST_EFFECTIVE,
 }
-"""From where on strata and probabilities are judged and marked, for the sentences that say so."""
+"""Limits from which strata and probabilities are judged and marked, for the sentences."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report says, in values that JSON can hold.
+    """The content of a report, in values that JSON can hold.
 
-    Attributes
-    ----------
-    geogp
-        Version that made the run.
-    region, service, target, model, preset, seed, device
-        As in run.json; the region in words.
-    unit, plain_unit
-        Unit of all errors and widths (``log10 Mbps``), and of the quantity where that is its
-        logarithm (``Mbps``).
-    quarters, quarters_missing, quarters_unreached
-        Labels such as ``2019Q1``.
-    rows_left_out
-        How many rows of the source hold values that cannot be; the warnings name them.
-    settings, inputs, seconds, warnings
-        As in run.json; each input has `name`, `sha256` and `rows`.
-    attribution
-        Whom the data are by.
-    headline
-        Whether the 95 % intervals hold, in one sentence.
-    findings
-        One sentence for each split, with numbers.
-    marks
-        By split, which strata are marked, or that none is, in one sentence.
-    rules
-        How strata are put together and marked.
-    repairs
-        How the intervals were repaired, and other statements of the run.
-    statements
-        What to know before trusting the figures.
-    splits
-        By name, those that were run: ``blocks`` first, those that flatter last.
+    Most facts are as in run.json; the region is in words, and `geogp` is the version that made the
+    run. `unit` is the unit of all errors and widths (``log10 Mbps``), `plain_unit` the unit of the
+    quantity where that is its logarithm (``Mbps``). Quarters are labels such as ``2019Q1``.
+    `rows_left_out` counts the rows of the source with impossible values; the warnings name them.
+    Each input has `name`, `sha256` and `rows`. `attribution` names the source of the data.
+
+    Sentences: `headline` says whether the 95 % intervals hold; `findings` has one for each split;
+    `marks` says by split which strata are marked; `rules` how strata are pooled and marked;
+    `repairs` how the intervals were repaired; `statements` what to know before trusting the
+    figures. `splits` are by name: ``blocks`` first, those that flatter last.
     """
 
     geogp: str | None
@@ -118,26 +97,11 @@ class Report:
 
 
 def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
-    """Work out the report on a run.
+    """Build the report on a run from run.json and test_predictions.parquet.
 
-    Parameters
-    ----------
-    run
-        What run.json holds. `metrics` and `baseline` may lack a split, or hold none.
-    predictions
-        The content of test_predictions.parquet.
-
-    Returns
-    -------
-    Report
-
-    Raises
-    ------
-    DataError
-        Columns are missing, a split has an unknown name, or the predictions contradict the figures
-        of run.json or their own bounds.
-    NumericalError
-        A mean or variance among the predictions is out of range.
+    `metrics` and `baseline` of run.json may lack a split, or hold none. Missing columns, an unknown
+    split, or predictions that contradict run.json or their own bounds are a DataError; a mean or
+    variance out of range is a NumericalError.
     """
     check_columns(predictions)
     predictions = with_strata(predictions, run.strata)
@@ -160,7 +124,7 @@ def build_report(run: RunRecord, predictions: pd.DataFrame) -> Report:
         rows_left_out=sum(one.rows for one in given(run.rows_left_out, [])),
         settings=to_builtins(given(run.settings, RunSettings())),
         inputs=to_builtins(given(run.inputs, [])),
-        # The report is written while the clock for writing still runs.
+        # The report is written before the time for writing is known.
         seconds={k: v for k, v in given(run.seconds, {}).items() if k != "write"},
         warnings=given(run.warnings, []),
         attribution=given(run.attribution, "") or DEFAULT_ATTRIBUTION,
@@ -187,9 +151,9 @@ def report_markdown(report: Report) -> str:
 def report_latex(report: Report) -> str:
     """Return a booktabs table of splits and strata, for a document to input.
 
-    Coverage at four levels in percent, median width and CRPS of the 95 % intervals on the scale of
-    the target, log score, and its gain over the baseline. Needs the package booktabs, and a line
-    of 12 cm: that of LaTeX's class article on A4 paper.
+    Columns: coverage at four levels in percent, median width of the 95 % intervals and CRPS on the
+    scale of the target, log score, and its gain over the baseline. The table needs the package
+    booktabs and a line of 12 cm, as in LaTeX's class article on A4 paper.
     """
     return latex_table("report", {**_context(report), "splits": report.splits})
 
@@ -197,17 +161,8 @@ def report_latex(report: Report) -> str:
 def report_html(report: Report, predictions: pd.DataFrame) -> str:
     """Return the report as one HTML page that needs no other file and no network.
 
-    Parameters
-    ----------
-    report
-        As `build_report` returned it.
-    predictions
-        The same test predictions, for the violins of interval widths.
-
-    Raises
-    ------
-    DataError
-        The predictions are not those of the report.
+    `predictions` are the test predictions of the report, for the violins of interval widths; others
+    are a DataError.
     """
     drawn = {}
     predictions = with_strata(predictions, report.settings.get("strata"))
@@ -246,7 +201,7 @@ def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, Split
 
 
 def _place(name: str) -> tuple[bool, bool, int]:
-    """Return what splits are ordered by: blocks first, those that flatter last."""
+    """Return the sort key of splits: blocks first, those that flatter last."""
     return name != BLOCKS.name, SPLITS[name].flatters, list(SPLITS).index(name)
 
 
@@ -255,7 +210,7 @@ def _context(report: Report) -> dict[str, Any]:
 
 
 def _repairs(run: RunRecord) -> list[str]:
-    """Return what run.json says of a repair of the intervals."""
+    """Return the sentences of run.json about a repair of the intervals."""
     method = given(given(run.settings, RunSettings()).conformal, "none")
     if method == "none":
         return []
@@ -264,16 +219,13 @@ def _repairs(run: RunRecord) -> list[str]:
 
 
 def _variances(check: VarianceCheck | None) -> list[str]:
-    """Return what variance_check of run.json says, in words; nothing where the two are one.
+    """Return variance_check of run.json in words; nothing where the two variances are one.
 
-    Raises
-    ------
-    DataError
-        A function variance is stated where there is none, or the other way round.
+    A function variance where there is none, or a missing one, is a DataError.
     """
     if check is None:
         return []
-    # Runs of earlier versions compared only where the spread carries noise.
+    # Earlier versions compared the variances only where the spread includes noise.
     why = given(check.differ_by, NOISE_IN_SPREAD)
     if (check.stated == 0) != (why == POINT):
         raise DataError(

@@ -29,29 +29,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Figures of one split.
+    """Figures of one split; `name`, `title` and `question` are as in `splits.Split`.
 
-    Attributes
-    ----------
-    name, title, question
-        As in `splits.Split`.
-    rows
-        Rows by part: train, validation, test; empty where the run does not say.
-    folds
-        Number of folds; 1 without.
-    groups
-        By ``all`` and the names of both strata, such as ``urban`` and ``rural``.
-    width_ratio
-        Median width of the 95 % intervals in the second stratum over that in the first, or None.
-    strata
-        Figures of strata of all kinds.
-    spread
-        Over the folds, by group and figure; empty where there is one fold.
-    exceedances
-        How right the probabilities of the map's thresholds are; none where it has none.
-    repair
-        What run.json says of the conformal repair of this split: `statement` and `folds` with
-        `n` and `cells`; empty where there was none.
+    `rows` are by part (train, validation, test), empty where the run does not say; `folds` is 1
+    without folds. `groups` are ``all`` and both strata. `width_ratio` is the median width of the 95
+    % intervals in the second stratum over the first, or None. `strata` are of all kinds. `spread`
+    is over folds, by group and figure, empty for one fold. `exceedances` judge the probabilities of
+    the map's thresholds. `repair` is run.json's conformal repair of this split: `statement`, and
+    `folds` with `n` and `cells`; empty without one.
     """
 
     name: str
@@ -68,12 +53,12 @@ class SplitReport:
 
     @property
     def places(self) -> dict[str, str]:
-        """Where each stratum is, in words: ``in town``."""
+        """Location of each stratum in words: ``in town``."""
         return {name: phrase(name) for name in self.groups if name != ALL}
 
     @property
     def shown(self) -> list[str]:
-        """Strata with rows; without strata there is one group: all rows."""
+        """Strata with rows; without strata one group: all rows."""
         return [name for name in self.places if self.groups[name].n] or [ALL]
 
     @property
@@ -85,7 +70,7 @@ class SplitReport:
         return found
 
     def is_marked(self, group: str) -> bool:
-        """Tell whether all rows, or those of a stratum, are marked at 95 %."""
+        """Return whether a group (all rows, or a stratum) is marked at 95 %."""
         name = "all rows" if group == ALL else group
         return any(
             one.coverage[-1].off
@@ -95,24 +80,10 @@ class SplitReport:
 
 
 def split_report(name: str, rows: pd.DataFrame, run: RunRecord) -> SplitReport:
-    """Work out the report on one split.
+    """Build the report on one split of `splits.SPLITS` from its rows of test_predictions.parquet.
 
-    Parameters
-    ----------
-    name
-        One of `splits.SPLITS`.
-    rows
-        Its rows of test_predictions.parquet.
-    run
-        What run.json holds.
-
-    Raises
-    ------
-    DataError
-        The rows contradict the figures of run.json or their own bounds; see `split_rows`,
-        `fold_spread` and `stratum_reports`.
-    NumericalError
-        A mean or variance is out of range.
+    Rows that contradict run.json or their own bounds are a DataError (see `split_rows`,
+    `fold_spread` and `stratum_reports`); a mean or variance out of range is a NumericalError.
     """
     scored = split_rows(name, rows)
     if name in run.metrics:

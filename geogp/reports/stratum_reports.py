@@ -14,18 +14,10 @@ from geogp.evaluation.strata import Stratum, strata_of
 class Coverage:
     """Coverage of one stratum at one level.
 
-    Attributes
-    ----------
-    level
-        The stated level.
-    observed
-        Share of rows whose integral transform lies within the level around the middle.
-    exact
-        Exact binomial 95 % bounds of that share.
-    band
-        Band that holds for all coverages of the split together; None where it is not judged.
-    off
-        Whether it is marked; see `classes.Check`.
+    `observed` is the share of rows whose integral transform lies within the level around the
+    middle; `exact` are its exact binomial 95 % bounds; `band` holds for all coverages of the split
+    together, None if not judged; `off` says whether it is marked (see
+    `simultaneous_coverage.Check`).
     """
 
     level: float
@@ -39,25 +31,11 @@ class Coverage:
 class StratumReport:
     """Figures of one stratum, on the scale of the target.
 
-    Attributes
-    ----------
-    kind
-        ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
-        ``county`` or ``layer_`` and a name.
-    name, members
-        As in `strata.Stratum`.
-    n, blocks
-        Test rows, and blocks of 0.1 degrees among them.
-    coverage
-        At each level.
-    mean_width_95, median_width_95
-        Of the 95 % intervals.
-    crps, log_score
-        Means over the rows.
-    mean_error
-        Mean of what was measured minus the predictive mean; above 0, predictions are too low.
-    pit
-        Counts in ten equal bins of the probability integral transform.
+    `kind` is ``all``, ``stratum``, ``tests``, ``expected``, ``distance``, ``speed``, ``quarter``,
+    ``county``, or ``layer_`` and a name; `name` and `members` are as in `strata.Stratum`. `n` and
+    `blocks` count test rows and their blocks of 0.1 degrees. Scores and errors are means over the
+    rows; `mean_error` is measurement minus predictive mean: above 0, predictions are too low. `pit`
+    counts integral transforms in ten equal bins.
     """
 
     kind: str
@@ -75,7 +53,7 @@ class StratumReport:
 
     @property
     def judged(self) -> bool:
-        """Whether it has rows and blocks enough to be judged."""
+        """Whether it has enough rows and blocks to be judged."""
         return self.coverage[0].band is not None
 
     @property
@@ -85,27 +63,15 @@ class StratumReport:
 
     @property
     def bars(self) -> list[float]:
-        """Heights of its PIT histogram's bars, 10 where level and at most 20."""
+        """Heights of its PIT histogram's bars: 10 where level, at most 20."""
         level = self.n / len(self.pit)
         return [min(10 * count / level, 20.0) for count in self.pit]
 
 
 def stratum_reports(rows: pd.DataFrame, scored: pd.DataFrame, target: str) -> list[StratumReport]:
-    """Work out the figures of all strata of one split's rows.
+    """Return the figures of all strata of one split's rows; `scored` are the same rows, scored.
 
-    Parameters
-    ----------
-    rows
-        Rows of test_predictions.parquet of one split.
-    scored
-        The same rows, scored.
-    target
-        Such as ``download``.
-
-    Raises
-    ------
-    DataError
-        A distance is out of range, or a place is not finite.
+    A distance out of range, or a location that is not finite, is a DataError.
     """
     strata = strata_of(rows, scored["median"].to_numpy(), target)
     place = (rows[name].to_numpy(np.float64) for name in ("longitude", "latitude"))

@@ -1,10 +1,10 @@
-"""How reports write numbers: filters of the templates, and of what the terminal shows."""
+"""How reports write numbers: filters of the templates and of the terminal."""
 
 import json
 from typing import Any
 
 MISSING = "\N{EN DASH}"
-"""Stands where there is no figure."""
+"""Text where there is no figure."""
 
 DEFAULT_ATTRIBUTION = (
     "Speedtest by Ookla Global Fixed and Mobile Network Performance Maps, CC BY-NC-SA 4.0"
@@ -16,7 +16,7 @@ UNITS = {
     "latency": ("log10 ms", "ms"),
     "tests": ("tests per tile and quarter", ""),
 }
-"""Unit of the modelled target, and of the quantity itself where that is its logarithm."""
+"""Unit of the modelled target, and of the quantity where the target is its logarithm."""
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -1,7 +1,7 @@
-"""Where the runs of a batch go: a folder, or a store that fsspec knows by its address.
+"""The place of a batch's runs: a folder, or a store that fsspec knows by its address.
 
-Buckets (``s3://``) are written through pyarrow's own client, which geogp needs anyway: s3fs pins
-a version of botocore by which it cannot stand beside others that use it.
+Buckets (``s3://``) are written through pyarrow's own client, which geogp needs anyway: s3fs pins a
+version of botocore that conflicts with other packages.
 """
 
 import json
@@ -30,21 +30,15 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 COPYING_FILE = ".copying.json"
-"""The run.json of a run that is being copied to a place: of what a copy that was stopped left."""
+"""The run.json of a run during its copy to a place: it names the files of an interrupted copy."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder, here or elsewhere, that holds the runs of a batch.
+    """A folder, local or remote, that holds the runs of a batch.
 
-    Attributes
-    ----------
-    address
-        As the user wrote it; a folder is absolute.
-    files, root
-        The file system, and the path of the place in it.
-    local
-        Whether it is a folder on this machine: runs are then made in it.
+    `address` is the user's; a folder is absolute. `files` is the file system, `root` the path in
+    it. `local` says that it is a folder on this machine: runs are then made in it.
     """
 
     address: str
@@ -53,11 +47,11 @@ class Place:
     local: bool
 
     def show(self, *parts: str) -> str:
-        """Return the address of something in it."""
+        """Return the address of a path in it."""
         return "/".join([self.address.rstrip("/"), *parts])
 
     def read(self, *parts: str) -> bytes | None:
-        """Return a file's content; None where there is none."""
+        """Return a file's content; None if there is no file."""
         with self._reaching("read", *parts) as path:
             try:
                 found: bytes = self.files.cat_file(path)
@@ -67,12 +61,12 @@ class Place:
 
     @contextmanager
     def opened(self, *parts: str) -> Iterator[BinaryIO]:
-        """Open a file to be read, in parts and from any place of it."""
+        """Open a file for reading in parts, from any position."""
         with self._reaching("read", *parts) as path, self.files.open(path, "rb") as stream:
             yield stream
 
     def write(self, content: bytes, *parts: str) -> None:
-        """Write a file, which is then either whole or as it was."""
+        """Write a file, which is then either complete or unchanged."""
         with self._reaching("write", *parts) as path:
             if self.local:
                 write_bytes(Path(path), content)
@@ -80,12 +74,12 @@ class Place:
                 self.files.pipe_file(path, content)
 
     def put(self, file: Path, *parts: str) -> None:
-        """Copy a file of this machine there."""
+        """Copy a file of this machine to the place."""
         with self._reaching("write", *parts) as path:
             self.files.put_file(str(file), path)
 
     def fetch(self, into: Path, *parts: str) -> None:
-        """Copy a file to this machine, with the time when it was written."""
+        """Copy a file to this machine, with its time of writing."""
         with self._reaching("read", *parts) as path:
             self.files.get_file(path, str(into))
             written = self.files.modified(path).timestamp()
@@ -98,15 +92,11 @@ class Place:
         return {str(path)[len(root) :].strip("/"): one["size"] for path, one in found.items()}
 
     def put_run(self, folder: Path, name: str) -> None:
-        """Copy a finished run there; run.json, which marks it as finished, comes last.
+        """Copy a finished run to the place; run.json, which marks it as finished, comes last.
 
-        Files of the run before that this one lacks go, and with another fit or map what commands
-        wrote into it (`LATER_FILES`); whatever else is in the folder stays.
-
-        Raises
-        ------
-        NetworkError
-            It cannot be written; then there is no run.json.
+        Files of an earlier run that this one lacks are removed. With another fit or map, so are the
+        files that commands wrote into it (`LATER_FILES`). Other files in the folder stay. If the
+        place cannot be written, a NetworkError is raised and there is no run.json.
         """
         own = {
             path.relative_to(folder).as_posix(): path
@@ -117,7 +107,7 @@ class Place:
         run, there = record_of(read_json(mark)), set(self.sizes(name))
         for stale in self._stale(name, run, there) - own.keys():
             self._remove(name, *stale.split("/"))
-        self.put(mark, name, COPYING_FILE)  # a stop from here on leaves files that it names
+        self.put(mark, name, COPYING_FILE)  # names the files, if a stop follows
         if RUN_FILE in there:
             self._remove(name, RUN_FILE)
         for relative, path in own.items():
@@ -129,9 +119,9 @@ class Place:
         self._remove(name, COPYING_FILE)
 
     def _stale(self, name: str, run: RunRecord, there: set[str]) -> set[str]:
-        """Return the files in a run's folder that are of a run before, or outdated by this one."""
+        """Return the files in a run's folder that an earlier run left or this one outdates."""
         patterns: set[str] = set()
-        for file in {RUN_FILE, COPYING_FILE} & there:  # else files there are the user's
+        for file in {RUN_FILE, COPYING_FILE} & there:  # otherwise the files are the user's
             held = self.record(name, file)
             patterns |= set(_files(held))
             if held is None or not same_map(held, run):
@@ -140,11 +130,11 @@ class Place:
         return {path for path in tops if any(fnmatchcase(tops[path], one) for one in patterns)}
 
     def record(self, name: str, file: str = RUN_FILE) -> RunRecord | None:
-        """Return what run.json of a finished run holds; None where none can be read."""
+        """Return the record of a finished run; None if none can be read."""
         return run_in(self.read(name, file))
 
     def lacks(self, name: str, run: RunRecord) -> list[str]:
-        """Return the files of a run that are missing there, or have another size."""
+        """Return the files of a run that are missing at the place, or have another size."""
         return spoilt_of_sizes(self.sizes(name), run)
 
     def _remove(self, *parts: str) -> None:
@@ -153,7 +143,7 @@ class Place:
 
     @contextmanager
     def _reaching(self, what: str, *parts: str) -> Iterator[str]:
-        """Give a path in the place, and turn what the store raises into errors of geogp."""
+        """Yield a path in the place, and turn errors of the store into errors of geogp."""
         if any(part in {"", ".", ".."} or set(part) & set("/\\\0") for part in parts):
             raise DataError(f"expected names of files in {self.address}, found {parts}.")
         try:
@@ -172,13 +162,9 @@ class Place:
 def open_place(address: str) -> Place:
     """Return the place of an address: a folder, or one that starts like ``s3://``.
 
-    A bucket is that of the usual settings of AWS: its keys and region from the environment or
-    ~/.aws, its server from ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` where one is set.
-
-    Raises
-    ------
-    RequestError
-        The address holds a password, is of an unknown kind, or needs a package that is absent.
+    A bucket uses the usual settings of AWS: keys and region from the environment or ~/.aws, the
+    server from ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` if set. An address with a password,
+    of an unknown kind, or that needs a package that is absent, is a RequestError.
     """
     if "://" not in address:
         return _folder(address)
@@ -203,7 +189,7 @@ def open_place(address: str) -> Place:
 
 
 def run_in(content: bytes | None) -> RunRecord | None:
-    """Return what a run.json holds; None where it cannot be read, or names files elsewhere."""
+    """Return the record in a run.json; None if it cannot be read, or names files elsewhere."""
     try:
         held = None if content is None else record_of(json.loads(content))
         _files(held)

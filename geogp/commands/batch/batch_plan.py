@@ -1,4 +1,4 @@
-"""What is asked of a batch: the product of regions, services, targets and quarters, and how."""
+"""The request of a batch: regions by services by targets by quarters, and how to run them."""
 
 import hashlib
 import re
@@ -20,14 +20,14 @@ ALL = "all"
 """Stands for every region of the boundaries."""
 
 VARIED = ("region", "service", "target", "quarters")
-"""Fields of a request in which the runs of a batch differ."""
+"""Fields of a request that differ between the runs of a batch."""
 
 MAP_SETTINGS = tuple(
     name
     for name in settings_of(MapRequest)
     if name not in {*VARIED, "region_file", "region_name", "out", "fresh"}
 )
-"""Fields that are the same in all runs; a batch has the others in its own way, or not at all."""
+"""Fields that are the same in all runs; a batch sets the others itself, or not at all."""
 
 MOST_WORKERS, MOST_RETRIES, MOST_MEMORY_GB = 1_000, 1_000, 1_000_000
 
@@ -36,12 +36,9 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What to map: every state, service, target, with the settings of `MapRequest` for all.
+    """The maps of a batch: every state, service and target, all with the same settings.
 
-    Raises
-    ------
-    RequestError
-        There is nothing to map, or a setting is not for a batch.
+    Nothing to map, or a setting that a batch does not take, is a RequestError.
     """
 
     states: str = setting("GA,NM: postal codes, names or FIPS numbers; or all.")
@@ -57,7 +54,7 @@ class BatchRequest:
         odd = sorted(set(self.maps) - set(MAP_SETTINGS))
         if odd:
             raise RequestError(f"a batch cannot set {', '.join(odd)} for all its runs.")
-        self.runs_in(self.listed("states")[:1])  # what is wrong is told before boundaries are read
+        self.runs_in(self.listed("states")[:1])  # errors come before boundaries are read
 
     def listed(self, name: str) -> tuple[str, ...]:
         """Return the values of states, services or targets, each once."""
@@ -77,7 +74,7 @@ class BatchRequest:
         return tuple(quarter_label(quarter) for quarter in parse_quarters(self.quarters).all)
 
     def runs_in(self, regions: Sequence[str]) -> list["PlannedRun"]:
-        """Return the runs of some regions; those of a region stand together."""
+        """Return the runs of some regions, region by region."""
         many = product(regions, self.listed("services"), self.listed("targets"), self.quarter_sets)
         return [
             run_of(MapRequest(**{**self.maps, **dict(zip(VARIED, one, strict=True))}))
@@ -87,14 +84,10 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a batch is carried out; nothing of it changes a result.
+    """How a batch is carried out; it changes no result.
 
-    `scratch` is a folder on the workers' machines; it becomes absolute.
-
-    Raises
-    ------
-    RequestError
-        A value is out of range, or is not for a scheduler elsewhere.
+    `scratch` is a folder on the workers' machines; it becomes absolute. A value that is out of
+    range, or not allowed with a remote scheduler, is a RequestError.
     """
 
     workers: int | None = setting(
@@ -128,9 +121,9 @@ class Execution:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a batch: the name of its folder, and what it maps.
+    """One run of a batch: the name of its folder, and its map.
 
-    `group` is the name of those that differ from it in the region alone.
+    `group` is the name that it shares with the runs that differ from it in the region alone.
     """
 
     name: str
@@ -142,12 +135,8 @@ class PlannedRun:
 def runs_of(batch: BatchRequest) -> list[PlannedRun]:
     """Return the runs of a batch.
 
-    Raises
-    ------
-    RequestError
-        A region is unknown, a value is not among those allowed, or two regions have one name.
-    DataError, NetworkError
-        The boundaries cannot be read.
+    An unknown region, a value that is not allowed, or two regions with one name are a RequestError;
+    boundaries that cannot be read are a DataError or NetworkError.
     """
     from geogp.geodata.places.census import state_codes  # noqa: PLC0415 - slow
     from geogp.geodata.store.sources import open_source  # noqa: PLC0415 - slow
@@ -171,9 +160,9 @@ def run_of(request: MapRequest) -> PlannedRun:
 
 
 def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
-    """Return what the runs of a batch have in common, as JSON has it.
+    """Return the settings that the runs of a batch share, as in JSON.
 
-    The model is that asked for: what ``auto`` becomes depends on the target.
+    The model is the requested one: the meaning of ``auto`` depends on the target.
     """
     plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
     told = {**plain, "model": batch.maps.get("model", AUTO)}
@@ -181,13 +170,7 @@ def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
 
 
 def check_apart(runs: Sequence[PlannedRun]) -> None:
-    """Refuse two runs of one folder, also where upper and lower case are one.
-
-    Raises
-    ------
-    RequestError
-        There are such runs.
-    """
+    """Refuse two runs with one folder, also where case is ignored: RequestError."""
     names: dict[str, PlannedRun] = {}
     for run in runs:
         other = names.setdefault(run.name.casefold(), run)
@@ -201,8 +184,8 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
 def safe_name(text: str) -> str:
     """Return a name for one file or folder, which leads nowhere else.
 
-    What is no plain name (letters, digits, points, dashes, at most a hundred) is made one, with a
-    digest that keeps it apart from others.
+    A name that is not plain (letters, digits, points, dashes, at most a hundred) is made plain,
+    with a digest that keeps it unique.
     """
     if _SAFE.fullmatch(text):
         return text

@@ -1,7 +1,7 @@
-"""batch.json at the place of a batch: what was asked for, and a table of what became of it.
+"""batch.json at the place of a batch: the request, and a table of results.
 
-What is done is not read from it: that say the run.json files. It is read for what they cannot say,
-which runs were asked for, with which settings, so that a batch can be resumed and can grow.
+The run.json files, not this table, say which runs are done. The table says what they cannot: which
+runs were requested, with which settings, so that a batch can be resumed and can grow.
 """
 
 from typing import Any, Final, Literal
@@ -24,15 +24,15 @@ DONE: Final = "done"
 FAILED: Final = "failed"
 
 _FORMER = ("assets", "region_file", "region_name")
-"""Settings that earlier versions wrote, and that no run of a batch has."""
+"""Settings of earlier versions that no run of a batch has."""
 
 
 class BatchRow(Struct, kw_only=True):
-    """One run of a batch: what it maps, and what became of it in the last call that asked for it.
+    """One run of a batch: its map, and its result in the last call that requested it.
 
-    `how` is ``made``, or ``kept`` where nothing was to be done. Scores are those of all test rows,
-    by split, and `seconds` those of the run's stages, both as run.json has them. Of a failed run
-    `error` is the message, and `kind` as `kind_of` has it.
+    `how` is ``made``, or ``kept`` where nothing was to be done. Scores are of all test rows by
+    split, and `seconds` by stage, both as in run.json. For a failed run `error` is the message, and
+    `kind` comes from `kind_of`.
     """
 
     region: str
@@ -53,7 +53,7 @@ class BatchRow(Struct, kw_only=True):
     warnings: list[str] = []
 
     def take(self, run: RunRecord) -> None:
-        """Take over what run.json of the finished run says."""
+        """Take over the facts in run.json of the finished run."""
         scores = {split: strata["all"] for split, strata in run.metrics.items()}
         self.log_score = {split: one.nll for split, one in scores.items()}
         self.coverage_95 = {split: one.coverage_95 for split, one in scores.items()}
@@ -62,9 +62,9 @@ class BatchRow(Struct, kw_only=True):
 
 
 class NationalRow(Struct, kw_only=True):
-    """What was joined from the runs of one service, target and set of quarters.
+    """The joined products of the runs of one service, target and set of quarters.
 
-    `missing` names those of the batch that are not done; `tiles` are the rows of the table.
+    `missing` names the batch's runs that are not done; `tiles` counts the rows of the table.
     """
 
     runs: list[str]
@@ -77,7 +77,7 @@ class NationalRow(Struct, kw_only=True):
 
 
 class BatchTable(Struct, kw_only=True):
-    """The settings of all runs, the runs by name, and what was joined from them by group."""
+    """The settings of all runs, the runs by name, and their joined products by group."""
 
     format: Literal["geogp-batch-1"] = "geogp-batch-1"
     geogp: str = __version__
@@ -86,17 +86,14 @@ class BatchTable(Struct, kw_only=True):
     national: dict[str, NationalRow] = {}
 
     def add(self, run: PlannedRun) -> None:
-        """Add a run, or begin its row anew."""
+        """Add a run, or reset its row."""
         told = {name: getattr(run.request, name) for name in VARIED}
         self.runs[run.name] = BatchRow(**told)
 
     def planned(self) -> dict[str, PlannedRun]:
-        """Return the runs by the name of their folder, which follows from what they map.
+        """Return the runs by the name of their folder, which follows from their maps.
 
-        Raises
-        ------
-        GeogpError, msgspec.ValidationError
-            There cannot be such a run, or two share a folder.
+        A run that cannot be, or two with one folder, are a GeogpError or msgspec.ValidationError.
         """
         if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
             raise DataError("expected runs and their settings as this version of geogp has them.")
@@ -106,25 +103,15 @@ class BatchTable(Struct, kw_only=True):
         return {run.name: run for run in runs}
 
     def write(self, place: Place) -> None:
-        """Write batch.json.
-
-        Raises
-        ------
-        OutputError, NetworkError
-            It cannot be written.
-        """
+        """Write batch.json; OutputError or NetworkError if it cannot be written."""
         place.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n", BATCH_FILE)
 
 
 def read_table(place: Place) -> BatchTable | None:
-    """Return what batch.json of a place says; None where there is none.
+    """Return the table in a place's batch.json; None if there is none.
 
-    Raises
-    ------
-    DataError
-        The file is damaged, or no batch.json.
-    NetworkError, OutputError
-        The place cannot be read.
+    A damaged file, or no batch.json, is a DataError; a place that cannot be read is a NetworkError
+    or OutputError.
     """
     content = place.read(BATCH_FILE)
     if content is None:

@@ -1,4 +1,4 @@
-"""How a worker makes one run: in its folder at the place, or in one of its own and copied."""
+"""How a worker makes one run: in its folder at the place, or in a local folder that is copied."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ from geogp.runs.run_identity import same_map
 from geogp.runs.run_names import RUN_FILE
 
 TOPIC = "geogp-batch"
-"""What workers publish their progress under."""
+"""Topic under which workers publish their progress."""
 
 MADE, KEPT = "made", "kept"
 
@@ -34,10 +34,10 @@ _CURE = "name another --scratch"
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is told to do: a run, and the address of the place.
+    """An order to a worker: a run, and the address of the place.
 
-    `scratch` is a folder of the worker's machine; None takes one in the cache. `fresh` starts over,
-    whatever there is.
+    `scratch` is a folder of the worker's machine; None takes one in the cache. `fresh` always
+    starts over.
     """
 
     run: PlannedRun
@@ -48,10 +48,10 @@ class Order:
 
 @dataclass(frozen=True)
 class WorkOutcome:
-    """What a worker did: ``made``, or ``kept`` where the place had the very run.
+    """The result of a worker: ``made``, or ``kept`` where the place had the same run.
 
-    `mark` is that of its run.json (`mark_of`). `peak_bytes` is the largest resident memory of the
-    worker's process so far; None on Windows.
+    `mark` is the digest of its run.json (`mark_of`). `peak_bytes` is the largest resident memory of
+    the worker's process; None on Windows.
     """
 
     how: str
@@ -62,18 +62,12 @@ class WorkOutcome:
 
 
 def scratch_folder(place: str, scratch: Path | None) -> Path:
-    """Return where a machine keeps the unfinished runs of a place at an address."""
+    """Return the folder in which a machine keeps the unfinished runs of a place."""
     return (scratch or cache_folder() / "batch") / sha256(place.encode()).hexdigest()[:16]
 
 
 def check_scratch(scratch: Path | None, place: Place) -> None:
-    """Refuse a folder of the workers that is the place of a batch, in it or around it.
-
-    Raises
-    ------
-    RequestError
-        It is.
-    """
+    """Refuse a scratch folder that is, holds, or lies in the place of a batch: RequestError."""
     own, root = scratch and scratch.resolve(), Path(place.root)
     if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
         raise RequestError(
@@ -83,15 +77,11 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
 
 
 def make_run(order: Order) -> WorkOutcome:
-    """Make one run of a batch, or find that it is there.
+    """Make one run of a batch, or find it at the place.
 
-    The folder of an unfinished run stays where it is: another attempt goes on from its checkpoints.
-    Of two workers that were given one run, as where the first seemed lost, the second waits.
-
-    Raises
-    ------
-    GeogpError
-        As `make_map` says, and as the place has them.
+    The folder of an unfinished run stays: another attempt continues from its checkpoints. If two
+    workers have the same run, because the first seemed lost, the second waits. Raises the
+    GeogpErrors of `make_map` and of the place.
     """
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
@@ -111,18 +101,18 @@ def make_run(order: Order) -> WorkOutcome:
 
 
 def mark_of(content: bytes) -> str:
-    """Return what tells a run.json from another."""
+    """Return a digest that identifies a run.json."""
     return sha256(content).hexdigest()
 
 
 def _make(job: Job) -> str:
-    """Make a run in the folder of its job, which is held."""
+    """Make a run in the locked folder of its job."""
     with _apart_from_dask():
         return KEPT if carry_out(job).already_there else MADE
 
 
 def _make_and_copy(job: Job, place: Place, name: str) -> str:
-    """Make a run that goes to an address, where it is not there already."""
+    """Make a run for a remote address, unless it is there already."""
     held = None if job.request.fresh else place.record(name)
     if held is not None and same_map(held, identity_of(job)) and not place.lacks(name, held):
         how = KEPT
@@ -141,7 +131,7 @@ def _process() -> str:
 
 
 def tell(name: str, text: str) -> None:
-    """Publish how far a run is where this process is a worker of Dask; else do nothing."""
+    """Publish the progress of a run if this process is a worker of Dask; else do nothing."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return
@@ -153,7 +143,7 @@ def tell(name: str, text: str) -> None:
 
 
 def peak_bytes() -> int | None:
-    """Return the largest resident memory of this process so far; Windows does not tell."""
+    """Return the largest resident memory of this process so far; None on Windows."""
     try:
         import resource  # noqa: PLC0415 - which Windows has not
     except ImportError:
@@ -189,7 +179,7 @@ class _Telling(ProgressListener):
 
 
 def _goes_on(folder: RunFolder, identity: RunIdentity) -> bool:
-    """Tell whether what a folder holds is of this run; its inputs may be others now."""
+    """Return whether a folder holds this run; its inputs may differ now."""
     try:
         folder.settle()
         folder.finished(identity)
@@ -199,7 +189,7 @@ def _goes_on(folder: RunFolder, identity: RunIdentity) -> bool:
 
 
 def _tidy(folder: Path) -> None:
-    """Empty a folder of this module's own that a stop has left without what says what it is."""
+    """Empty a folder of this module that an interruption left without a record."""
     try:
         RunFolder(folder).check()
     except (RequestError, DataError):
@@ -207,7 +197,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Remove all that is in a folder but its lock, run.json last: it says what a file is of."""
+    """Remove everything in a folder but its lock, run.json last, as it names the folder's run."""
     RunFolder(folder).clear()
     try:
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RUN_FILE):

@@ -1,6 +1,6 @@
-"""Who works: the processes of this machine, one for each GPU, or a scheduler elsewhere.
+"""The workers: processes of this machine, one for each GPU, or a remote scheduler's.
 
-Dask is imported here alone, and late: geogp installs without it.
+Only this module imports Dask, and late: geogp installs without it.
 """
 
 import logging
@@ -21,23 +21,23 @@ from geogp.errors import NetworkError, RequestError
 from geogp.runs.machine import LARGEST_INT, LARGEST_MMAP_THRESHOLD, cores_here
 
 PATIENCE_S = 60
-"""How long a scheduler and its first worker are waited for."""
+"""Longest wait for a scheduler and its first worker."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables that say how many threads a process computes with."""
+"""Variables that set the number of threads of a process."""
 
 MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(LARGEST_MMAP_THRESHOLD),
     "MALLOC_TRIM_THRESHOLD_": str(LARGEST_INT),
 }
-"""Variables by which glibc does for a worker what `tune_process` does."""
+"""Variables that give a worker the glibc settings of `tune_process`."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """Those who work: `size` tells how many there are now.
+    """The workers; `size` is their number now.
 
-    `heard` holds what each published last, by the name of the run: `text` and `process`.
+    `heard` holds the last message of each run by its name: `text` and `process`.
     """
 
     executor: Executor
@@ -46,7 +46,7 @@ class Crew:
 
 
 def gpus(visible: str | None, count: int) -> list[str]:
-    """Return what names each GPU in ``CUDA_VISIBLE_DEVICES``, whose value here is `visible`."""
+    """Return the names of the GPUs in ``CUDA_VISIBLE_DEVICES``, whose value here is `visible`."""
     names = map(str, range(count)) if visible is None else map(str.strip, visible.split(","))
     return [name for name in names if name][:count]
 
@@ -56,10 +56,7 @@ def worker_environments(
 ) -> list[dict[str, str]]:
     """Return the environment of each worker: its share of the cores, and one of the GPUs.
 
-    Raises
-    ------
-    RequestError
-        There are fewer GPUs than workers.
+    Fewer GPUs than workers are a RequestError.
     """
     if devices and (workers or 0) > len(devices):
         raise RequestError(
@@ -75,16 +72,10 @@ def worker_environments(
 
 @contextmanager
 def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Crew]:
-    """Start workers on this machine, which may write to `scratch`, or join those of a scheduler.
+    """Start workers on this machine, which may write to `scratch`, or join a scheduler's workers.
 
-    For the device ``cpu`` GPUs are left alone.
-
-    Raises
-    ------
-    RequestError
-        Dask is not installed, or there are fewer GPUs than workers.
-    NetworkError
-        The scheduler does not answer, or has no worker.
+    The device ``cpu`` uses no GPU. No Dask, or fewer GPUs than workers, is a RequestError; a
+    scheduler that does not answer or has no worker is a NetworkError.
     """
     try:
         distributed = import_module("distributed")
@@ -130,7 +121,7 @@ def _crew(client: Any) -> Crew:
 
 @contextmanager
 def _own_environment() -> Iterator[None]:
-    """Undo what Dask sets here so that processes started next find it."""
+    """Undo Dask's changes of the environment, so that the next processes start without them."""
     before = dict(os.environ)
     try:
         yield
@@ -145,8 +136,8 @@ def _cluster(
 ) -> Any:
     """Return a cluster of this machine, a process with one thread for each environment.
 
-    It is what `distributed.LocalCluster` makes, which gives all workers one environment. A run
-    whose worker dies fails at once: the batch counts its attempts.
+    `distributed.LocalCluster` would give all workers one environment. A run whose worker dies fails
+    at once: the batch counts its attempts.
     """
     dask = import_module("dask")
     shared = distributed.system.MEMORY_LIMIT / len(environments)
@@ -166,7 +157,7 @@ def _cluster(
         "cls": distributed.Scheduler,
         "options": {**here, "port": 0, "dashboard": False, "allowed_failures": 0},
     }
-    # Set before a worker's process starts: libraries look when they are loaded.
+    # Set before a worker's process starts: libraries read them when they are loaded.
     early = {name: environments[0][name] for name in THREADS} | MEMORY
     names = {f"distributed.nanny.pre-spawn-environ.{name}": early[name] for name in early}
     with dask.config.set(names):

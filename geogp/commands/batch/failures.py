@@ -1,4 +1,4 @@
-"""What kind of failure ended a run, whether it may pass, and the words for it."""
+"""The kind of a run's failure, whether it may pass, and its message."""
 
 import sys
 
@@ -9,7 +9,7 @@ PASSING = frozenset({"worker", "network"})
 """Kinds of failures that may pass; the others are request, output, data and other."""
 
 _ENDED = {"KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError"}
-"""Names of Dask's errors for a worker that is gone, and of that for a run taken back."""
+"""Names of Dask's errors for a lost worker or a cancelled run."""
 
 _KINDS = (
     (NetworkError, "network"),
@@ -29,7 +29,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def told_of(error: BaseException) -> str:
-    """Return the words for a failure; the log of one that nobody foresaw is written."""
+    """Return the message of a failure; an unforeseen one is logged."""
     if isinstance(error, GeogpError):
         return str(error)
     if _worker_lost(error):

@@ -1,4 +1,4 @@
-"""A batch from the request to the joined products: give out, try again, keep account."""
+"""A batch from the request to the joined products: assign runs, retry, record."""
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -44,12 +44,12 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 
 LOOK_S = 0.5
-"""How often is looked for workers that joined, and told how far they are."""
+"""Seconds between looks for new workers and reports of progress."""
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What became of a batch: the place, the runs asked for, and what was joined."""
+    """The result of a batch: the place, the requested runs, and the joined products."""
 
     place: str
     rows: dict[str, BatchRow]
@@ -57,7 +57,7 @@ class BatchResult:
 
     @property
     def exit_code(self) -> int:
-        """0 where all is done; 4 where all that failed may pass; else 3."""
+        """0 if all is done; 4 if every failure may pass; else 3."""
         failed = [one for one in self.rows.values() if one.state != DONE]
         rows: list[BatchRow | NationalRow] = [*failed, *self.national.values()]
         kinds = {one.kind for one in rows if one.error}
@@ -66,7 +66,7 @@ class BatchResult:
         return NetworkError.exit_code if kinds <= PASSING else DataError.exit_code
 
     def described(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the result for JSON."""
         return {
             "place": self.place,
             "runs": msgspec.to_builtins(self.rows),
@@ -84,33 +84,15 @@ def make_batch(
 ) -> BatchResult:
     """Make all runs of a batch, and join them.
 
-    A run that the place has, made from what it would be made from now, is left as it is. One that
-    fails stops no other. ``batch.json`` at the place says what became of each.
+    A run at the place with the same inputs stays as it is; a run that fails stops no other.
+    ``batch.json`` at the place records the result of each. `request` None continues with all runs
+    in batch.json; `place` is a folder, or an address that fsspec knows.
 
-    Parameters
-    ----------
-    request
-        The runs; None goes on with all that batch.json names.
-    place
-        Folder, or address that fsspec knows.
-    execution
-        Who works, and how often.
-    listener
-        Hears how it goes.
-
-    Raises
-    ------
-    RequestError
-        The runs cannot be made as asked for, there is no batch to go on with, the place holds runs
-        of other settings, or another process makes a batch there.
-    DataError
-        The boundaries or batch.json are damaged.
-    NetworkError
-        The boundaries, the place or the scheduler cannot be reached.
-    OutputError
-        The place cannot be written.
-    KeyboardInterrupt
-        Stopped; the same call continues.
+    Runs that cannot be made as requested, no batch to continue, a place with runs of other
+    settings, or another process with a batch there are a RequestError. Damaged boundaries or
+    batch.json are a DataError. Boundaries, a place or a scheduler that cannot be reached are a
+    NetworkError; a place that cannot be written is an OutputError. After KeyboardInterrupt the same
+    call continues.
     """
     execution, listener = execution or Execution(), listener or ProgressListener()
     where = open_place(place)
@@ -119,7 +101,7 @@ def make_batch(
     held = Path(where.root)
     if not where.local:
         listener.stage(f"no lock holds {where.address}: make no other batch there meanwhile")
-        held = scratch_folder(where.address, execution.scratch)  # against those of this machine
+        held = scratch_folder(where.address, execution.scratch)  # locks out others here
     with hold(held):
         if request is None:
             table = read_table(where)
@@ -136,7 +118,7 @@ def make_batch(
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
-    """Return the table of a place, or a new one; refuse one of other settings."""
+    """Return the table of a place, or a new one; refuse a table with other settings."""
     table = None if fresh else read_table(where)
     if table is None:
         return BatchTable(settings=settings)
@@ -150,7 +132,7 @@ def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchT
 
 
 class _Batch:
-    """One call: the runs it was asked for, of those that the table names."""
+    """One call: its runs, among the runs in the table."""
 
     def __init__(
         self,
@@ -184,10 +166,10 @@ class _Batch:
         return BatchResult(self._place.address, self._rows, national)
 
     def _run(self, crew: Crew) -> None:
-        """Give out the runs, one to each worker, until none is left.
+        """Assign the runs, one to each worker, until none is left.
 
-        Dask by itself would try again what is wrong for good, and would blame for a worker's death
-        what only waited there.
+        Dask's own scheduler would retry permanent failures, and would blame waiting runs for the
+        death of a worker.
         """
         queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
         try:
@@ -214,13 +196,13 @@ class _Batch:
     def _order(self, name: str) -> Order:
         row, execution = self._rows[name], self._execution
         row.state, row.attempts = RUNNING, row.attempts + 1
-        # What another attempt finds is of this call.
+        # A run that another attempt finds was made in this call.
         fresh = execution.fresh and row.attempts == 1
         self._tell(name, "begun" if row.attempts == 1 else f"begun again ({row.attempts})")
         return Order(self._planned[name], self._place.address, execution.scratch, fresh)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
-        """Take down what became of a run; tell whether it is tried again."""
+        """Record the result of a run; return whether to try it again."""
         row = self._rows[name]
         try:
             self._take(name, row, _result(future))
@@ -235,7 +217,7 @@ class _Batch:
         return False
 
     def _take(self, name: str, row: BatchRow, outcome: WorkOutcome) -> None:
-        """Take down a run that was made, by its run.json at the place."""
+        """Record a run that was made, from its run.json at the place."""
         content = self._place.read(name, RUN_FILE)
         run = run_in(content)
         if content is None or run is None or mark_of(content) != outcome.mark:
@@ -249,7 +231,7 @@ class _Batch:
         row.state, row.error, row.kind = DONE, None, None
 
     def _tell(self, name: str, text: str) -> None:
-        """Tell and take down a change; a store that fails now may take it down with the next."""
+        """Report and record a change; if the store fails now, the next change may record it."""
         self._listener.stage(f"[{self._done}/{len(self._rows)}] {name}: {text}")
         try:
             self._save()
@@ -260,7 +242,7 @@ class _Batch:
         self._table.write(self._place)
 
     def _join(self, crew: Crew, group: str) -> None:
-        """Join the finished runs of a group, where they are others than before."""
+        """Join the finished runs of a group, if they changed."""
         members = [run for run in self._planned.values() if run.group == group]
         found = {}
         for run in sorted(members, key=lambda run: run.region):
@@ -295,7 +277,7 @@ class _Batch:
 
 
 def _result(future: Future[Any]) -> Any:
-    """Return what a worker did, or raise what ended it."""
+    """Return the result of a worker, or raise its error."""
     try:
         return future.result()
     except CancelledError as error:

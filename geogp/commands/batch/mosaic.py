@@ -19,10 +19,10 @@ BLOCK = 512
 """Width and height of the blocks of the raster, in pixels."""
 
 CACHE_BYTES = 256 * 2**20
-"""What GDAL may keep in memory."""
+"""Bytes that GDAL may keep in memory."""
 
 _OFF = 1e-6
-"""How far a number may be from a whole one that it stands for."""
+"""Largest difference of a number from a whole number."""
 
 _COG = {
     "driver": "COG",
@@ -53,19 +53,13 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """Write the rasters of run folders as one cloud-optimised GeoTIFF, float32, EPSG:3857.
 
     There is a band for each variable in `bands`. The frame is the smallest around all runs; columns
-    beyond the edge of the world come in on the other side of it. Runs at a coarser zoom than the
-    finest are repeated to that. A pixel holds the value of the first run that has one: as the
-    centre of a tile lies in one region, there is another only where two boundaries overlap. Blocks
-    without any value take no room.
+    beyond the edge of the world continue on its other side. Runs at a coarser zoom than the finest
+    are repeated to that zoom. A pixel holds the value of the first run that has one: the centre of
+    a tile lies in one region, so others exist only where two boundaries overlap. Blocks without any
+    value take no room. GDAL reads only what a block needs; `CACHE_BYTES` are in memory at once.
 
-    GDAL reads what a block needs; `CACHE_BYTES` are in memory at once.
-
-    Raises
-    ------
-    DataError
-        A raster is damaged, or is not one of tiles.
-    OutputError
-        The file cannot be written.
+    A raster that is damaged or not one of tiles is a DataError; a file that cannot be written is an
+    OutputError.
     """
     sources = [[_source(run / f"{band}.tif") for run in runs] for band in bands]
     frame, virtual = _around(sources[0]), out.with_suffix(".vrt")
@@ -74,7 +68,7 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
         "variables": " ".join(bands),
         "attribution": " ".join(sorted({one.attribution for one in sources[0]} - {""})),
     }
-    # Where the driver would make no overview of its own.
+    # The driver would make no overview here.
     small = {"overview_count": 1} if 1 < max(frame.width, frame.height) <= BLOCK else {}
     virtual.write_text(_virtual(sources, frame, told), "utf-8")
     try:
@@ -88,7 +82,7 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
 
 @dataclass(frozen=True)
 class _Source:
-    """The raster of one variable of one run, and what it says of itself."""
+    """The raster of one variable of one run, with its metadata."""
 
     path: Path
     frame: Frame
@@ -137,9 +131,9 @@ def _around(sources: Sequence[_Source]) -> Frame:
 
 
 def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return the columns of a part, and those of the world that they cover: first and number.
+    """Return the columns of a part, and the columns of the world under them: first and number.
 
-    The world's are `fine` times as many. Where the part crosses its edge, there are two spans.
+    The world has `fine` times as many columns. A part across its edge has two spans.
     """
     world = 1 << part.zoom
     inside = min(part.width, world - part.column % world)
@@ -151,7 +145,7 @@ def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int
 
 
 def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, told: dict[str, str]) -> str:
-    """Return the virtual raster: of the sources of a band GDAL takes the last with a value."""
+    """Return the virtual raster; of the sources of a band GDAL takes the last with a value."""
     bands = (
         _BAND.format(
             number=number,
@@ -170,7 +164,7 @@ def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, told: dict[str,
 
 
 def _drawn(source: _Source, frame: Frame) -> str:
-    """Return where the pixels of a source go in the frame."""
+    """Return the sources of a raster in the virtual raster, with the position of its pixels."""
     part, fine = source.frame, 1 << (frame.zoom - source.frame.zoom)
     return "".join(
         _SOURCE.format(

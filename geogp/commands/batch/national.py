@@ -25,26 +25,26 @@ from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
 from geogp.runs.run_names import RUN_FILE
 
 FOLDER = "national"
-"""Folder of what is joined from all runs."""
+"""Folder of the joined products."""
 
 TABLE_FILE, RASTER_FILE, PAGE_FILE = "tiles.parquet", "map.tif", "index.html"
 
 NATIONAL_FILES = (RASTER_FILE, PAGE_FILE, TABLE_FILE)
-"""The table comes last: it says what all are made from."""
+"""The table comes last: it records the runs of all files."""
 
 REGION = "region"
-"""The column of the table that tells the regions apart."""
+"""Column of the table with the region's name."""
 
 ROWS = 65_536
-"""Rows of a row group of the table, and of what is in memory at once."""
+"""Rows of a row group of the table, and rows in memory at once."""
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
-"""Files of a run whose being there decides what the page links to."""
+"""Files of a run that the page links to if they exist."""
 
 
 @dataclass(frozen=True)
 class JoinedRun:
-    """A run that is joined: its region, and what `mark_of` tells of its run.json."""
+    """A run that is joined: its region, and the `mark_of` its run.json."""
 
     region: str
     mark: str
@@ -52,7 +52,7 @@ class JoinedRun:
 
 @dataclass(frozen=True)
 class Joined:
-    """What was joined: rows of the table, and what it took."""
+    """The result of a join: rows of the table, seconds, and the worker's peak memory in bytes."""
 
     tiles: int
     seconds: float
@@ -60,7 +60,7 @@ class Joined:
 
 
 def bands_of(target: str) -> tuple[str, ...]:
-    """Return the rasters of a run that the mosaic has as bands."""
+    """Return the rasters of a run that become bands of the mosaic."""
     suffix = quantity_of(target).suffix
     middle = "expected" if TARGETS[target].counted else "median"
     return tuple(f"{name}_{suffix}" for name in (middle, "lower", "upper"))
@@ -75,21 +75,11 @@ def join_runs(
 ) -> Joined:
     """Join the finished runs `found` of one service, target and set of quarters at a place.
 
-    ``tiles.parquet``
-        All tiles of all runs, with a column ``region``; see `join_tables`.
-    ``map.tif``
-        One raster of the median and the bounds of the intervals; see `mosaic.py`.
-    ``index.html``
-        The page of `gallery.py`, with links to the maps and reports of the runs.
-
-    Of a place at an address, the files of the runs that they need are brought to the worker.
-
-    Raises
-    ------
-    DataError
-        A file of a run is damaged.
-    OutputError, NetworkError
-        A file cannot be written or read.
+    ``tiles.parquet`` holds all tiles of all runs, with a column ``region`` (see `join_tables`);
+    ``map.tif`` is one raster of the median and the bounds of the intervals (see `mosaic.py`);
+    ``index.html`` is the page of `gallery.py`, with links to the maps and reports of the runs. From
+    a remote place the worker fetches only the files that the products need. A damaged file of a run
+    is a DataError; a file that cannot be written or read is an OutputError or NetworkError.
     """
     start, place, rows = time.monotonic(), open_place(address), 0
     with _runs_here(place, list(found), bands, scratch) as base:
@@ -103,7 +93,7 @@ def join_runs(
 
         try:
             write_folder(base / FOLDER / group, write)
-        except DataError as error:  # of a file that the user knows by another address
+        except DataError as error:  # name the user's address of the file
             raise DataError(str(error).replace(str(base), place.address)) from error
         if not place.local:
             for file in NATIONAL_FILES:
@@ -112,12 +102,9 @@ def join_runs(
 
 
 def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int | None:
-    """Return the tiles of the products at a place; None where they are not of these very runs.
+    """Return the tiles of the products at a place; None if they are not of exactly these runs.
 
-    Raises
-    ------
-    OutputError, NetworkError
-        The place cannot be read.
+    A place that cannot be read is an OutputError or NetworkError.
     """
     if not set(NATIONAL_FILES) <= set(place.sizes(FOLDER, group)):
         return None
@@ -134,9 +121,9 @@ def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int |
 def _runs_here(
     place: Place, names: Sequence[str], bands: Sequence[str], scratch: Path | None
 ) -> Iterator[Path]:
-    """Give a folder of this machine with the runs: the place, or one with what is needed of them.
+    """Yield a local folder with the runs: the place itself, or a copy of the files that are needed.
 
-    Files that the page only links to are empty in it.
+    Files that the page only links to are empty in the copy.
     """
     if place.local:
         yield Path(place.root)
@@ -161,15 +148,10 @@ def _runs_here(
 def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
     """Write the tiles of runs in a folder as one table, in their order; return its rows.
 
-    Columns are those of `tile_table.py`, after a first one, ``region``; where one run has a
-    column that another has not (counties), the other's are null. At most `ROWS` rows are in memory.
-
-    Raises
-    ------
-    DataError
-        A run's table is damaged, or the types of its columns are not those of another's.
-    OutputError
-        The file cannot be written.
+    The first column is ``region``, the others are as in `tile_table.py`; a column that only some
+    runs have (counties) is null for the others. At most `ROWS` rows are in memory. A damaged table,
+    or types that differ between runs, are a DataError; a file that cannot be written is an
+    OutputError.
     """
     parts = [_Part.of(base / name / TABLE_FILE) for name in found]
     try:
@@ -213,7 +195,7 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """The table of a run: its columns, what GeoParquet says of it, and whom the data are by."""
+    """The table of a run: its columns, its GeoParquet metadata, and its attribution."""
 
     schema: pa.Schema
     geo: dict[str, Any]
@@ -234,7 +216,7 @@ class _Part:
 
 
 def _batches(path: Path, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Read a table in parts, with all of the columns."""
+    """Yield a table in chunks, with all of the columns."""
     try:
         source = dataset.dataset(path, schema=columns, format="parquet")
         yield from source.to_batches(batch_size=ROWS, batch_readahead=1, fragment_readahead=1)

@@ -1,1 +1,1 @@
-"""Conformal repair of predictive distributions, and what it guarantees."""
+"""Conformal repair of predictive distributions, and its guarantees."""

@@ -1,4 +1,4 @@
-"""Rows that share a repair: strata and classes of tests, pooled where they are small."""
+"""Cells of rows that share a repair: strata and classes of tests; small ones are pooled."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,12 @@ from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import names_of
 
 LEAST_ROWS = 100
-"""Rows of a cell of its own. From 99 on all levels of the ladder have a knot, and the coverage of
-the 95 % interval given the calibration rows, Beta(96, 5), has a standard deviation of 2.2 points;
-with the 19 rows that such an interval needs at least it would be 4.8."""
+"""Least rows of a cell.
+
+From 99 on all levels of the ladder have a knot. The coverage of the 95 % interval given the
+calibration rows is Beta(96, 5), with a standard deviation of 2.2 points; with the 19 rows that such
+an interval needs at least, it would be 4.8.
+"""
 
 EVERYWHERE = "all"
 """Stratum of a cell that holds all strata."""
@@ -25,23 +28,11 @@ Rows = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RepairPlaces:
-    """What a repair may depend on, one entry a row.
+    """What a repair may depend on: stratum, tests and location of each row.
 
-    Attributes
-    ----------
-    stratum
-        One of `strata`, or ``unknown``, (n,).
-    tests
-        Tests behind the measurement, 1 or more, (n,).
-    longitude, latitude
-        Of the row's tile, in degrees, (n,).
-    strata
-        Names of both strata.
-
-    Raises
-    ------
-    DataError
-        Lengths differ, a stratum has another name, tests are below 1, or a value is not finite.
+    `stratum` (n,) is one of the two names in `strata`, or ``unknown``; `tests` (n,) are 1 or more;
+    `longitude` and `latitude` (n,) are the tile's, in degrees. Different lengths, another stratum,
+    tests below 1, or a value that is not finite are a DataError.
     """
 
     stratum: NDArray[np.str_]
@@ -84,7 +75,7 @@ class RepairPlaces:
 
     @classmethod
     def of_table(cls, rows: pd.DataFrame) -> "RepairPlaces":
-        """Return those of rows of test_predictions.parquet."""
+        """Return the places of rows of test_predictions.parquet."""
         names = ("tests", "longitude", "latitude")
         tests, longitude, latitude = (rows[name].to_numpy(np.float64) for name in names)
         stratum = rows["stratum"]
@@ -95,16 +86,9 @@ class RepairPlaces:
 class Cell:
     """Rows that share a repair.
 
-    Attributes
-    ----------
-    stratum
-        Its name, or ``all`` of them.
-    least, most
-        Tests of its rows; no upper end where `most` is None.
-    n
-        Its calibration rows.
-    knots
-        q_p at the levels of the ladder; NaN for levels that n rows do not support.
+    `stratum` is ``all`` where the cell holds both. `least` and `most` bound the tests of its rows
+    (`most` None: no upper end). `knots` are q_p at the levels of the ladder, NaN where the n
+    calibration rows do not support the level.
     """
 
     stratum: str
@@ -125,9 +109,9 @@ class Cell:
         return f"{self.stratum}, {tests}"
 
     def holds(self, places: RepairPlaces) -> Rows:
-        """Tell which rows lie in the cell, (n,)."""
+        """Return which rows lie in the cell, (n,)."""
         most = np.inf if self.most is None else self.most
-        # A map may ask for 2.5 tests: classes part at the least number of the next.
+        # A map may ask for 2.5 tests: a class ends where the next one begins.
         counted = np.floor(places.tests)
         inside: Rows = (counted >= self.least) & (counted <= most)
         return inside if self.stratum == EVERYWHERE else inside & (places.stratum == self.stratum)
@@ -138,7 +122,7 @@ def partition(
 ) -> dict[tuple[str, int, int | None], Rows]:
     """Return the calibration rows of each cell, by stratum and least and most tests.
 
-    The cells hold every number of tests from 1 on, so that a map's rows have a cell too.
+    The cells cover every number of tests from 1 on, so that a map's rows have a cell too.
     """
     names = [name for name in places.strata if (places.stratum == name).sum() >= least]
     apart = len(names) == len(places.strata) and not (places.stratum == UNKNOWN).any()

@@ -3,10 +3,10 @@
 The score of a calibration row is ``|z|``, z = Φ^(-1)(F(y)) with F its prediction: for a normal
 prediction ``|y - mean| / sd``. Of m scores the conformal quantile q_p of level p is the k-th
 smallest, k = ceil((m + 1) p) (Vovk, Gammerman and Shafer 2005; Lei et al. 2018). A new row whose
-score is exchangeable with these has a score of at most q_p with probability k / (m + 1), from p to
-p + 1 / (m + 1), where scores have no ties; with ties at least that. The repair moves the central
-interval of each level p of a ladder from ``|z|`` <= t_p to ``|z|`` <= q_p, for which k must
-not exceed m; see `warped_shapes.py` for what lies between and beyond.
+score is exchangeable with these has a score of at most q_p with probability k / (m + 1), which lies
+between p and p + 1 / (m + 1); with ties the probability is at least that. For each level p of a
+ladder, the repair moves the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p. k must not
+exceed m. `warped_shapes.py` says what lies between and beyond the levels.
 """
 
 import math
@@ -31,7 +31,7 @@ from geogp.evaluation.conformal.local_quantiles import LEAST_NEAREST, MOST_SCORE
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
 
 LEAST_IN_ALL = 19
-"""Rows without which there is no 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""
+"""Fewer rows have no 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""
 
 Floats = NDArray[np.float64]
 
@@ -40,16 +40,8 @@ Floats = NDArray[np.float64]
 class Repair:
     """A fitted repair; `fit_repair` makes it.
 
-    Attributes
-    ----------
-    method
-        One of `METHODS`.
-    n
-        Calibration rows.
-    cells
-        A partition of all rows, for the methods marginal and strata.
-    nearby
-        Calibration rows by place, for the method local.
+    `n` counts the calibration rows. `cells` partition all rows (methods marginal and strata);
+    `nearby` holds the calibration rows by location (method local).
     """
 
     method: str
@@ -60,17 +52,11 @@ class Repair:
     def apply(self, prediction: Prediction, places: RepairPlaces) -> Prediction:
         """Return predictions with the repaired distributions.
 
-        Mean, variances and median stay those of the model; quantiles, probabilities and scores
-        are those of the repaired distributions. Predictions must be of measurements, as those of
-        the calibration rows were: to the level without noise the repair says nothing.
-
-        Raises
-        ------
-        RequestError
-            The predictions are of counts, or repaired already.
-        DataError
-            Rows differ in number, or lie in no cell: their stratum is unknown, that of the
-            calibration rows is not.
+        Mean, variances and median stay the model's; quantiles, probabilities and scores come from
+        the repaired distributions. The predictions must be of measurements, like the calibration
+        rows: the repair says nothing about the level without noise. Predictions of counts, or
+        repaired already, are a RequestError. Different numbers of rows, or a row of unknown stratum
+        where no cell holds it, are a DataError.
         """
         _refuse_counts(prediction)
         if len(prediction) != len(places):
@@ -89,13 +75,7 @@ class Repair:
         return replace(prediction, shape=WarpedShape(prediction.shape, Warp(knots), number))
 
     def cell_of(self, places: RepairPlaces) -> NDArray[np.intp]:
-        """Return the number of the cell of each row, (n,).
-
-        Raises
-        ------
-        DataError
-            A row lies in no cell.
-        """
+        """Return the number of the cell of each row, (n,). A row in no cell is a DataError."""
         number = np.full(len(places), -1, np.intp)
         for place, cell in enumerate(self.cells):
             number[cell.holds(places)] = place
@@ -113,11 +93,11 @@ class Repair:
 
     @property
     def smallest(self) -> Cell | None:
-        """The cell of fewest rows; None of a repair without cells."""
+        """The cell with the fewest rows; None for a repair without cells."""
         return min(self.cells, key=lambda cell: cell.n, default=None)
 
     def _holds(self, level: float) -> bool:
-        """Tell whether every cell has a knot at a level; a local repair has as its rows allow."""
+        """Return whether every cell has a knot at a level; a local repair depends on its rows."""
         place = LADDER.index(level)
         return self.method != NONE and all(np.isfinite(cell.knots[place]) for cell in self.cells)
 
@@ -127,13 +107,7 @@ NO_REPAIR = Repair(NONE)
 
 
 def check_method(method: str) -> str:
-    """Return a method of repair, or refuse it.
-
-    Raises
-    ------
-    RequestError
-        It is none of `METHODS`.
-    """
+    """Return the method; a RequestError if it is none of `METHODS`."""
     if method not in METHODS:
         raise RequestError(
             f"expected a conformal repair of {', '.join(METHODS)}, found {method!r}."
@@ -142,13 +116,7 @@ def check_method(method: str) -> str:
 
 
 def check_rows(method: str, m: int) -> None:
-    """Refuse too few calibration rows for a method.
-
-    Raises
-    ------
-    DataError
-        Says how many there are, and how many it needs.
-    """
+    """Refuse too few calibration rows; the DataError gives the number found and needed."""
     least = LEAST_NEAREST if method == LOCAL else LEAST_IN_ALL
     if m < least:
         raise DataError(
@@ -161,30 +129,15 @@ def check_rows(method: str, m: int) -> None:
 def fit_repair(
     method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = LEAST_ROWS
 ) -> Repair:
-    """Fit a repair to calibration rows, which nothing else may have used.
+    """Fit a repair to m calibration rows, which nothing else may have used.
 
-    Parameters
-    ----------
-    method
-        One of `METHODS`.
-    prediction
-        Of the measurements of the calibration rows, as the model gave them, of length m.
-    y
-        What was measured, (m,).
-    places
-        Theirs.
-    least
-        Rows of a cell of the method strata: in each stratum classes of tests with fewer are
-        pooled with the next larger class, the last with the one before. A stratum with fewer in
-        all is not told apart from the other.
+    `prediction` is the model's, of the measurements `y` (m,). For the method strata, classes of
+    tests with fewer than `least` rows in a stratum are pooled with the next larger class, the last
+    with the one before. A stratum with fewer than `least` rows shares the cells of the other.
 
-    Raises
-    ------
-    DataError
-        There are too few rows, lengths differ, a measurement is not finite, or rows lie so far
-        out that no interval of the prediction's shape reaches them.
-    RequestError
-        The method has another name, or the predictions are of counts.
+    Too few rows, different lengths, a measurement that is not finite, or rows so far out that no
+    interval of the prediction's shape reaches them are a DataError. An unknown method, or
+    predictions of counts, are a RequestError.
     """
     if check_method(method) == NONE:
         return NO_REPAIR
@@ -202,14 +155,9 @@ def fit_repair(
 
 
 def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
-    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37 where tails end there.
+    """Return ``|Φ^(-1)(F(y))|`` for each prediction F, (n,); at most 37, where the tails end.
 
-    Raises
-    ------
-    DataError
-        `y` has another shape or a value that is not finite.
-    RequestError
-        The predictions are of counts.
+    A `y` of another shape or not finite is a DataError; predictions of counts are a RequestError.
     """
     _refuse_counts(prediction)
     y = np.asarray(y, np.float64)
@@ -222,12 +170,12 @@ def normal_scores(prediction: Prediction, y: ArrayLike) -> Floats:
 
 
 def rank(m: int, level: float) -> int:
-    """Return k = ceil((m + 1) p), a product that is whole but for rounding taken as whole."""
+    """Return k = ceil((m + 1) p); a product that is whole up to rounding counts as whole."""
     return math.ceil((m + 1) * level - 1e-9)
 
 
 def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
-    """Return between which shares a conformal interval holds, in 95 of 100 draws of m rows.
+    """Return the bounds of a conformal interval's coverage in 95 of 100 draws of m rows.
 
     Given the calibration rows the coverage is Beta(k, m + 1 - k); see `coverage_bands.py`.
     """
@@ -239,9 +187,8 @@ def scatter(m: int, level: float = 0.95) -> tuple[float, float]:
 def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the knots of scores (m,) at the ladder's levels, (K,): their conformal quantiles.
 
-    They are raised as `covering_knots` says, so that rows at the ends of intervals lie inside.
-    NaN from the first level on whose k exceeds m, or whose score lies where scores are no more
-    told apart: its interval would be infinite.
+    `covering_knots` raises them, so that rows at the ends of intervals lie inside. NaN where k
+    exceeds m, or where the knot reaches `MOST_SCORE`: the interval would be infinite.
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)

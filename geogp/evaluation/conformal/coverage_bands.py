@@ -1,9 +1,9 @@
 """How far the coverage of a conformal repair may lie from its level by chance.
 
 With m calibration and n test rows, all exchangeable and without ties, the number of test rows
-inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, where
-k = ceil((m + 1) p): given the calibration rows the coverage is Beta(k, m + 1 - k) (Vovk 2012,
-proposition 2a; Angelopoulos and Bates 2021, section 3.2 and appendix C).
+inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, where k = ceil((m
++ 1) p): given the calibration rows the coverage is Beta(k, m + 1 - k) (Vovk 2012, proposition 2a;
+Angelopoulos and Bates 2021, section 3.2 and appendix C).
 """
 
 from dataclasses import dataclass
@@ -27,22 +27,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CellCheck:
-    """Coverage of the test rows of a cell.
+    """Coverage of the test rows of one cell at one level.
 
-    Attributes
-    ----------
-    cell
-        Its name.
-    level
-        The stated level.
-    calibration, test
-        Its rows, m and n.
-    observed
-        Share of the test rows inside.
-    band
-        What chance allows for, for all checks together.
-    inside
-        Whether the share lies in the band.
+    `calibration` and `test` are the cell's rows, m and n; `observed` is the share of test rows
+    inside the intervals; `band` is what chance allows for all checks together; `inside` says
+    whether the share lies in the band.
     """
 
     cell: str
@@ -55,25 +44,12 @@ class CellCheck:
 
 
 def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1) -> Interval:
-    """Return the band of the share of test rows inside intervals of level p that chance allows.
+    """Return the band for the share of test rows inside intervals of level p that chance allows.
 
-    Parameters
-    ----------
-    m, n
-        Calibration and test rows.
-    p
-        Level of the intervals.
-    level
-        Probability of the band; with several checks, that all shares lie in their bands, by the
-        correction of Šidák (1967): each band has probability ``level ** (1 / checks)``. It is
-        exact for independent cells, and errs to the wide side for the levels of one cell.
-    checks
-        Bands that should hold together.
-
-    Raises
-    ------
-    RequestError
-        There is no test row, or m calibration rows do not support the level.
+    `m` and `n` are calibration and test rows. `level` is the probability that the shares of all
+    `checks` lie in their bands, by the correction of Šidák (1967): each band has probability
+    ``level ** (1 / checks)``. This is exact for independent cells and too wide for the levels of
+    one cell. No test row, or too few calibration rows for the level, are a RequestError.
     """
     k = rank(m, p)
     if n < 1 or not 0 < p < 1 or not 0 < level < 1 or checks < 1 or k > m:
@@ -82,7 +58,7 @@ def coverage_band(m: int, n: int, p: float, level: float = 0.99, checks: int = 1
             f"ceil((m + 1) p) <= m, found n {n}, p {p:g}, level {level:g}, m {m}."
         )
     tail = (1 - level ** (1 / checks)) / 2
-    # SciPy's quantiles of this law are found by search, a sum over all counts each time.
+    # SciPy would search for the quantiles, with a sum over all counts at each step.
     below = np.cumsum(stats.betabinom(n, k, m + 1 - k).pmf(np.arange(n + 1)))
     lower, upper = np.searchsorted(below, [tail, 1 - tail])
     return Interval(float(lower) / n, float(min(upper, n)) / n)
@@ -97,29 +73,12 @@ def check_coverage(
     levels: tuple[float, ...] = CHECKED,
     level: float = 0.99,
 ) -> list[CellCheck]:
-    """Compare the coverage of test rows with its bands, cell by cell.
+    """Compare the coverage of test rows with its band, cell by cell.
 
-    Parameters
-    ----------
-    repair
-        A repair with cells: marginal or strata.
-    prediction
-        Of the test rows, repaired (or not: then it tells what the repair was needed for), (n,).
-    y
-        What was measured, (n,).
-    places
-        Theirs.
-    levels
-        Of the ladder.
-    level
-        Probability that all shares lie in their bands, where the rows are exchangeable.
-
-    Raises
-    ------
-    RequestError
-        The repair has no cells, or a level is not of the ladder.
-    DataError
-        A row lies in no cell, or lengths differ.
+    `repair` needs cells (marginal or strata). The predictions are repaired; unrepaired ones show
+    why the repair was needed. `level` is the probability that all shares lie in their bands, if the
+    rows are exchangeable. A repair without cells or a level that is not of the ladder is a
+    RequestError; a row in no cell, or different lengths, are a DataError.
     """
     odd = [stated for stated in levels if stated not in LADDER]
     if not repair.cells or odd:

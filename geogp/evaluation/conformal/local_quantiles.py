@@ -1,14 +1,14 @@
-"""Conformal quantiles from the calibration rows around a place, weighted by nearness.
+"""Conformal quantiles from the calibration rows around a location, weighted by distance.
 
-With w_i the weight of calibration row i at place x and w_x = 1 that of the new row, which lies at x
-itself, the quantile of level p is the least score s with
+With w_i the weight of calibration row i at location x, and w_x = 1 the weight of the new row at x,
+the quantile of level p is the least score s with
 
     Σ_(i: s_i <= s) w_i >= p (Σ_i w_i + w_x)    (Tibshirani et al. 2019, (7); Guan 2023),
 
-the k-th smallest with k = ceil((m + 1) p) where all weights are 1. The rows are the 200 nearest
-to x, h the distance to the farthest of them, and w = 1 - ¾ (d / h)². As weights lie between ¼ and
-1, their effective number (Σ w)² / Σ w² is never below 0.64 of theirs (Kantorovich's inequality):
-128.
+the k-th smallest with k = ceil((m + 1) p) where all weights are 1. The rows are the 200 nearest to
+x, h is the distance to the farthest of them, and w = 1 - ¾ (d / h)². As weights lie between ¼ and
+1, the effective number (Σ w)² / Σ w² is at least 0.64 times the number of rows (Kantorovich's
+inequality): 128.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from geogp.distributions.warps import LADDER, covering_knots
 from geogp.errors import DataError
 
 NEAREST = 200
-"""Calibration rows that a place's quantiles come from."""
+"""Number of nearest calibration rows that the quantiles of a location come from."""
 
 LEAST_NEAREST = 157
-"""Fewer rows in all leave an effective number below 100, as 100 / 0.64 is 156.25."""
+"""Least rows: fewer leave an effective number below 100, as 100 / 0.64 is 156.25."""
 
 MOST_SCORE = 37.0
-"""Normal scores are not told apart beyond: probabilities of 1e-300."""
+"""Largest normal score; beyond it probabilities are below 1e-300."""
 
 _FALL = 0.75
 _CHUNK = 4096
@@ -37,19 +37,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NearbyScores:
-    """Calibration rows with their scores, in the order of the scores.
+    """Calibration rows sorted by their scores (m,), with longitude and latitude in degrees (m,).
 
-    Attributes
-    ----------
-    longitude, latitude
-        Places of the rows, in degrees, (m,).
-    scores
-        Their scores, (m,), sorted.
-
-    Raises
-    ------
-    DataError
-        There are fewer than 157 rows.
+    Fewer than 157 rows are a DataError.
     """
 
     longitude: Floats
@@ -68,14 +58,10 @@ class NearbyScores:
             object.__setattr__(self, name, values)
 
     def knots(self, longitude: Floats, latitude: Floats) -> Floats:
-        """Return the knots of the ladder's levels at places (n,), (n, K), by `covering_knots`.
+        """Return the knots of the ladder's levels at locations (n,), (n, K), by `covering_knots`.
 
-        NaN where even the largest score has too little weight below it, or is 37 or more.
-
-        Raises
-        ------
-        DataError
-            Around a place nearly all scores are 37 or more.
+        NaN where even the largest score has too little weight below it, or is 37 or more. A
+        location around which nearly all scores are 37 or more is a DataError.
         """
         tree = cKDTree(_on_sphere(self.longitude, self.latitude))
         points = _on_sphere(longitude, latitude)
@@ -95,7 +81,7 @@ class NearbyScores:
     def _of(self, tree: cKDTree, points: Floats) -> Floats:
         nearest = np.arange(1, min(NEAREST, len(self.scores)) + 1)
         chord, rows = map(np.asarray, tree.query(points, k=nearest, workers=-1))
-        # Chords stand for distances: h is a few tens of kilometres. Where all lie at x, w is 1.
+        # Chords replace distances: h is a few tens of kilometres. If all rows lie at x, w is 1.
         reach = np.maximum(chord[:, -1:], np.finfo(np.float64).tiny)
         weights = 1 - _FALL * np.square(chord / reach)
         # Rows are numbered by their scores, so that sorting numbers sorts scores.
@@ -105,7 +91,7 @@ class NearbyScores:
         total = below[:, -1] + 1
         found = np.full((len(points), len(LADDER)), np.nan)
         for column, level in enumerate(LADDER):
-            # As for ranks: a sum that should reach the level exactly does, whatever its rounding.
+            # As for ranks: a sum that equals the level up to rounding reaches it.
             short = below < (level * total * (1 - 1e-12))[:, None]
             place = np.count_nonzero(short, axis=1)
             held = np.flatnonzero(place < rows.shape[1])

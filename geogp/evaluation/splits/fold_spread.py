@@ -1,4 +1,4 @@
-"""How much the figures of a split differ from fold to fold."""
+"""How much the figures of a split differ between folds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,9 @@ GAIN = "gain"
 
 @dataclass(frozen=True)
 class Spread:
-    """One figure over the folds.
+    """One figure over the folds that have it: their number, mean, standard deviation and values.
 
-    Attributes
-    ----------
-    folds
-        How many have the figure.
-    mean, sd
-        Its mean and its standard deviation (divisor folds - 1; None of a single one).
-    values
-        The figure of each of those folds.
+    The standard deviation has the divisor folds - 1; it is None for a single fold.
     """
 
     folds: int
@@ -39,22 +32,11 @@ class Spread:
 def fold_spread(
     name: str, rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
 ) -> dict[str, dict[str, Spread]]:
-    """Return the spread over folds of each figure, by stratum; empty of a single fold.
+    """Return the spread over folds of each figure, by stratum; empty for a single fold.
 
-    Parameters
-    ----------
-    name
-        Of the split, for messages.
-    rows, scored
-        Rows of one split, and the same scored.
-    entries
-        The `FoldRecord` of each fold of the split, in order; empty where run.json holds none.
-        The gain needs its baselines.
-
-    Raises
-    ------
-    DataError
-        run.json holds another number of folds than the table, or other figures.
+    `entries` are the `FoldRecord` of the folds in order, empty where run.json holds none; the gain
+    needs their baselines. Another number of folds than in the table, or other figures, are a
+    DataError.
     """
     numbers = np.unique(scored["fold"])
     if entries and (len(entries) <= numbers[-1] or len(entries) != len(numbers)):
@@ -82,7 +64,7 @@ def fold_spread(
 def _figures(
     name: str, rows: pd.DataFrame, scored: pd.DataFrame, entries: Sequence[Any]
 ) -> dict[str, dict[str, float | None]]:
-    """Return the figures of one fold by stratum, checked against run.json."""
+    """Return the figures of one fold by stratum, after a check against run.json."""
     parts = {
         group: scored[chosen] for group, chosen in rows_by_group(rows["stratum"], len(rows)).items()
     }

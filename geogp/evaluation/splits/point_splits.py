@@ -1,7 +1,7 @@
-"""Splits of points anywhere: by hashes of their rounded coordinates, and by cells that suit them.
+"""Splits of points anywhere: by hashes of their rounded coordinates, and by cells.
 
-Rows at one place and time stay together. The part of a row depends on the seed and on where and
-when it is, never on the order of rows or on the target.
+Rows of one location and time stay together. The part of a row depends on the seed, its location and
+its time, never on the order of rows or on the target.
 """
 
 import numpy as np
@@ -14,40 +14,31 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CELL_KM = 11.0
-"""Side of cells at first: a tenth of a degree of latitude."""
+"""First side of cells: a tenth of a degree of latitude."""
 
 LEAST_CELLS, LEAST_PLACES = 20, 4
-"""Cells are halved while fewer have rows, and doubled while they hold fewer places, on average."""
+"""Cells are halved while fewer have rows, and doubled while their mean number of places is less."""
 
 _DIGITS = 7
 """Decimals that coordinates are rounded to: a centimetre, in degrees."""
 
 
 def place_codes(x: Floats, y: Floats) -> Codes:
-    """Return a code of each place, (n,): a hash of its rounded coordinates."""
+    """Return a code of each location, (n,): a hash of its rounded coordinates."""
     return hashed(0, _bits(x), _bits(y))
 
 
 def time_codes(time: Floats | None, n: int) -> Numbers:
-    """Return a code of each time, (n,); 0 where there are none."""
+    """Return a code of each time, (n,); 0 without times."""
     return np.zeros(n, np.int64) if time is None else _bits(time).view(np.int64)
 
 
 def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.int64]:
     """Return column and row of each point's cell, (n, 2).
 
-    Parameters
-    ----------
-    x, y
-        Coordinates, (n,).
-    side
-        Width and height of a cell at first, in the unit of the coordinates. Cells are halved until
-        `LEAST_CELLS` have rows, or doubled until they hold `LEAST_PLACES` places on average.
-
-    Raises
-    ------
-    DataError
-        All points lie at one place.
+    `side` is the first width and height of a cell, in the unit of the coordinates. Cells are halved
+    until `LEAST_CELLS` have rows, or doubled until they hold `LEAST_PLACES` places on average.
+    Points that all lie at one place are a DataError.
     """
     places = np.unique(np.column_stack([x, y]), axis=0)
     if len(places) < 2:
@@ -69,21 +60,8 @@ def validation_part(
 ) -> Mask:
     """Return which rows validate, (n,): about a tenth of them.
 
-    Parameters
-    ----------
-    x, y, time
-        Coordinates, and times or None, (n,).
-    how
-        ``random``, or ``blocks``: whole cells.
-    seed
-        Any integer.
-    side
-        See `point_cells`.
-
-    Raises
-    ------
-    DataError
-        There are too few places.
+    `how` is ``random``, or ``blocks`` for whole cells; `side` is as in `point_cells`. Too few
+    places are a DataError.
     """
     if how == "blocks":
         cells, cell = np.unique(point_cells(x, y, side), axis=0, return_inverse=True)
@@ -94,7 +72,7 @@ def validation_part(
     else:
         codes, times = place_codes(x, y), time_codes(time, len(x))
         found = tenths(seed, codes, times) == 0
-        if not found.any():  # of a few rows: those of the smallest hash
+        if not found.any():  # few rows: take the smallest hash
             words = hashed(seed, codes, times)
             found = words == words.min()
     if not 0 < found.sum() < len(found):

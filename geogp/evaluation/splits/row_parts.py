@@ -1,4 +1,4 @@
-"""The parts of rows, and how hashes and whole groups of rows are dealt into them."""
+"""The parts of a split, and how hashes and whole groups of rows are assigned to them."""
 
 import hashlib
 import heapq
@@ -13,13 +13,13 @@ PARTS = (TRAIN, VALIDATION, TEST)
 """The parts that every split has."""
 
 CALIBRATION = "calibration"
-"""Rows that neither train nor choose the epoch nor test: a repair of intervals learns from them."""
+"""Rows for the repair of intervals only: they neither train nor choose the epoch nor test."""
 
 LEFT_OUT = "left out"
-"""Rows that a split uses for nothing."""
+"""Rows that a split does not use."""
 
 TENTHS = 10
-"""Parts into which rows or groups of rows are dealt, where there are as many."""
+"""Parts into which rows or groups of rows are divided, where there are enough."""
 
 Codes = NDArray[np.uint64]
 Parts = NDArray[np.str_]
@@ -30,12 +30,7 @@ def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
     """Return the tenth of [0, 1) that each row is hashed to, 0 to 9, (n,).
 
     The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014, figure 13), applied to
-    seed, quadkey and quarter in turn.
-
-    Raises
-    ------
-    DataError
-        Shapes differ.
+    seed, quadkey and quarter in turn. Different shapes are a DataError.
     """
     codes, times = np.asarray(quadkey), np.asarray(quarter)
     if codes.ndim != 1 or codes.shape != times.shape:
@@ -49,16 +44,9 @@ def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
 
 
 def deal(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
-    """Deal groups in order, each to the part with the fewest rows so far; return their parts.
+    """Return the part of each of g groups; each, in `order` (g,), joins the smallest part.
 
-    Parameters
-    ----------
-    order
-        Numbers of the groups in the order in which they are dealt, (g,).
-    rows
-        Rows of each group, (g,).
-    parts
-        How many parts there are.
+    `rows` (g,) are the rows of each group; the smallest part has the fewest rows so far.
     """
     dealt = np.empty(len(rows), np.int64)
     heap = [(0, part) for part in range(parts)]
@@ -70,9 +58,9 @@ def deal(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers
 
 
 def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
-    """Return the name of each of the parts that groups of rows were dealt into.
+    """Return the name of each part.
 
-    A fifth of them, at least one, test; then one validates and, if asked for, one calibrates.
+    A fifth of the parts, at least one, test; then one validates and, if asked for, one calibrates.
     """
     tested = max(1, round(parts / 5))
     check_fold(name, fold, parts // tested)
@@ -86,13 +74,7 @@ def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
 
 
 def check_fold(name: str, fold: int, most: int) -> None:
-    """Refuse a fold that a split does not have.
-
-    Raises
-    ------
-    RequestError
-        Says how many there are.
-    """
+    """Refuse a fold that a split does not have; the RequestError says how many there are."""
     if not 0 <= fold < most:
         raise RequestError(
             f"the split {name} has {most} folds here, found fold number {fold + 1}. Ask for fewer "
@@ -101,13 +83,7 @@ def check_fold(name: str, fold: int, most: int) -> None:
 
 
 def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
-    """Return the parts, refused where one that is needed has no row.
-
-    Raises
-    ------
-    DataError
-        Says how many rows each part has.
-    """
+    """Return the parts; if one that is needed is empty, a DataError gives the rows of each."""
     needed = (*PARTS, CALIBRATION) if calibrated else PARTS
     counts = {name: int(np.count_nonzero(part == name)) for name in needed}
     if min(counts.values()) == 0:

@@ -1,4 +1,4 @@
-"""The ways of splitting rows, in words: what a figure of each answers."""
+"""The ways of splitting rows, in words: which question a figure of each answers."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,9 @@ from dataclasses import dataclass
 class Split:
     """A way of splitting, in words for a reader.
 
-    Attributes
-    ----------
-    name
-        Name on the command line and in files.
-    title
-        Name in a heading.
-    question
-        The question that a figure of this split answers.
-    flatters
-        Whether test rows have training rows close by, so that figures look better than they
-        are for places without measurements.
+    `name` stands on the command line and in files, `title` in a heading; `question` is what a
+    figure of this split answers. `flatters` says that test rows have training rows nearby, so that
+    figures look better than they are for locations without measurements.
     """
 
     name: str
@@ -67,11 +59,11 @@ LATEST = Split(
 SPLITS = {split.name: split for split in (RANDOM, BLOCKS, BUFFER, COUNTY, LATEST)}
 
 BUFFER_KM = 5.0
-"""Default of the distance that the split with a buffer keeps between training and test rows.
+"""Default distance that the split with a buffer keeps between training and test rows.
 
-What single tiles share with those around them starts at a range of 3 km (`tile_process.py`), of
-which at 5 km less than a fifth is left: what informs a test row is then the smooth field.
+The correlation of neighbouring tiles starts at a range of 3 km (`tile_process.py`); less than a
+fifth of it is left at 5 km. A test row is then informed by the smooth field.
 """
 
 MOST_FOLDS = 5
-"""A split by blocks tests a fifth of the blocks in each fold."""
+"""Folds of a split by blocks: each tests a fifth of the blocks."""

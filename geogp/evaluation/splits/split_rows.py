@@ -1,9 +1,9 @@
 """Which rows train, which validate, which test, and what each way of splitting asks.
 
-Splits are functions of the seed, the quadkey (or its place) and the quarter. Neither the order
-of rows nor the target enters, so every model and every peer is judged on the same rows. Folds
-hold out other rows in turn, no row twice. A calibrated split takes one more tenth from the
-training rows, which is used for nothing but the repair of intervals; its test rows are the same.
+A split is a function of the seed, the quadkey (or its location) and the quarter, not of the order
+of rows or the target: every model and every peer is judged on the same rows. Each row is held out
+by at most one fold. A calibrated split takes one more tenth from the training rows, only for the
+repair of intervals; its test rows are the same.
 """
 
 from collections.abc import Callable
@@ -48,16 +48,10 @@ CELL_DEGREES = 0.1
 
 @dataclass(frozen=True)
 class SplitRows:
-    """What splits may know of the rows.
+    """What a split may use of the rows.
 
-    Attributes
-    ----------
-    quadkey, quarter
-        Codes of quadkeys and indices of quarters, (n,).
-    longitude, latitude
-        Centroids of tiles in degrees, (n,).
-    county
-        Name of each row's county, (n,); None where no boundaries of counties are at hand.
+    Codes of quadkeys and indices of quarters, centroids of tiles in degrees, and names of counties,
+    each (n,); `county` is None without boundaries of counties.
     """
 
     quadkey: Codes
@@ -76,35 +70,12 @@ def split_parts(
     calibrated: bool = False,
     buffer_km: float = BUFFER_KM,
 ) -> Parts:
-    """Split rows in the way of a name.
+    """Split rows in the way of a name, one of `SPLITS`.
 
-    Parameters
-    ----------
-    name
-        One of `SPLITS`.
-    rows
-        What is known of the rows.
-    seed
-        Any integer.
-    fold
-        Which rows are held out, from 0.
-    calibrated
-        Whether some training rows are kept for calibration.
-    buffer_km
-        Distance that the split ``buffer`` keeps.
-
-    Returns
-    -------
-    ndarray of str, shape (n,)
-        ``train``, ``validation`` or ``test``; ``calibration`` and ``left out`` where the split
-        has such rows.
-
-    Raises
-    ------
-    RequestError
-        The split does not have that fold, or cannot be had from these rows.
-    DataError
-        The rows are wrong, or a part came out empty.
+    Returns ``train``, ``validation`` or ``test`` for each row, (n,); ``calibration`` and ``left
+    out`` where the split has such rows. `fold` counts from 0; `calibrated` keeps training rows for
+    calibration. A fold that the split does not have, or a split that these rows do not allow, is a
+    RequestError; wrong rows or an empty part are a DataError.
     """
     place = rows.longitude, rows.latitude
     ways: dict[str, Callable[[], Parts]] = {
@@ -128,16 +99,11 @@ def random_split(
 ) -> Parts:
     """Split rows 8:1:1 at random, each row on its own.
 
-    Each row is hashed with the seed to u in [0, 1): below 0.8 it trains, below 0.9 it
-    validates, else it tests. The hash is that of `tenths`. A row's
-    part does not depend on which other rows are there, so the counts are binomial around 8:1:1,
-    not exact. Fold j, of 10, shifts all by j tenths down, cyclically: it tests u from 0.9 - j / 10.
-    The tenth before the validating one calibrates.
-
-    Raises
-    ------
-    RequestError, DataError
-        As `split_parts`; or shapes differ.
+    Each row is hashed with the seed to u in [0, 1) (see `tenths`): below 0.8 it trains, below 0.9
+    it validates, else it tests. A row's part does not depend on the other rows, so the counts are
+    binomial around 8:1:1, not exact. Fold j, of 10, shifts all by j tenths down, cyclically: it
+    tests u from 0.9 - j / 10. The tenth before the validating one calibrates. Errors are as in
+    `split_parts`; different shapes are a DataError.
     """
     check_fold(RANDOM.name, fold, TENTHS)
     tenth = (tenths(seed, quadkey, quarter) + fold) % TENTHS
@@ -157,20 +123,16 @@ def block_split(
 ) -> Parts:
     """Split rows by whole cells of 0.1 by 0.1 degrees.
 
-    Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are put in an order given by a
-    hash with the seed, then dealt into ten parts, each cell to the part with the fewest rows
-    so far. Parts 2j and 2j + 1 test in fold j, the next one validates, the one after it
-    calibrates where that is asked for, and the others train. Two parts thus differ by
-    no more rows than the largest cell holds. Longitudes one turn apart share a cell.
+    Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are ordered by a hash with the seed;
+    each then joins the part, of ten, with the fewest rows so far. In fold j, of 5, parts 2j and 2j
+    + 1 test, the next one validates, the one after it calibrates if asked for, and the others
+    train. The sizes of two parts thus differ by no more rows than the largest cell holds.
+    Longitudes one turn apart share a cell.
 
-    A test cell may touch a training cell: what is kept apart is the cell, not a distance. Edges of
+    A test cell may touch a training cell: cells are separate, but no distance is kept. Edges of
     tiles of zoom 16 lie at multiples of 360 / 2^16 degrees, so no centroid of a tile sits on an
-    edge of a cell of longitude. There are 5 folds.
-
-    Raises
-    ------
-    RequestError, DataError
-        As `split_parts`; or shapes differ, or a coordinate is not finite.
+    edge of a cell of longitude. Errors are as in `split_parts`; different shapes or a coordinate
+    that is not finite are a DataError.
     """
     cells = cell_indices(longitude, latitude)
     what = "cells of 0.1 by 0.1 degrees"
@@ -180,7 +142,7 @@ def block_split(
 def deal_cells(
     cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Split rows by whole cells, of which `cells` (n, 2) holds column and row; see `block_split`.
+    """Split rows by whole cells; `cells` (n, 2) holds column and row; see `block_split`.
 
     Messages call the cells `what`.
     """
@@ -204,14 +166,10 @@ def buffer_split(
 ) -> Parts:
     """Split rows by cells, and leave out training rows near a test row.
 
-    As `block_split`, but training rows less than `buffer_km` from the centre of any tile with a
-    test row are left out. Validation and calibration rows stay where they are: nothing of a
-    prediction rests on their neighbourhood. Distances are great-circle distances.
-
-    Raises
-    ------
-    RequestError, DataError
-        As `block_split`; or the buffer leaves no training rows.
+    As `block_split`, but training rows less than `buffer_km` (great-circle distance) from the
+    centre of any tile with a test row are left out. Validation and calibration rows stay: no
+    prediction depends on their neighbourhood. Errors are as in `block_split`; a buffer that leaves
+    no training rows is one.
     """
     longitude, latitude = np.asarray(longitude, np.float64), np.asarray(latitude, np.float64)
     part = block_split(longitude, latitude, seed, fold=fold, calibrated=calibrated)
@@ -233,14 +191,10 @@ def county_split(
 ) -> Parts:
     """Split rows by whole counties.
 
-    Counties with rows are dealt as the cells of `block_split`, into ten parts, or as many as
-    there are counties. A fifth of the parts, at least one, test; folds take them in turn. Rows
-    in no county (``elsewhere``) are left out.
-
-    Raises
-    ------
-    RequestError
-        No boundaries, too few counties, or no such fold.
+    Counties with rows are assigned like the cells of `block_split`, to ten parts or one part a
+    county if there are fewer. A fifth of the parts, at least one, test; folds take them in turn.
+    Rows in no county (``elsewhere``) are left out. No boundaries, too few counties, or no such fold
+    are a RequestError.
     """
     if county is None:
         raise RequestError(
@@ -268,18 +222,12 @@ def county_split(
 def latest_split(
     quadkey: Codes, quarter: Numbers, seed: int, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
-    """Hold out the latest quarter, and train on what came before it.
+    """Hold out the latest quarter, and train on the earlier ones.
 
-    Fold j tests the j-th quarter before the latest with data. Of the earlier rows the tenth
-    validates that `random_split` takes for it, and the tenth before it calibrates. What came
-    after the tested quarter is left out. There is a fold less than quarters.
-
-    Raises
-    ------
-    RequestError
-        There is no quarter left to learn from.
-    DataError
-        Shapes differ, or a part came out empty.
+    Fold j tests the j-th quarter before the latest with data; later quarters are left out. Of the
+    earlier rows, the tenth that validates in `random_split` validates, and the tenth before it
+    calibrates. There is one fold fewer than quarters. No earlier quarter is a RequestError;
+    different shapes or an empty part are a DataError.
     """
     tenth = tenths(seed, quadkey, quarter)
     found = np.unique(quarter)
@@ -301,10 +249,7 @@ def latest_split(
 def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]:
     """Return column (from 0 to 3599) and row of each point's cell, int64 of shape (n, 2).
 
-    Raises
-    ------
-    DataError
-        Shapes differ, or a coordinate is not finite.
+    Different shapes or a coordinate that is not finite are a DataError.
     """
     longitude = np.asarray(longitude, np.float64)
     latitude = np.asarray(latitude, np.float64)

@@ -33,9 +33,9 @@ def split(
 ) -> tuple[Table, Table]:
     """Split a table into training and test rows.
 
-    The part of a row follows from `random_state`, its place and its time, never from the order of
-    rows or from a target. Tables of `read_tiles`, which have quadkeys, are split as `geogp map`
-    splits them: its training and validation rows train here. Of other tables the rounded
+    The part of a row follows from `random_state`, its location and its time, never from the order
+    of rows or from a target. Tables of `read_tiles`, which have quadkeys, are split like `geogp
+    map` splits them: its training and validation rows train here. For other tables the rounded
     coordinates and times are hashed.
 
     Parameters
@@ -57,8 +57,8 @@ def split(
         Distance that ``buffer`` keeps.
     cell
         Side of the cells of ``blocks`` in the unit of the coordinates. None takes 0.1 degrees for
-        tables with quadkeys; of others it starts there and is halved or doubled until cells hold
-        several places; see `point_cells`.
+        tables with quadkeys; for other tables it starts there and is halved or doubled until cells
+        hold several places; see `point_cells`.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def split(
     Raises
     ------
     RequestError
-        An unknown way of splitting, a fold that it has not, or a column is missing.
+        An unknown way of splitting, a fold that it does not have, or a column is missing.
     DataError
         A part came out empty, or a coordinate is not finite.
 
@@ -120,7 +120,7 @@ def split(
     )
     test = parts == TEST
     train = ~test & (parts != LEFT_OUT)
-    if how == BUFFER.name:  # rows that validate for `geogp map` train here, so they keep it too
+    if how == BUFFER.name:  # `geogp map`'s validation rows train here
         apart = nearest_km(*(part[train] for part in place), *(part[test] for part in place))
         train[train] = apart >= buffer_km
     return table[train], table[test]
@@ -144,7 +144,7 @@ def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) 
 
 
 def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
-    """Return a whole number for each row's time: its quarter where that is a calendar quarter."""
+    """Return a whole number for each row's time: its quarter if it is a calendar quarter."""
     quarters = time is not None and time in table.columns and table[time].dtype == "period[Q-DEC]"
     if how == LATEST.name and not quarters:
         raise RequestError(

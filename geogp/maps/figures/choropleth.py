@@ -1,4 +1,4 @@
-"""Areas filled by a value and by how sure it is: two panels of one figure."""
+"""Areas filled by a value and by its uncertainty: two panels of one figure."""
 
 import geopandas as gpd
 import matplotlib as mpl
@@ -17,7 +17,7 @@ from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_
 Floats = NDArray[np.float64]
 
 _STACKED = 1.6
-"""Width over height from which panels stand one above the other."""
+"""Width over height from which panels are stacked."""
 
 
 def choropleth(
@@ -33,23 +33,8 @@ def choropleth(
 ) -> bytes:
     """Return a PNG file of areas, by their values and by the widths of their intervals.
 
-    Parameters
-    ----------
-    shapes
-        The areas, in degrees.
-    values
-        One for each area, positive, in `unit`.
-    widths
-        Widths of the 95 % intervals in log10 of the unit, one for each area.
-    unit
-        Unit of the values.
-    title, subtitle
-        What is shown, and where and when.
-
-    Raises
-    ------
-    DataError
-        There is no area, or another number of values.
+    `shapes` are in degrees; `values` are positive, in `unit`; `widths` of the 95 % intervals are in
+    log10 of the unit. No area, or another number of values, is a DataError.
     """
     if not shapes or not len(shapes) == len(values) == len(widths):
         raise DataError(
@@ -84,7 +69,7 @@ def choropleth(
         draw_base(axes, region.with_strata(None), frame)
         colours = mpl.colormaps[scale.palette](scale.fraction(shown))
         areas.plot(ax=axes, color=colours, edgecolor="white", linewidth=0.5, aspect=None)
-        axes.set(xlabel="", ylabel="")  # which geopandas writes
+        axes.set(xlabel="", ylabel="")  # geopandas sets labels
         extend = extend_of(shown, scale)
         draw_bar(canvas.axes(x, y - 0.5, width, 0.14), scale, extend, vertical=False)
         canvas.text(x, y + height + 0.08, words, fontsize=9.5)

@@ -17,7 +17,7 @@ from geogp.maps.rasters import write_geotiff
 from geogp.models.joint.excursions import JointRegion
 
 COLOURS = {"met": "#0072B2", "undecided": "#bdbdbd", "short": "#D55E00"}
-"""Blue, grey and vermilion, which colour-blind readers tell apart."""
+"""Blue, grey and vermilion, which colour-blind readers can distinguish."""
 
 
 def write_excursions(
@@ -31,24 +31,10 @@ def write_excursions(
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
-    Parameters
-    ----------
-    folder
-        Where ``excursion_7_mbps.tif`` (the threshold is met), ``excursion_short_7_mbps.tif`` (it
-        is not) and ``excursion_7_mbps.png`` go.
-    found
-        Where the threshold is met, and where not.
-    threshold
-        The threshold.
-    subtitle
-        Where, when and what.
-
-    Raises
-    ------
-    DataError
-        There are not as many values as tiles.
-    OutputError
-        A file cannot be written.
+    `found` is where the threshold is met, and where not. The files in `folder` are such as
+    ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not met) and
+    ``excursion_7_mbps.png``. Another number of values than tiles is a DataError; a file that cannot
+    be written is an OutputError.
     """
     frame, tag = Frame.of_tiles(tiles), threshold.tag
     variables = {}
@@ -71,7 +57,7 @@ def write_excursions(
 
 
 def classes_of(found: tuple[JointRegion, JointRegion]) -> NDArray[np.int64]:
-    """Return 0 for tiles where a threshold is met, 1 for undecided, 2 where not, jointly, (n,)."""
+    """Return 0 where a threshold is met, 1 where undecided, 2 where not met, jointly, (n,)."""
     met, short = found
     return np.where(met.inside, 0, np.where(short.inside, 2, 1))
 
@@ -84,12 +70,9 @@ def excursion_figure(
     *,
     subtitle: str,
 ) -> bytes:
-    """Return a PNG file of where a threshold is met for sure, where not, and what lies between.
+    """Return a PNG file of where a threshold is certainly met, certainly not met, and undecided.
 
-    Raises
-    ------
-    DataError
-        There are not as many values as tiles.
+    Another number of values than tiles is a DataError.
     """
     kinds = classes_of(found)
     frame = Frame.of_tiles(tiles)

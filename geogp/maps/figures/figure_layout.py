@@ -31,7 +31,7 @@ STRATUM_COLOUR = "#c1272d"
 """Colour of the outlines of urban areas, or of another first stratum."""
 
 WIDE = 1.15
-"""Width over height from which a map takes the whole width of its figure."""
+"""Width over height from which a map takes the full width of its figure."""
 
 LEFT = 0.75
 """Inches for the labels of latitudes."""
@@ -41,15 +41,7 @@ _MARGIN = 0.03
 
 @dataclass(frozen=True)
 class Canvas:
-    """A figure measured in inches from its lower left corner.
-
-    Attributes
-    ----------
-    figure
-        The matplotlib figure; no pyplot state is touched.
-    width, height
-        Size in inches.
-    """
+    """A matplotlib figure measured in inches from its lower left corner, without pyplot's state."""
 
     figure: Figure
     width: float
@@ -63,21 +55,21 @@ class Canvas:
         return cls(figure, width, height)
 
     def axes(self, left: float, bottom: float, width: float, height: float) -> Axes:
-        """Add axes at a place in inches."""
+        """Add axes at a position in inches."""
         w, h = self.width, self.height
         return self.figure.add_axes((left / w, bottom / h, width / w, height / h))
 
     def text(self, left: float, bottom: float, text: str, **style: Any) -> None:
-        """Write text at a place in inches; dollar signs are not mathematics."""
+        """Write text at a position in inches; dollar signs are not mathematics."""
         self.figure.text(left / self.width, bottom / self.height, text, parse_math=False, **style)
 
     def heading(self, bottom: float, title: str, subtitle: str) -> None:
-        """Write what a figure shows, and where and when, at a height in inches."""
+        """Write title and subtitle of a figure at a height in inches."""
         self.text(LEFT, bottom + 0.25, title, fontsize=13, fontweight="bold")
         self.text(LEFT, bottom, subtitle, fontsize=9.5)
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
-        """Write keys at a place in inches, that of their upper left corner unless told else."""
+        """Write keys with their upper left corner at a position in inches, or as `style` says."""
         usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,
@@ -103,7 +95,7 @@ class Canvas:
 
 
 class MapSheet(NamedTuple):
-    """A figure of one map: its axes, their size, and the width of the sheet beside its margins."""
+    """A figure of one map: its axes, their size, and the width of the sheet without its margins."""
 
     canvas: Canvas
     axes: Axes
@@ -117,12 +109,8 @@ def map_sheet(
 ) -> MapSheet:
     """Lay out a figure of one map with its outlines, and room for a heading.
 
-    Parameters
-    ----------
-    below, right
-        Inches beside the map.
-    least
-        Least width in inches; the map stands in the middle of it.
+    `below` and `right` are the margins and `least` is the least width, in inches; the map is
+    centred.
     """
     aspect = aspect_of(frame)
     width, height = (8.6, 8.6 / aspect) if aspect >= WIDE else (7.4 * aspect, 7.4)
@@ -134,7 +122,7 @@ def map_sheet(
 
 
 def view_of(frame: Frame) -> tuple[float, float, float, float]:
-    """Return west, south, east, north in metres of the map's view: the frame and a margin."""
+    """Return west, south, east, north of the map's view in metres: the frame and a margin."""
     west, south, east, north = frame.bounds_m
     pad = _MARGIN * max(east - west, north - south)
     return west - pad, south - pad, east + pad, north + pad
@@ -179,7 +167,7 @@ def draw_image(
 
 
 def draw_veil(axes: Axes, frame: Frame, far: NDArray[np.bool_], colour: tuple[float, ...]) -> None:
-    """Lay a half-transparent grey over the tiles that are far from any measurement."""
+    """Draw a half-transparent grey over the tiles that are far from any measurement."""
     veil = np.zeros((*far.shape, 4))
     veil[far] = colour
     draw_image(axes, frame, veil, zorder=2)
@@ -208,20 +196,20 @@ def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
 
 
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
-    """Tell which ends of a scale are passed by values: neither, min, max or both."""
+    """Return which ends of a scale the values pass: neither, min, max or both."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
     above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")
 
 
 def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
-    """Return all rings, of islands and holes, no finer than `tolerance`, as (m, 2) arrays."""
+    """Return all rings, of islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
     rings = shapely.get_rings(shapely.get_parts(geometry))
     return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
 
 
 def far_label(grid: xr.Dataset) -> str:
-    """Return what the greyed tiles are."""
+    """Return the label of the greyed tiles."""
     return f"farther than {grid.attrs['far_km']:g} km from any measurement"
 
 
@@ -265,7 +253,7 @@ def _round_degrees(low: float, high: float, most: int) -> list[float]:
 
 
 def _outline(geometry: MultiPolygon, tolerance: float, **style: Any) -> LineCollection:
-    """Return all rings as lines no finer than `tolerance` metres."""
+    """Return all rings as lines, simplified to `tolerance` metres."""
     projected = shapely.transform(geometry, lambda points: np.column_stack(to_mercator(*points.T)))
     lines = simple_rings(projected, tolerance)
     return LineCollection(lines, zorder=3, joinstyle="round", **style)

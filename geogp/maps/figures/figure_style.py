@@ -10,10 +10,10 @@ import matplotlib as mpl
 from geogp.geodata.places.stratum_column import marked
 
 WIDTH = 7.2
-"""Width of a figure in inches: that of a page of text."""
+"""Width of a figure in inches: the width of a page of text."""
 
 SIGNED_PALETTE = "cividis"
-"""For values of both signs: grey prints tell low from high, and a line marks 0."""
+"""For values of both signs: a grey print shows low and high, and a line marks 0."""
 
 TEXT, SMALL = 8, 7
 """Font sizes in points."""
@@ -40,14 +40,10 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """How a stratum is drawn: told apart by line, marker and hatch, not by colour alone.
+    """How a stratum is drawn: line, marker and hatch distinguish it, not colour alone.
 
-    Attributes
-    ----------
-    colour, fill
-        Of lines, and of areas; darker for urban than for rural in grey as well.
-    dashes, marker, hatch
-        Of lines, points and areas.
+    `colour` and `dashes` are of lines, `fill` and `hatch` of areas, `marker` of points. Urban
+    colours are darker than rural ones in grey as well.
     """
 
     colour: str
@@ -62,16 +58,16 @@ MARKS = (
     Mark("#d2691e", "#fbd9b5", "--", "s", "////"),
     Mark("#4d4d4d", "#bdbdbd", "-.", "^", ""),
 )
-"""Of the first stratum, the second, and all: Okabe and Ito's pair, with the first darkened."""
+"""Marks of the first stratum, the second, and all: Okabe and Ito's pair, the first darkened."""
 
 
 def marks_of(names: Iterable[str]) -> dict[str, Mark]:
-    """Return how each of some strata is drawn."""
+    """Return the mark of each stratum."""
     return marked(list(names), *MARKS)
 
 
 def paper_style() -> AbstractContextManager[None]:
-    """Return a context in which everything is drawn in this style."""
+    """Return a context in which all figures have this style."""
     return mpl.rc_context(_STYLE)
 
 

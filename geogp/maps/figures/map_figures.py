@@ -31,7 +31,7 @@ from geogp.maps.scales import kernel_scale
 from geogp.maps.views import find_view, kernel_label, veiled, views_of
 
 VEIL = (0.86, 0.86, 0.86, 0.72)
-"""Colour laid over tiles far from any measurement: red, green, blue, opacity."""
+"""Colour over tiles far from any measurement: red, green, blue, opacity."""
 
 _STACKED = 2.4
 
@@ -39,24 +39,10 @@ _STACKED = 2.4
 def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
     """Return a PNG file of one view of a grid, its far tiles greyed.
 
-    Parameters
-    ----------
-    grid
-        A grid made by `build_grid`.
-    region
-        Its region.
-    view
-        Name of one of `views_of`: ``median``, ``mean``, ``bound`` (cautious end of the 95 %
-        interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``.
-    quarter
-        Label of the quarter the grid is for, shown in the title.
-
-    Raises
-    ------
-    RequestError
-        The view is unknown.
-    DataError
-        The grid holds no finite value.
+    `view` is a name in `views_of`: ``median``, ``mean``, ``bound`` (cautious end of the 95 %
+    interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``.
+    `quarter` is the grid's, for the title. An unknown view is a RequestError; a grid without a
+    finite value is a DataError.
     """
     shown = find_view(grid, view)
     scale, values = shown.scale(grid), grid[shown.variable].values
@@ -91,14 +77,8 @@ def write_map_figures(
 ) -> list[Path]:
     """Write a file for each view, such as ``median.png``; see `map_figure`.
 
-    There is no ``mean.png`` where the predictive distributions have no mean.
-
-    Raises
-    ------
-    OutputError
-        A file cannot be written.
-    DataError
-        The grid holds no finite value.
+    There is no ``mean.png`` where the predictive distributions have no mean. A file that cannot be
+    written is an OutputError; a grid without a finite value is a DataError.
     """
     names = [view.name for view in views_of(grid)]
     paths = [folder / f"{name}.png" for name in names]
@@ -110,22 +90,11 @@ def write_map_figures(
 def kernel_figure(
     region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str = "download"
 ) -> bytes:
-    """Return a PNG file of kernel slices k(x, x_ref), x_ref a star, all in one scale of colours.
+    """Return a PNG file of kernel slices k(x, x_ref), x_ref a star, on one colour scale.
 
-    Panels stand side by side, or one above the other where the region is much wider than
-    tall. Compare figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie).
-
-    Parameters
-    ----------
-    slices
-        One panel each.
-    target
-        What is modelled, for the unit.
-
-    Raises
-    ------
-    DataError
-        There is no slice, or a slice has another number of values than there are tiles.
+    Panels stand next to each other, or stacked where the region is much wider than tall. Compare
+    figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie). `target` gives the unit. No
+    slice, or another number of values than tiles, is a DataError.
     """
     values = check_slices(tiles, slices)
     frame = Frame.of_tiles(tiles)

@@ -25,21 +25,8 @@ def numbered_figure(
 ) -> bytes:
     """Return a PNG file of values of tiles, and over them places numbered from 1 in their order.
 
-    Parameters
-    ----------
-    values
-        One for each tile.
-    places
-        Longitudes and latitudes in degrees, (k, 2).
-    label
-        What the values are, with their unit.
-    title, subtitle
-        What is shown, and where and when.
-
-    Raises
-    ------
-    DataError
-        Another number of values than tiles.
+    `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values with their
+    unit. Another number of values than tiles is a DataError.
     """
     frame = Frame.of_tiles(tiles)
     below = 1.05
@@ -49,7 +36,7 @@ def numbered_figure(
     draw_raster(axes, frame, raster, scale)
     east, north = to_mercator(region.unwrap(places[:, 0]), places[:, 1])
     for number in range(len(places), 0, -1):
-        # The first ones lie on top.
+        # The first numbers lie on top.
         axes.text(
             east[number - 1],
             north[number - 1],

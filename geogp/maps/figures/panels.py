@@ -1,4 +1,4 @@
-"""Figures for papers that are maps: panels of one region in one scale of colours."""
+"""Map figures for papers: panels of one region on one colour scale."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ _LEFT, _RIGHT, _GAP = 0.62, 0.18, 0.16
 _FOOT = 0.95
 _TALLEST = 3.6
 _WIDE = 2.4
-_CHARACTERS = 15.5  # of small text in an inch
+_CHARACTERS = 15.5  # small text, per inch
 _CLIPPED = (0.5, 99.5)
 _EMPTY = "#aab4be"
 
@@ -47,24 +47,14 @@ Paint = Callable[[Axes, int], object]
 def slices_panels(
     region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str
 ) -> Canvas:
-    """Draw kernel slices k(x, x*), as figure 7 of Zhu, Yuchi and Xie does.
+    """Draw kernel slices k(x, x*), as in figure 7 of Zhu, Yuchi and Xie; a star marks x*.
 
-    Parameters
-    ----------
-    slices
-        One panel each; a star marks x*.
-    target
-        What is modelled, for the unit.
-
-    Raises
-    ------
-    DataError
-        There is no slice, or a slice has another number of values than there are tiles.
+    `target` gives the unit. No slice, or another number of values than tiles, is a DataError.
     """
     values, frame = check_slices(tiles, slices), Frame.of_tiles(tiles)
     scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
     signed = scale.palette == DIVERGING_KERNEL_PALETTE
-    if signed:  # every shade tells a value apart: no need to lay 0 in the middle
+    if signed:  # all shades differ: 0 need not be in the middle
         ends = np.array([values.min(), values.max()])
         scale = linear_scale(ends, label=scale.label, palette=SIGNED_PALETTE)
 
@@ -81,19 +71,8 @@ def slices_panels(
 def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
     """Draw the leading components of a basis over a region, with a line at 0.
 
-    Each is divided by its root mean square: what is large is told by its share.
-
-    Parameters
-    ----------
-    values
-        The components, (n, count), one for each panel.
-    share
-        Of the prior variance of each, (count,).
-
-    Raises
-    ------
-    DataError
-        There is another number of values than tiles.
+    `values` (n, count) are drawn divided by their root mean square; `share` (count,), of the prior
+    variance, gives their size. Another number of values than tiles is a DataError.
     """
     if len(values) != len(tiles):
         raise DataError(f"expected a value for each of {len(tiles)} tiles, found {len(values)}.")
@@ -124,25 +103,11 @@ def cell_panels(
     degrees: float,
     unit: str,
 ) -> Canvas:
-    """Draw values of square cells on a common scale, as figure 10 of Zhu, Yuchi and Xie does.
+    """Draw values of square cells on a common scale, as in figure 10 of Zhu, Yuchi and Xie.
 
-    The scale runs from the 0.5 to the 99.5 percentile of all values.
-
-    Parameters
-    ----------
-    west, south
-        Lower left corners of the m cells in degrees, (m,).
-    values
-        By title of the panel, each (m,).
-    degrees
-        Side of a cell.
-    unit
-        Of the values.
-
-    Raises
-    ------
-    DataError
-        There is no cell, or another number of values.
+    The scale runs from the 0.5 to the 99.5 percentile of all values. `west` and `south` are the
+    lower left corners of the m cells and `degrees` their side, in degrees; `values` (m,) are by
+    title of the panel, in `unit`. No cell, or another number of values, is a DataError.
     """
     if not len(west) or any(len(one) != len(west) for one in values.values()):
         lengths = ", ".join(str(len(one)) for one in values.values())
@@ -181,23 +146,14 @@ def map_panels(
     scale: Scale,
     extend: str,
 ) -> Canvas:
-    """Lay maps of one region out, lettered, over one colour bar.
+    """Lay out lettered maps of one region over one colour bar.
 
-    Parameters
-    ----------
-    panels, paint
-        What each shows, with more of it in small; and how it is drawn.
-    scale, extend
-        Their colours, and which ends of the scale are passed; see `extend_of`.
-
-    Raises
-    ------
-    DataError
-        There is no panel.
+    Each panel has a title and smaller text; `paint` draws it. `extend` says which ends of the scale
+    are passed (see `extend_of`). No panel is a DataError.
     """
     if not panels:
         raise DataError("expected at least one panel to draw, found none.")
-    plain = region.with_strata(None)  # whose outlines would hide small maps
+    plain = region.with_strata(None)  # outlines of strata would hide small maps
     aspect, across = aspect_of(frame), _columns(aspect_of(frame), len(panels))
     width = (WIDTH - _LEFT - _RIGHT - (across - 1) * _GAP) / across
     width, height = min(width, _TALLEST * aspect), min(width / aspect, _TALLEST)

@@ -1,4 +1,4 @@
-"""Small pictures of finished maps, those of one kind in one scale of colours."""
+"""Small pictures of finished maps; one colour scale for each kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
 from geogp.maps.views import View, veiled, views_of
 
 MOST_PIXELS = 320
-"""Longer side of a thumbnail at most."""
+"""Largest longer side of a thumbnail in pixels."""
 
 
 _DAMAGE = (
@@ -27,21 +27,15 @@ _DAMAGE = (
     AttributeError,
     RequestError,
 )
-"""What reading a damaged file raises, depending on which byte is."""
+"""Errors from a damaged file, which depend on the byte that is damaged."""
 
 
 @dataclass(frozen=True)
 class Picture:
     """The main view of a map, reduced.
 
-    Attributes
-    ----------
-    view
-        What is shown.
-    values
-        Shape (height, width), row 0 in the north; NaN outside the region.
-    veiled
-        Same shape: pixels that are mostly far from any measurement.
+    `values` (height, width) have row 0 in the north and NaN outside the region; `veiled`, of the
+    same shape, marks pixels that are mostly far from any measurement.
     """
 
     view: View
@@ -51,18 +45,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """Pictures of one kind, drawn in one scale.
+    """Pictures of one kind on one scale.
 
-    Attributes
-    ----------
-    images
-        A PNG file of each picture, in their order.
-    label
-        What is shown, with its unit.
-    bar
-        The scale as a PNG one pixel high, low values on the left.
-    ticks
-        Places on the bar in percent from the left, and what is written there.
+    `images` are PNG files in the order of the pictures; `label` names the values with their unit.
+    `bar` is the scale as a PNG one pixel high, low values on the left; `ticks` are positions on it,
+    in percent from the left, with their text.
     """
 
     images: tuple[bytes, ...]
@@ -74,14 +61,10 @@ class Thumbnails:
 def read_picture(path: Path, *, most: int = MOST_PIXELS, sha256: str | None = None) -> Picture:
     """Read the main view of ``grid.nc`` (median or expected number), reduced.
 
-    Blocks of k by k tiles become one pixel, their median; k is the least for which neither side
-    has more than `most` pixels. HDF5 can run for ever on a file of which a byte is spoilt: where
-    the hash of the whole one is known, `sha256`, it is held against that first.
-
-    Raises
-    ------
-    DataError
-        The file is not that of the hash, is missing, damaged, or no map of geogp, or has no value.
+    Blocks of k by k tiles become one pixel, their median; k is the least for which neither side has
+    more than `most` pixels. HDF5 can run for ever on a file with a damaged byte: where `sha256` of
+    the file is known, it is checked first. A file with another hash, missing, damaged, not a map of
+    geogp, or without a value is a DataError.
     """
     if sha256 is not None and path.is_file() and sha256_of(path) != sha256:
         raise DataError(f"{path} is not the map that the run wrote. Make the run again.")
@@ -103,12 +86,9 @@ def read_picture(path: Path, *, most: int = MOST_PIXELS, sha256: str | None = No
 
 
 def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
-    """Draw pictures of one view in one scale, which covers the values of all of them.
+    """Draw pictures of one view on one scale, which covers the values of all of them.
 
-    Raises
-    ------
-    DataError
-        There is no picture, or they show different things.
+    No picture, or pictures of different views, are a DataError.
     """
     labels = {picture.view.label for picture in pictures}
     if len(labels) != 1:
@@ -134,7 +114,7 @@ def _draw(picture: Picture, scale: Scale, colours: Bytes) -> bytes:
 
 
 def _colours(scale: Scale) -> Bytes:
-    """Return the colours of a scale, and after them the same behind the veil."""
+    """Return the colours of a scale, then the same colours behind the veil."""
     plain = scale.colours()
     shade, opacity = np.array(VEIL[:3]) * 255, VEIL[3]
     behind = plain[1:].copy()

@@ -1,4 +1,4 @@
-"""The interactive page: one HTML file with the grid as packed arrays, drawn right to the pixel."""
+"""The interactive page: one HTML file with the grid as packed arrays, drawn pixel by pixel."""
 
 import json
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ _BASE_TILES = _BASE_HOST + "/light_all/{z}/{x}/{y}{r}.png"
 _BASE_SERVERS = "abc"
 
 TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
-"""Hosts of the base map, which alone a page asks for anything."""
+"""Hosts of the base map, the only ones that a page asks."""
 
 _MOST_ZOOM = 20
 _MOST_OUTLINE = 250_000
-"""Bytes of the lines of one kind."""
+"""Largest bytes of the lines of one kind."""
 
 
 def map_page(
@@ -47,33 +47,16 @@ def map_page(
 ) -> str:
     """Return the interactive map as one HTML page.
 
-    The page holds packed arrays and draws them itself: a canvas with one pixel per tile,
-    stretched between the raster's outer edges. The raster is square in EPSG:3857 and so is
-    Leaflet's screen: nothing is resampled. Leaflet stands in the page. Its policy allows no script
-    but Leaflet, folium's that makes the map, and the page's own, and of the network the base map's
-    tiles alone.
+    The page holds packed arrays and draws them itself: a canvas with one pixel per tile, stretched
+    between the raster's outer edges. The raster is square in EPSG:3857 and so is Leaflet's screen:
+    nothing is resampled. Leaflet is part of the page. Its policy allows only Leaflet, folium's
+    script of the map and the page's own scripts, and from the network only the tiles of the base
+    map.
 
-    Parameters
-    ----------
-    data
-        What the page shows, made by `page_data.py`; its texts, like all others, are shown
-        as they are, never read as HTML.
-    region
-        The region, for its outlines.
-    counties
-        Polygons to outline within it.
-    attribution
-        Where the data come from and under which licence.
-    notes
-        Warnings and remarks, one sentence each.
-    base_map
-        Whether to show streets and names below the data. Without them the page asks the network
-        for nothing.
-
-    Returns
-    -------
-    str
-        The page.
+    `data` comes from `page_data.py`; all texts are shown literally, never read as HTML. `counties`
+    are outlined in the region; `attribution` names the source of the data and the licence; `notes`
+    are sentences. `base_map` shows streets and names below the data; without it the page asks the
+    network for nothing.
     """
     outlines = _outlines(region, counties)
     drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)
@@ -82,8 +65,7 @@ def map_page(
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
     leaflet, own = page_scripts()
     styles, scripts = page_styles(), (leaflet, drawn, own)
-    # The scripts are the package's own files and the map's numbers: no text from outside is in what
-    # the policy allows.
+    # The policy allows only the package's own files and the map's numbers, no outside text.
     return _template().render(
         policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
         title=data["title"],
@@ -116,7 +98,7 @@ def json_text(content: object) -> str:
 def _map_script(
     frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return folium's script of the map, and its variables by what they hold."""
+    """Return folium's script of the map, and its variables by their content."""
     west, south, east, north = frame.bounds
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
@@ -124,31 +106,31 @@ def _map_script(
         zoom_snap=0.25,
         attribution_control=False,
     )
-    page.options["max_zoom"] = _MOST_ZOOM  # the parameter of this name is for the tiles alone
+    page.options["max_zoom"] = _MOST_ZOOM  # its parameter sets only the tiles
     layers: dict[str, folium.TileLayer | folium.PolyLine] = {}
     if base_map:
-        # The page has credits of its own; folium asks for some.
+        # The page has its own credits, but folium requires some.
         layers["base"] = folium.TileLayer(
             _BASE_TILES, attr="OpenStreetMap, CARTO", subdomains=_BASE_SERVERS, max_zoom=_MOST_ZOOM
         )
     layers |= outlines
     for layer in layers.values():
         layer.add_to(page)
-    # Folium's head and body are left out, and with them the addresses of Leaflet and more.
+    # Without folium's head and body the page has no addresses of Leaflet and others.
     figure = folium.Figure()
     page.add_to(figure)
     page.render()  # type: ignore[no-untyped-call]
     script = figure.script.render()
     variables = {}
     for name, element in {"map": page, **layers}.items():
-        # Folium's names are random, but the same map shall give the same page.
+        # Folium's names are random, but the same map must give the same page.
         variables[name] = f"geogp_{name}"
         script = script.replace(element.get_name(), variables[name])
     return script, variables
 
 
 def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium.PolyLine]:
-    """Return lines by what they are of, the lowest first."""
+    """Return lines by their kind, the lowest first."""
     kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
         ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
         ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),
@@ -159,6 +141,6 @@ def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium
         lines, _ = outlines_within(polygons, _MOST_OUTLINE)
         if lines:
             drawn = folium.PolyLine(lines, color=colour, weight=weight)  # type: ignore[no-untyped-call]
-            drawn.options["interactive"] = False  # folium drops it where it is a parameter
+            drawn.options["interactive"] = False  # folium drops the parameter
             found[name] = drawn
     return found

@@ -1,14 +1,14 @@
-"""A low-rank kernel as a few pictures, from which any of its slices is drawn at once.
+"""A low-rank kernel as a few pictures, from which the page draws any slice at once.
 
 On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The leading columns c_j of U S
-are the best sum of so many products (Eckart and Young 1936), so that k(x, x*) is about
-sum_j c_j(x) c_j(x*). They follow from the eigenvectors V of the r x r Gram matrix Phi' Phi in
-float64 as Phi V; nothing G x G is made. All are rounded in one step: what errors of rounding add
-to the kernel is then the same for each, and small ones take few bytes.
+are the best sum of that number of products (Eckart and Young 1936), so that k(x, x*) is about sum_j
+c_j(x) c_j(x*). They follow from the eigenvectors V of the r x r Gram matrix Phi' Phi in float64 as
+Phi V; nothing G x G is made. All are rounded with one step: rounding errors then add the same to
+the kernel for each, and small components take few bytes.
 
-Between the middles of cells the components are bilinear, and so is the kernel in either place. The
-grid holds all cells around those of the map: each place of the map lies between four middles where
-Phi is known, so that neither edges nor holes need a rule of their own.
+Between the centres of cells the components are bilinear, and so is the kernel in each argument. The
+grid holds all cells around the map's cells: each place of the map lies between four centres where
+Phi is known, so that neither edges nor holes need a special rule.
 """
 
 import math
@@ -34,10 +34,10 @@ Floats = NDArray[np.float64]
 
 MOST_COMPONENTS = 48
 MOST_CELLS = 160 * 160
-"""Of the grid."""
+"""Largest number of cells of the grid."""
 
 MOST_TEXT = 1_500_000
-"""Bytes of base64."""
+"""Largest bytes of base64."""
 
 _FRACTIONS = (1 / 8000, 1 / 4000, 1 / 2000, 1 / 1000, 1 / 500, 1 / 250, 1 / 125)
 _COUNTS = (48, 40, 32, 24, 16, 12, 8, 6, 4, 2, 1)
@@ -49,30 +49,21 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""Times the largest difference found is what is stated: other places may differ somewhat more."""
+"""The stated error is this times the largest difference found: other places may differ more."""
 
 
 @dataclass(frozen=True)
 class KernelBasis:
     """A reduced kernel.
 
-    Attributes
-    ----------
-    frame
-        The grid; the components are those of the middles of its cells.
-    components
-        c_j, packed with shape (m, height, width); away from the map anything.
-    error
-        A tenth more than the largest difference found between random places of the map, wherever
-        in their cells, from the model's kernel, over its largest value, rounded up to two digits;
-        of the components as decoded and interpolated.
-    error_in_middles
-        The largest difference found between middles of cells of the map, over the same value: what
-        leaving out and rounding components cost before anything is interpolated.
-    pairs
-        How many pairs of random places were compared; see `kernel_error.py`.
-    sample
-        Kernel values between middles of cells, for a colour scale.
+    `components` are c_j at the centres of the cells of `frame`, packed with shape (m, height,
+    width); away from the map they are arbitrary. `error` is the largest difference from the model's
+    kernel found between random places of the map, anywhere in their cells, as a share of the
+    kernel's largest value, plus a tenth, rounded up to two digits; it is of the components as
+    decoded and interpolated. `error_in_middles` is the largest difference found between centres of
+    cells, as the same share: the cost of dropping and rounding components before interpolation.
+    `pairs` counts the pairs of random places (see `kernel_error.py`); `sample` are kernel values
+    between centres, for a colour scale.
     """
 
     frame: Frame
@@ -84,9 +75,9 @@ class KernelBasis:
 
 
 def kernel_cells(tiles: Tiles, most: int = MOST_CELLS) -> Tiles:
-    """Return the cells over tiles and those around them, at most `most` in a frame.
+    """Return the cells over tiles and the cells around them, at most `most` in a frame.
 
-    They are tiles of the finest zoom that has so few, at most one finer than the map's.
+    They are tiles of the finest zoom with few enough, at most one finer than the map's.
     """
     finest = finer(tiles)
     whole, zoom = Frame.of_tiles(finest), finest.zoom
@@ -107,14 +98,14 @@ def _around(frame: Frame, shift: int) -> Frame:
 
 
 def finer(tiles: Tiles) -> Tiles:
-    """Return the four tiles of the next zoom in each of some tiles."""
+    """Return the four tiles of the next zoom in each tile."""
     column = np.concatenate([2 * tiles.column, 2 * tiles.column + 1] * 2)
     row = np.repeat(np.stack([2 * tiles.row, 2 * tiles.row + 1]), 2, axis=0).ravel()
     return Tiles(column, row, tiles.zoom + 1)
 
 
 def coarser(tiles: Tiles, zoom: int) -> Tiles:
-    """Return the tiles of a coarser zoom that hold any of some tiles, row by row."""
+    """Return the tiles of a coarser zoom that hold any of the tiles, row by row."""
     shift = tiles.zoom - zoom
     return _once(tiles.column >> shift, tiles.row >> shift, zoom)
 
@@ -130,7 +121,7 @@ def with_neighbours(cells: Tiles) -> Tiles:
 
 def _once(column: NDArray[np.int64], row: NDArray[np.int64], zoom: int) -> Tiles:
     """Return each tile once, row by row."""
-    # Columns may lie beyond the world's edge, by less than its width.
+    # Columns may lie beyond the world's edge by less than its width.
     around = 1 << zoom
     key = np.unique(row * (4 * around) + column + around)
     return Tiles(key % (4 * around) - around, key // (4 * around), zoom)
@@ -139,19 +130,9 @@ def _once(column: NDArray[np.int64], row: NDArray[np.int64], zoom: int) -> Tiles
 def leading_components(features: Callable[[slice], Floats], n: int, most: int) -> Floats:
     """Return the leading columns of U S of Phi, (n, m), each with its largest value positive.
 
-    Parameters
-    ----------
-    features
-        Rows of Phi; each is asked for twice.
-    n
-        The number of rows.
-    most
-        The most columns; fewer where Phi has a lower rank, none where it is 0.
-
-    Raises
-    ------
-    NumericalError
-        Phi is not finite.
+    `features` returns rows of Phi and is called twice for each of the n rows. There are at most
+    `most` columns, fewer where Phi has a lower rank, none where it is 0. A Phi that is not finite
+    is a NumericalError.
     """
     slices = [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
     gram = sum((phi.T @ phi for phi in map(features, slices)), np.zeros(()))
@@ -169,31 +150,11 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
 def kernel_basis(
     tiles: Tiles, model: KernelFeatures, *, most_text: int = MOST_TEXT
 ) -> KernelBasis | None:
-    """Reduce a kernel to at most 48 components on as many cells as 160 x 160.
+    """Reduce a kernel to at most 48 components on at most 160 x 160 cells; None for a kernel of 0.
 
-    Of several steps and numbers of components that fit the bytes, the smallest with nearly the
-    least error is taken.
-
-    Parameters
-    ----------
-    tiles
-        The tiles of the map.
-    model
-        The kernel.
-    most_text
-        Bytes of base64.
-
-    Returns
-    -------
-    KernelBasis or None
-        None for a kernel that is 0 everywhere.
-
-    Raises
-    ------
-    NumericalError
-        Features are not finite.
-    DataError
-        No kernel fits so few bytes.
+    Of several steps and numbers of components that fit `most_text` bytes of base64, it takes the
+    smallest with nearly the least error. Features that are not finite are a NumericalError; a
+    kernel that does not fit the bytes is a DataError.
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
@@ -237,7 +198,7 @@ def kernel_basis(
 
 
 def rounded_up(value: float) -> float:
-    """Return the next larger number of two digits; 0 stays."""
+    """Return the next larger number with two digits; 0 stays."""
     if value == 0:
         return 0.0
     digits = 1 - math.floor(math.log10(value))
@@ -247,10 +208,10 @@ def rounded_up(value: float) -> float:
 def _in_order(
     components: Floats, at_places: Callable[[Floats], Floats], exact: Floats, most_text: int
 ) -> list[tuple[float, int]]:
-    """Return steps and numbers of components, those to be preferred first.
+    """Return steps and numbers of components, the preferred ones first.
 
-    Those with nearly the least error among those thought to fit, by size; then all others. The
-    error is that between places, where `at_places` interpolates components, and some of them.
+    First, by size, those with nearly the least error among those expected to fit; then all others.
+    The error is between places, where `at_places` interpolates components, and some of them.
     """
     tried = []
     for fraction in _FRACTIONS:
@@ -272,7 +233,7 @@ def _in_order(
 
 
 def _text_guess(numbers: Floats) -> float:
-    """Return about the bytes of base64 of whole numbers: the entropy of their differences."""
+    """Return an estimate of the base64 bytes of whole numbers: the entropy of their differences."""
     _, counts = np.unique(np.diff(numbers, prepend=0.0), return_counts=True)
     share = counts / counts.sum()
     return float(-(share * np.log2(share)).sum() * len(numbers) / 8 * 4 / 3)

@@ -1,9 +1,9 @@
-"""How far a reduced kernel lies from the model's, between places anywhere on a map.
+"""The difference of a reduced kernel from the model's, between places anywhere on a map.
 
-The error of a kernel between a place and itself is cheap to know at many places; where it is large,
-so may that with other places be (for a reduction that is a projection, |e(x, y)| is at most the
-larger of |e(x, x)| and |e(y, y)|, by Cauchy and Schwarz). So pairs are looked at between the
-worst of many places, others drawn without choice, and all of a larger sample.
+The error of a kernel between a place and itself is cheap at many places; where it is large, the
+error with other places may be large too (for a reduction that is a projection, |e(x, y)| is at most
+the larger of |e(x, x)| and |e(y, y)|, by Cauchy and Schwarz). So the pairs are between the worst of
+many places, randomly drawn others, and all of a larger sample.
 """
 
 from collections.abc import Callable
@@ -24,19 +24,15 @@ _KEPT = 4096
 _REFERENCES = 768
 _ROWS = 4096
 _DEEP = 6
-"""A random place is the middle of one of 4**6 parts of a tile."""
+"""A random place is the centre of one of 4**6 parts of a tile."""
 
 
 @dataclass(frozen=True)
 class KernelFeatures:
-    """How a model is asked for its kernel at tiles.
+    """A model's kernel at tiles.
 
-    Attributes
-    ----------
-    features
-        Phi at tiles, (n, r), in the unit of the target.
-    kernel
-        k between tiles, (n, n2): what the reduced kernel is held against.
+    `features` returns Phi, (n, r), in the unit of the target; `kernel` returns k between tiles, (n,
+    n2), the reference for the reduced kernel.
     """
 
     features: Callable[[Tiles], Floats]
@@ -44,17 +40,11 @@ class KernelFeatures:
 
 
 def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
-    """Return components at places, (n, m): bilinear between the middles of cells.
+    """Return components at places, (n, m): bilinear between the centres of cells.
 
-    Parameters
-    ----------
-    components
-        Of the middles of the cells of a frame, (m, height, width).
-    frame
-        The frame.
-    places
-        Tiles of the frame's zoom or a finer one, each standing for its middle. Beyond the outermost
-        middles the components stay what they are there.
+    `components` (m, height, width) are at the centres of the cells of `frame`. `places` are tiles
+    of the frame's zoom or a finer one, and stand for their centres. Beyond the outermost centres
+    the components stay constant.
     """
     size = 2.0 ** (frame.zoom - places.zoom)
     found = np.zeros((len(places), len(components)))
@@ -67,7 +57,7 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
 
 
 def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
-    """Return the two cells whose middles lie beside places on a line of cells, and weights."""
+    """Return, along a line of cells, the two cells with centres next to each place, and weights."""
     at = np.clip(np.asarray(at, np.float64) - 0.5, 0, count - 1)
     first = np.minimum(at.astype(np.intp), max(count - 2, 0))
     return [(first, 1 - (at - first)), (np.minimum(first + 1, count - 1), at - first)]
@@ -77,14 +67,8 @@ def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
 class Differences:
     """Differences of a reduced kernel from the model's.
 
-    Attributes
-    ----------
-    most
-        The largest found.
-    largest
-        Largest value of the model's kernel that was met.
-    pairs
-        How many pairs of places were compared.
+    `most` is the largest found, `largest` the largest value of the model's kernel that was met, and
+    `pairs` the number of pairs of places.
     """
 
     most: float
@@ -93,7 +77,7 @@ class Differences:
 
 
 def random_places(tiles: Tiles, random: np.random.Generator, count: int = _PLACES) -> Tiles:
-    """Return so many random places in tiles, as the middles of much smaller tiles."""
+    """Return `count` random places in tiles, as the centres of much smaller tiles."""
     chosen = random.integers(len(tiles), size=count)
     across, down = random.integers(1 << _DEEP, size=(2, count))
     return Tiles(
@@ -104,7 +88,7 @@ def random_places(tiles: Tiles, random: np.random.Generator, count: int = _PLACE
 
 
 def random_rows(n: int, most: int, random: np.random.Generator) -> Rows:
-    """Return at most so many of n rows, drawn without choice, in order."""
+    """Return at most `most` of n rows, drawn at random, in order."""
     return np.sort(random.choice(n, min(most, n), replace=False))
 
 
@@ -113,7 +97,7 @@ def differences(
 ) -> Differences:
     """Compare components at places, (n, m), with the model's kernel between them.
 
-    All places with themselves; the worst and others, 768 in all, with those and 4,096 in all.
+    Each place with itself, then 4,096 places with 768 of them; both sets hold the worst and others.
     """
     variance = _variances(places, model)
     off = np.abs((found**2).sum(axis=1) - variance)
@@ -136,7 +120,7 @@ def _variances(places: Tiles, model: KernelFeatures) -> Floats:
 
 
 def _worst_and_others(off: Floats, count: int, random: np.random.Generator) -> Rows:
-    """Return the rows of the largest values, and as many of the others; all where they are few."""
+    """Return the rows of the largest values, and as many others; all rows if there are few."""
     if len(off) <= count:
         return np.arange(len(off))
     order = np.argsort(-off, kind="stable")

@@ -16,10 +16,10 @@ _FINEST = 1e-4  # degrees, as the rounding
 def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
     """Return the lines around polygons, simplified to `tolerance` degrees.
 
-    Borders of two polygons are cut where three meet, simplified once and returned once, so that
+    Shared borders are cut where three polygons meet, simplified once and returned once, so that
     neighbours still share them. Each line holds [latitude, longitude] to 4 decimals (11 m).
     """
-    # The halves of a region that crosses the antimeridian are one: no border runs between them.
+    # A region across the antimeridian is one: there is no border between its halves.
     whole = [shapely.unary_union(polygon) for polygon in polygons]
     edges = [edge for edge in shapely.boundary(whole) if not edge.is_empty]
     if not edges:
@@ -36,7 +36,7 @@ def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
 
 
 def outlines_within(polygons: Iterable[BaseGeometry], most: int) -> tuple[list[Line], float]:
-    """Return outlines of at most so many bytes as JSON, and their tolerance in degrees.
+    """Return outlines of at most `most` bytes as JSON, and their tolerance in degrees.
 
     The tolerance is doubled from 0.0001 until they fit.
     """

@@ -40,25 +40,12 @@ def pack(
 ) -> Packed:
     """Pack an array, each value rounded to the nearest offset + step n.
 
-    Parameters
-    ----------
-    values
-        Shape (h, w) or (m, h, w); NaN is no data.
-    step
-        Distance of the values that can be told apart: decoded ones are off by step/2 at most.
-    bits
-        8, 16 or 32.
-    none
-        Whether n = 0 stands for no data; None tells by whether there is any.
-    offset
-        The least value that can be held; None takes the multiple of `step` at or below the
-        least.
-
-    Raises
-    ------
-    DataError
-        The values do not fit: another shape, infinite or no data without `none`, less than the
-        offset, or more of them than the bits can tell apart.
+    `values` have shape (h, w) or (m, h, w); NaN is no data. `step` is the distance of packed
+    values: decoded ones are off by step/2 at most. `bits` are 8, 16 or 32. `none` says whether n =
+    0 stands for no data; None decides by whether there is any. `offset` is the least value; None
+    takes the multiple of `step` at or below the least. Values that do not fit (another shape,
+    infinite, no data without `none`, below the offset, or more steps than the bits can hold) are a
+    DataError.
     """
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
@@ -95,7 +82,7 @@ def pack(
 
 
 def unpack(packed: Packed) -> Floats:
-    """Return the values of what `pack` made, float64; NaN where it holds no data."""
+    """Return the packed values, float64; NaN for no data."""
     kind = np.dtype(_TYPES[packed["bits"]])
     raw = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8)
     planes = raw.reshape(kind.itemsize, *packed["shape"]).astype(kind)
@@ -119,9 +106,9 @@ def text_bytes(packed: object) -> int:
 
 
 def filled(values: Floats) -> Floats:
-    """Replace NaN by what packs best: the value to the left, else that of the row or row above.
+    """Replace NaN by the value that packs best: to the left, else of the row or the row above.
 
-    For arrays whose mask another one holds. Without any value it is 0.
+    For arrays whose mask another array holds. Without any value the result is 0.
     """
     height, width = values.shape
     held = ~np.isnan(values)

@@ -20,7 +20,7 @@ SCRIPTS = (
     "page.js",
     "start.js",
 )
-"""The page's own scripts, in the order in which they need each other."""
+"""The page's own scripts, in the order of their dependencies."""
 
 _LEAFLET = "vendored/leaflet/dist"
 _IMAGE = re.compile(r"url\(images/[^)]*\)")
@@ -34,8 +34,8 @@ def asset(name: str) -> str:
 
 @cache
 def page_scripts() -> tuple[str, str]:
-    """Return what every page runs: Leaflet, and the page's own scripts as one."""
-    # The map of the script's source stands beside the original only.
+    """Return the scripts of every page: Leaflet, and the page's own as one."""
+    # The script's source map exists only next to the original.
     leaflet = re.sub(r"\n//# sourceMappingURL=.*", "", _text(f"{_LEAFLET}/leaflet.js"))
     own = "\n".join(asset(name) for name in SCRIPTS)
     return leaflet, f"(() => {{\n'use strict';\n{own}}})();\n"
@@ -45,12 +45,12 @@ def page_scripts() -> tuple[str, str]:
 def page_styles() -> tuple[str, str]:
     """Return the styles of the page: Leaflet's, and its own.
 
-    Leaflet's names images of controls that the page does not have; they are left out.
+    Leaflet's style names images of controls that the page does not have; they are left out.
     """
     return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
 
 
 def _text(name: str) -> str:
-    """Return a file with line ends as a browser reads them, which hashes are of."""
+    """Return a file with line ends as a browser reads them, because hashes depend on them."""
     text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
     return text.replace("\r\n", "\n")

@@ -1,17 +1,17 @@
-"""What the interactive page holds: everything as plain JSON, arrays packed.
+"""The data of the interactive page: plain JSON, arrays packed.
 
-The page decodes and draws it in the browser; nothing in it is a picture. Its keys:
+The page decodes and draws it in the browser; there are no pictures in it. Its keys:
 
 - ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
-- ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: what the
-  page shows at first, [south, west, north, east];
+- ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: the first
+  view of the page, [south, west, north, east];
 - ``levels``: of the quantiles, which are of log10 of the value; null for numbers of tests;
 - ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` (or, for
-  numbers of tests, ``arrays``); ``shown`` is the number of that at full resolution;
+  numbers of tests, ``arrays``); ``shown`` is the number of the quarter at full resolution;
 - ``arrays``: on the full frame, numbers of tests, indices into ``names``, and marks;
 - ``places``: counties and urban areas with their bounds;
-- ``layers``, ``slices``, ``threshold``, ``kernel``: see the modules beside this one;
-- ``steps``: how far a decoded value can be from the map's.
+- ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
+- ``steps``: the largest difference of a decoded value from the map's.
 """
 
 from collections.abc import Sequence
@@ -59,10 +59,10 @@ Floats = NDArray[np.float64]
 FORMAT = 1
 
 SHOWN_TEXT = 2_800_000
-"""Bytes of base64 of the shown quarter's quantiles; larger steps keep within it."""
+"""Largest bytes of base64 of the shown quarter's quantiles; larger steps keep to it."""
 
 PAST_TEXT = 1_500_000
-"""Bytes of base64 of all other quarters together."""
+"""Largest bytes of base64 of all other quarters together."""
 
 _SLICE_STEPS = 250
 _MOST_OF_16, _MOST_OF_32 = 65_000, 4_200_000_000
@@ -71,26 +71,12 @@ _SHARE_STEP = 0.004
 
 @dataclass(frozen=True)
 class PageContent:
-    """What a page is made of, beside the grid.
+    """The content of a page besides the grid.
 
-    Attributes
-    ----------
-    region, tiles
-        What is mapped; the tiles of the grid.
-    title, predicted
-        Heading, and what is predicted, many of them.
-    quarters
-        Predictions in time order.
-    shown
-        Number of the one whose tiles are those of the grid.
-    slices
-        Of the kernel.
-    kernel
-        The reduced kernel, or None.
-    thresholds
-        Those of the run.
-    counties, urban_areas
-        Polygons, or None.
+    `tiles` are the grid's; `title` is the heading; `predicted` names the predicted quantity in the
+    plural. `quarters` are in time order; `shown` is the number of the one on the grid's tiles.
+    `slices` and `kernel` are of the kernel, `thresholds` of the run; the kernel and the polygons
+    may be None.
     """
 
     region: Region
@@ -123,19 +109,10 @@ class PageContent:
 
 
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return the data of a page; see the module's head.
+    """Return the data of a page (see the module) from a grid of `build_grid` and other content.
 
-    Parameters
-    ----------
-    grid
-        Made by `build_grid`.
-    content
-        All else.
-
-    Raises
-    ------
-    DataError
-        A slice or a prediction does not fit the tiles, or the grid holds no finite value.
+    A slice or a prediction that does not fit the tiles, or a grid without a finite value, is a
+    DataError.
     """
     target = str(grid.attrs["target"])
     quantity = quantity_of(target)
@@ -218,7 +195,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 def _scaled_values(
     quarters: Sequence[Floats], levels: Sequence[float], bound: str
 ) -> tuple[Floats, Floats, Floats]:
-    """Return percentiles of median, width and cautious bound, those of each quarter."""
+    """Return percentiles of median, width and cautious bound, for each quarter."""
     places = [list(levels).index(one) for one in (0.5, 0.025, 0.975, cautious_level(bound))]
 
     def percentiles(values: Floats) -> Floats:
@@ -278,9 +255,9 @@ def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
 
 
 def _within(values: Floats, step: float) -> Packed:
-    """Pack values from 0 on in 16 bits, or in 32 where they are many.
+    """Pack values from 0 on in 16 bits, or in 32 where they are large.
 
-    Beyond those in larger steps, in which none above 0 becomes 0.
+    Values beyond 32 bits get larger steps; no value above 0 becomes 0.
     """
     highest = float(np.nanmax(values)) / step
     if highest > _MOST_OF_32:

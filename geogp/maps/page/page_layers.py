@@ -1,4 +1,4 @@
-"""The layers that a page offers: what each shows, in which words, units and colours."""
+"""The layers of a page: variables, words, units and colours."""
 
 from typing import Any
 
@@ -40,19 +40,11 @@ def scale_json(scale: Scale) -> dict[str, Any]:
 def speed_layers(
     grid: xr.Dataset, predicted: str, median: Floats, width: Floats, bound: Floats
 ) -> list[Layer]:
-    """Return median, width, cautious bound and probability.
+    """Return median, width, cautious bound and probability, with one scale for all quarters.
 
-    One scale for all quarters, so that their colours can be compared.
-
-    Parameters
-    ----------
-    grid
-        The map.
-    predicted
-        What is predicted, many of them.
-    median, width, bound
-        Values that the scales are made for, of all quarters: the median, the width of the 95 %
-        interval of log10, and the bound that 19 of 20 keep.
+    One scale makes their colours comparable. `predicted` names the predicted quantity in the
+    plural. The scales are made from `median`, `width` (of the 95 % interval of log10) and `bound`
+    (which 19 of 20 keep) of all quarters.
     """
     views = {view.name: view for view in views_of(grid)}
     quantity = quantity_of(str(grid.attrs["target"]))

@@ -1,4 +1,4 @@
-"""What a page knows of places: the county of each tile, and where counties and towns lie."""
+"""What a page knows of places: the county of each tile, and the bounds of counties and towns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,27 +18,27 @@ _MAIN_SHARE = 0.99
 
 
 def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
-    """Return the polygons of a layer with longitudes as the region has them.
+    """Return the polygons of a layer with the longitudes of the region.
 
-    Those that files cut in two at 180 degrees become one again.
+    Polygons that files cut in two at 180 degrees become one again.
     """
 
     def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
         longitude = points[:, 0]
-        # Whole turns, exactly: else a hair would stay between the two sides of 180 degrees.
+        # Exactly whole turns: otherwise a gap would remain at 180 degrees.
         turns = np.round((region.unwrap(longitude) - longitude) / 360)
         return np.column_stack([longitude + 360 * turns, points[:, 1]])
 
     found = [shapely.transform(shape, shift) for shape in layer.shapes]
     west, _, east, _ = region.bounds
-    # A region beyond the edge of the world is one across it.
+    # A region with longitudes beyond 180 degrees crosses the antimeridian.
     return found if west >= -180 and east <= 180 else [shapely.union_all([one]) for one in found]
 
 
 def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
     """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
 
-    Of those that reach beyond it, such as an urban area across a border, the part within.
+    For a polygon that reaches beyond it, such as an urban area across a border, the part within.
     """
     shapely.prepare(region.boundary)
     found = []
@@ -56,23 +56,12 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
 
 
 def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
-    """Return the bounds [south, west, north, east] of the parts of a region that matter most.
+    """Return the bounds [south, west, north, east] of the main parts of a region.
 
     Parts are tiles that touch, if only at corners. The largest are taken until they hold 99 % of
     the region, by the mean of their shares of all tiles and of measured ones: a small island far
-    away, without tests, should not make a map small at first sight.
-
-    Parameters
-    ----------
-    tests
-        Tests on each tile of the frame, (height, width); NaN outside the region.
-    frame
-        The frame.
-
-    Raises
-    ------
-    DataError
-        No tile is in the region.
+    away, without tests, should not make the map small at first sight. `tests` are on each tile of
+    the frame, (height, width); NaN outside the region. No tile in the region is a DataError.
     """
     inside = ~np.isnan(tests)
     if not inside.any():
@@ -100,7 +89,7 @@ def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
 def labelled_tiles(
     layer: PolygonLayer, region: Region, tiles: Tiles
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the number of each tile's polygon among those found, NaN for none, and their names."""
+    """Return the number of each tile's polygon among those found (NaN: none), and their names."""
     longitude, latitude = tiles.centres
     index = layer.index(region.unwrap(longitude), latitude)
     present = np.unique(index[index >= 0])

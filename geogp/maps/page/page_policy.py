@@ -1,4 +1,4 @@
-"""What a browser may run and load for a page: its Content-Security-Policy."""
+"""What a browser may run and load for a page: the Content-Security-Policy."""
 
 import base64
 import hashlib
@@ -10,19 +10,13 @@ _NOTHING = "'none'"
 def page_policy(
     styles: Sequence[str], scripts: Sequence[str] = (), image_hosts: Sequence[str] = ()
 ) -> str:
-    """Return the policy of a page, for a ``meta`` element before all that it rules.
+    """Return the policy of a page, for a ``meta`` element before everything that it rules.
 
-    The browser runs the scripts and uses the styles given, and shows images that stand in the page.
-    It asks the image hosts for images, and no other host for anything. Another script, such as
-    one that a name of the data brings into the page, does not run. Links lead where they lead.
-
-    Parameters
-    ----------
-    styles, scripts
-        Contents of the page's ``style`` and ``script`` elements. None may hold text from outside:
-        the policy allows whatever is given.
-    image_hosts
-        Such as ``https://tiles.example.org``.
+    The browser runs the given scripts, uses the given styles, and shows images of the page. It asks
+    the image hosts (such as ``https://tiles.example.org``) for images, and no other host for
+    anything. Another script, such as one in a name of the data, does not run. Links work. `styles`
+    and `scripts` are contents of the page's ``style`` and ``script`` elements; none may hold
+    outside text, because the policy allows whatever is given.
 
     Examples
     --------
@@ -34,7 +28,7 @@ def page_policy(
         "script-src": [_hashed(one) for one in scripts],
         "style-src": [_hashed(one) for one in styles],
         "img-src": ["data:", *image_hosts],
-        # The default covers the next three, but neither of the last two.
+        # The default covers the next three, but not the last two.
         "connect-src": [],
         "object-src": [],
         "frame-src": [],

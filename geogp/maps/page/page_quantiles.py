@@ -1,9 +1,9 @@
 """Predictions in a page: quantiles in steps, and the probabilities that follow from them.
 
-Between the quantiles of a tile the normal score z = Phi^-1(level) is interpolated linearly in
-log10 of the value, and beyond them extrapolated: exact for a normal law, whatever the levels. Of
-other laws all levels are kept that the page shows, and as many more as bring the probabilities of
-a threshold near enough.
+Between the quantiles of a tile the normal score z = Phi^-1(level) is interpolated linearly in log10
+of the value, and beyond them extrapolated: exact for a normal law at any levels. For other laws the
+page holds all levels that it shows, and more until the probabilities of a threshold are close
+enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,10 +23,10 @@ from geogp.maps.scales import round_ladder
 Floats = NDArray[np.float64]
 
 SAMPLE = 20_000
-"""Tiles, evenly spaced among all, on which errors are worked out."""
+"""Tiles, evenly spaced among all, on which errors are computed."""
 
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
-"""Steps of log10 that are tried, the finest first: 0.002 is half a percent."""
+"""Steps of log10, tried from the finest: 0.002 is half a percent."""
 
 SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 """Levels that the page shows: the median, and the ends of the 50, 80 and 95 % intervals."""
@@ -43,17 +43,7 @@ _NARROWEST = 1e-9
 
 @dataclass(frozen=True)
 class QuarterMap:
-    """Predictions of one quarter.
-
-    Attributes
-    ----------
-    label
-        The quarter, such as ``2023Q4``.
-    tiles
-        The n tiles predicted, of any zoom.
-    prediction
-        One distribution for each.
-    """
+    """Predictions of one quarter (such as ``2023Q4``): n tiles of any zoom, a distribution each."""
 
     label: str
     tiles: Tiles
@@ -66,12 +56,12 @@ def cautious_level(bound: str) -> float:
 
 
 def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
-    """Return levels from which all that a page shows follows, rising; eleven at most.
+    """Return the levels from which all that a page shows follows, rising; eleven at most.
 
     For normal laws 0.025, 0.5, 0.975 and the cautious level, between which quantiles follow
-    exactly. For others `SHOWN_LEVELS` and the cautious level, so that each quantile shown is packed
-    by itself; then one by one that which lowers the largest error of probabilities most, over the
-    percentiles of a sample of tiles, until it is half a percent.
+    exactly. For others `SHOWN_LEVELS` and the cautious level, so that each shown quantile is
+    packed; then, one by one, the level that most lowers the largest error of probabilities over the
+    percentiles of a sample of tiles, until the error is half a percent.
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
@@ -94,7 +84,7 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
 
 
 def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Floats:
-    """Return the quantiles at m levels, (m, n), worked out for few points at a time."""
+    """Return the quantiles at m levels, (m, n), in chunks of points."""
     found = np.empty((len(levels), len(prediction)))
     for rows in _chunks(len(prediction)):
         part = prediction[rows]
@@ -104,26 +94,15 @@ def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Fl
 
 
 def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Floats:
-    """Return the interpolated normal scores of values: P(y <= value) = Phi(score).
+    """Return the interpolated normal scores of values, float64 (t, n): P(y <= value) = Phi(score).
 
-    Parameters
-    ----------
-    quantiles
-        At the levels, rising, (m, n).
-    levels
-        m of them, rising.
-    at
-        Values (t, n), or (t, 1) for the same at each tile.
-
-    Returns
-    -------
-    ndarray of float64, shape (t, n)
+    `quantiles` (m, n) are at m rising `levels`; `at` are values (t, n), or (t, 1) for all tiles.
     """
     z = ndtri(np.asarray(levels))
     found = np.empty((len(at), quantiles.shape[1]))
     columns = np.arange(quantiles.shape[1])
     for place, values in enumerate(np.broadcast_to(at, found.shape)):
-        # The first and the last piece go on beyond the ends.
+        # The first and the last piece continue beyond the ends.
         piece = np.clip((quantiles <= values).sum(axis=0) - 1, 0, len(z) - 2)
         low, high = quantiles[piece, columns], quantiles[piece + 1, columns]
         share = (values - low) / np.maximum(high - low, _NARROWEST)
@@ -140,7 +119,7 @@ def probabilities(
 
 
 def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> list[float]:
-    """Return round thresholds around predictions from `low` to `high`, and those of the run."""
+    """Return round thresholds around predictions from `low` to `high`, and the run's thresholds."""
     ladders: tuple[tuple[float, ...], ...] = (
         (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8),
         (1, 1.5, 2, 3, 4, 5, 7),
@@ -157,7 +136,7 @@ def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> l
 
 @dataclass(frozen=True)
 class PackedQuarter:
-    """The packed quantiles of a quarter, and the step of log10 that they are told apart by."""
+    """The packed quantiles of a quarter, and their step of log10."""
 
     frame: Frame
     planes: list[Packed]
@@ -174,8 +153,8 @@ def pack_quantiles(
 ) -> PackedQuarter:
     """Pack quantiles (m, n): the middle one in steps, each other as its gap to the next inward.
 
-    All are rounded to whole steps before the gaps are taken, so that none is off by more than
-    half a step.
+    All are rounded to whole steps before the gaps are taken, so that none is off by more than half
+    a step.
     """
     frame = Frame.of_tiles(tiles)
     numbers = np.round(quantiles / step)
@@ -208,7 +187,7 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
 def pack_within(
     quarters: Sequence[tuple[Tiles, Floats]], levels: Sequence[float], most: int
 ) -> list[PackedQuarter]:
-    """Pack quarters in the finest step of `STEPS` that keeps them within bytes; else the last."""
+    """Pack quarters in the finest step of `STEPS` that keeps within `most` bytes; else the last."""
     found: list[PackedQuarter] = []
     for step in STEPS:
         found = [pack_quantiles(*one, levels, step) for one in quarters]
@@ -225,7 +204,7 @@ def probability_error(
     *,
     at_most: bool,
 ) -> tuple[float, int]:
-    """Return the largest error of probabilities from decoded quantiles (m, n), and of how many.
+    """Return the largest error of probabilities from decoded quantiles (m, n), and how many tiles.
 
     At every threshold, against `Prediction.cdf` and `exceedance`, on all tiles or an even sample.
     """

@@ -25,7 +25,7 @@ def difference_figure(comparison: Comparison) -> str:
     others = [one.name for one in comparison.runs[1:]]
 
     def draw(figure: Figure) -> None:
-        # Each score has one scale, on which the splits can be compared.
+        # Each score has one scale, so that the splits can be compared.
         panels = figure.subplots(len(splits), 2, sharey=True, sharex="col", squeeze=False)
         for line, split in zip(panels, splits, strict=True):
             for axes, (score, label) in zip(line, _SCORES.items(), strict=True):

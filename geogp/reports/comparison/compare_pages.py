@@ -23,9 +23,9 @@ def comparison_html(comparison: Comparison) -> str:
 def comparison_latex(comparison: Comparison) -> str:
     """Return a booktabs table of scores and their differences, for a document to input.
 
-    A run has one line in each stratum of each split, the reference without differences. Needs the
-    package booktabs, and a line of some 15 cm: wider margins than those of the class article, or
-    table* in two columns.
+    A run has one line in each stratum of each split, the reference without differences. The table
+    needs the package booktabs and a line of about 15 cm: wider margins than the class article has,
+    or table* in two columns.
     """
     return latex_table("compare", {**_context(comparison), "splits": comparison.splits})
 

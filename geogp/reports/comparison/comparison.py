@@ -1,7 +1,7 @@
-"""Several runs side by side: their figures on the rows that all of them tested, and differences.
+"""Several runs: their figures on the rows that all of them tested, and differences.
 
-Rows are joined by split, quadkey, quarter and fold, never by their order. One run is the
-reference; each difference is taken row by row, run minus reference.
+Rows are joined by split, quadkey, quarter and fold, never by their order. One run is the reference;
+each difference is taken row by row, run minus reference.
 """
 
 import json
@@ -43,7 +43,7 @@ _FIGURES = (*SCORES, *COVERAGES, "width_95")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a run was, as its run.json tells; None where it does not."""
+    """Facts of a run from its run.json; None where run.json lacks one."""
 
     name: str
     model: str | None
@@ -60,17 +60,10 @@ class RunFacts:
 class RunFigures:
     """Mean figures of a run on the common rows of one stratum.
 
-    Attributes
-    ----------
-    log_score, crps, absolute_error
-        Lower is better; the absolute error is that of the median. None where not finite.
-    coverage_50, coverage_80, coverage_90, coverage_95
-        Share of rows inside the central intervals.
-    width_95
-        Mean width of the 95 % intervals.
-    gain
-        Log score of the run's baseline minus the run's own; None where the common rows are not
-        all rows that the run tested, for which alone the baseline's score is known.
+    Lower scores are better; the absolute error is of the median; a score that is not finite is
+    None. Coverages are shares of rows inside the central intervals; `width_95` is the mean width.
+    `gain` is the baseline's log score minus the run's; None unless the common rows are all rows
+    that the run tested, because the baseline's score is known for those only.
     """
 
     log_score: float | None
@@ -88,14 +81,9 @@ class RunFigures:
 class StratumComparison:
     """One stratum of one split.
 
-    Attributes
-    ----------
-    n, blocks
-        Common rows, and blocks of 0.1 degrees in which they lie.
-    figures
-        By run.
-    differences
-        By run other than the reference, then by figure, coverages too: run minus reference.
+    `n` counts the common rows, `blocks` their blocks of 0.1 degrees. `figures` are by run;
+    `differences` by run other than the reference, then by figure, coverages too: run minus
+    reference.
     """
 
     n: int
@@ -106,18 +94,10 @@ class StratumComparison:
 
 @dataclass(frozen=True)
 class SplitComparison:
-    """One split.
+    """One split; `name`, `title` and `question` are as in `splits.Split`.
 
-    Attributes
-    ----------
-    name, title, question
-        As in `splits.Split`.
-    n
-        Rows that all runs tested.
-    beyond
-        Rows that each run tested beyond these.
-    strata
-        By ``all``, ``urban`` and ``rural``, those with rows.
+    `n` counts the rows that all runs tested, `beyond` the further rows of each run. `strata` are
+    ``all``, ``urban`` and ``rural``, if they have rows.
     """
 
     name: str
@@ -130,24 +110,12 @@ class SplitComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that a comparison says, in values that JSON can hold.
+    """The content of a comparison, in values that JSON can hold.
 
-    Attributes
-    ----------
-    region, service, target, unit
-        What all runs predict, and the unit of errors and widths.
-    reference
-        Name of the run that the others are compared with.
-    runs
-        The reference first.
-    settings
-        Those that differ: by setting, each run's value in words.
-    findings, notes, method
-        Sentences: what was found, what to know of these runs, how it was worked out.
-    attribution
-        Whom the data are by.
-    splits
-        By name; those that flatter last.
+    `unit` is the unit of errors and widths. `runs` starts with the reference. `settings` holds
+    those that differ: by setting, each run's value in words. `findings`, `notes` and `method` are
+    sentences. `attribution` names the source of the data. `splits` are by name; those that flatter
+    come last.
     """
 
     region: str
@@ -173,25 +141,13 @@ def compare(
 ) -> Comparison:
     """Compare runs on the rows that all of them tested.
 
-    Parameters
-    ----------
-    runs
-        Two or more, with different names.
-    reference
-        Name of the run that the others are compared with. Default: the first.
-    draws, seed
-        Of the bootstrap; see `paired.paired_estimates`.
+    `runs` are two or more, with different names; `reference` is a name, by default the first.
+    `draws` and `seed` are of the bootstrap; see `paired.paired_estimates`.
 
-    Raises
-    ------
-    RequestError
-        Fewer than two runs, an unknown reference, runs of different target, service or region, or
-        no row that all tested.
-    DataError
-        Keys, columns or values are missing or contradict each other: other measurements of the
-        same rows, a row twice, scores that are not those of run.json.
-    NumericalError
-        A mean or variance among the predictions is out of range.
+    Fewer than two runs, an unknown reference, runs of different target, service or region, or no
+    common row are a RequestError. Missing keys, columns or values, other measurements of the same
+    rows, a row twice, or scores that differ from run.json are a DataError. A mean or variance out
+    of range is a NumericalError.
     """
     runs = _reference_first(runs, reference)
     check_comparable(runs)
@@ -303,7 +259,7 @@ def _unlike(column: pd.Series, other: pd.Series) -> int:
 
 
 def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]:
-    """Return the settings in which runs differ, each run's value in words."""
+    """Return the settings in which runs differ, with each run's value in words."""
     held = {one.name: to_builtins(given(one.run.settings, RunSettings())) for one in runs}
     found = {}
     for key in dict.fromkeys(key for settings in held.values() for key in settings):
@@ -329,7 +285,7 @@ def _stratum(
 ) -> StratumComparison:
     names = [*SCORES, *COVERAGES]
     (_, base), *others = scores.items()
-    with np.errstate(invalid="ignore"):  # infinity less infinity: told as not finite
+    with np.errstate(invalid="ignore"):  # infinity - infinity: not finite
         columns = [
             found[names].to_numpy(np.float64) - base[names].to_numpy(np.float64)
             for _, found in others

@@ -1,4 +1,4 @@
-"""Rows of several runs, joined by what they are of, and their scores."""
+"""Rows of several runs, joined by their keys, and their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,16 +27,9 @@ _STORED = {"log_score": "nll", "crps": "crps"}
 
 @dataclass(frozen=True)
 class RunContent:
-    """A finished run as it was read.
+    """A finished run as read: its name here, run.json, and test_predictions.parquet.
 
-    Attributes
-    ----------
-    name
-        What it is called here; names differ.
-    run
-        What run.json holds.
-    predictions
-        The content of test_predictions.parquet.
+    Names differ between runs.
     """
 
     name: str
@@ -45,14 +38,10 @@ class RunContent:
 
 
 def check_comparable(runs: Sequence[RunContent]) -> None:
-    """Refuse runs of which differences would say nothing.
+    """Refuse runs whose differences would mean nothing.
 
-    Raises
-    ------
-    RequestError
-        Target, service or region differ, or only some predict counts.
-    DataError
-        Columns are missing.
+    Different targets, services or regions, or counts in some runs only, are a RequestError; missing
+    columns are a DataError.
     """
     for one in runs:
         try:
@@ -76,7 +65,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
 
 
 def table_of(one: RunContent) -> pd.DataFrame:
-    """Return the predictions with a fold, which older runs do not tell; its rows by their keys."""
+    """Return the predictions by their keys, with a fold, which older runs lack."""
     table = one.predictions.copy()
     table["fold"] = table["fold"].astype(np.int64) if "fold" in table else 0
     table["quadkey"], table["quarter"] = table["quadkey"].astype(str), table["quarter"].astype(str)
@@ -106,7 +95,7 @@ def shared_splits(runs: Sequence[RunContent]) -> tuple[list[str], dict[str, list
 
 
 def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
-    """Refuse runs that have other measurements of the same rows."""
+    """Refuse runs with other measurements of the same rows."""
     (first, base), *others = joined.items()
     for name, table in others:
         off = np.abs(table["y"].to_numpy(np.float64) - base["y"].to_numpy(np.float64))
@@ -120,7 +109,7 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
 
 
 def scores_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return all figures of each row, fold by fold: each fold has a fit of its own."""
+    """Return all figures of each row, fold by fold: each fold has its own fit."""
     found = [_scores_of_fold(part) for _, part in table.groupby(level="fold", sort=False)]
     return pd.concat(found).loc[table.index].reset_index(drop=True)
 
@@ -133,7 +122,7 @@ def _scores_of_fold(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
-    """Refuse scores that are not those of run.json; the rows are all that the run tested."""
+    """Refuse scores that differ from run.json; the rows are all that the run tested."""
     stored = one.run.metrics.get(split, {}).get(ALL)
     for name, key in _STORED.items():
         told, found = getattr(stored, key, None), float(scores[name].mean())
