@@ -457,7 +457,9 @@ class TestRecovery:
         first, second = model.predict(*asked), same.predict(*asked)
         for part in ("mean", "function_variance", "tile_variance", "noise_variance"):
             np.testing.assert_array_equal(getattr(second, part), getattr(first, part))
-        np.testing.assert_array_equal(second.shape.parameters, first.shape.parameters)
+        np.testing.assert_array_equal(
+            list(second.shape.columns.values()), list(first.shape.columns.values())
+        )
 
     def test_level_has_no_noise_and_single_tests_most(self, recovered):
         model, truth, _ = recovered

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from geogp.models.core import products
-from geogp.models.core.elementwise import FLOORS, exponential, exponential_
+from geogp.models.core.elementwise import FLOORS, exponential_
 from geogp.models.core.linalg import inverse_cholesky, jittered_inverse_cholesky
 
 
@@ -86,9 +86,8 @@ def test_the_jitter_is_raised_and_the_matrix_stays_as_it_was(caplog):
 def test_exponentials_are_normal_numbers(dtype, device):
     exponents = torch.tensor([1.0, -3.0, -60.0, -1e4, -torch.inf, torch.nan], dtype=dtype)
     expected = exponents.clone().exp()
-    found = exponential(exponents.to(device)).cpu()
+    found = exponential_(exponents.to(device)).cpu()
     torch.testing.assert_close(found[:3], expected[:3])
     assert torch.finfo(dtype).tiny < found[3] == found[4] < 1e-36
     assert found[5].isnan()
     assert found[4].log().item() == pytest.approx(FLOORS[dtype], rel=1e-6)
-    torch.testing.assert_close(exponential_(exponents), found, rtol=1e-6, atol=0, equal_nan=True)

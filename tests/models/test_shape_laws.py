@@ -108,14 +108,14 @@ def test_a_law_stays_within_what_it_has_seen():
     beyond = law.at(np.array([1.0, np.inf]), np.array([0.01, 1e4]))
     for inside, outside in zip(ends[:2], beyond[:2], strict=True):
         np.testing.assert_allclose(outside, inside)
-    np.testing.assert_allclose(beyond[2].parameters, ends[2].parameters)
+    np.testing.assert_allclose(list(beyond[2].columns.values()), list(ends[2].columns.values()))
 
 
 def test_a_map_of_one_number_of_tests_has_few_shapes_near_the_exact_ones():
     distance = np.exp(np.random.default_rng(0).uniform(-2, 3, 10_000))
     tests = np.full(len(distance), 4.0)
     _, scale, shape = ShapeLaw(BY_BOTH, RANGES).at(tests, distance)
-    assert len(np.unique(scale)) == len(np.unique(shape.parameters[1])) == DISTANCES
+    assert len(np.unique(scale)) == len(np.unique(shape.columns["tailweight"])) == DISTANCES
     normal = np.zeros((4, 3))
     normal[1, 2] = 0.2
     _, scale, _ = ShapeLaw(normal, RANGES).at(tests, distance)
@@ -249,10 +249,14 @@ class TestFieldModel:
         model, x, _ = finished
         whole, some = model.predict(x, 3), model.predict(x[::7], 3)
         np.testing.assert_allclose(some.sd, whole.sd[::7], rtol=1e-10)
-        np.testing.assert_array_equal(some.shape.parameters, whole[::7].shape.parameters)
+        np.testing.assert_array_equal(
+            list(some.shape.columns.values()), list(whole[::7].shape.columns.values())
+        )
         scaled = model.scaled(x)
         alone = model.predict_scaled(scaled, torch.full((len(x),), 3.0).double(), alone=True)
-        np.testing.assert_array_equal(alone.shape.parameters, whole.shape.parameters)
+        np.testing.assert_array_equal(
+            list(alone.shape.columns.values()), list(whole.shape.columns.values())
+        )
         np.testing.assert_allclose(alone.noise_variance, whole.noise_variance, rtol=1e-12)
 
     def test_save_and_load(self, finished, tmp_path):
@@ -264,7 +268,9 @@ class TestFieldModel:
         assert same.shape_law.ranges[1, 1] > same.shape_law.ranges[1, 0]
         first, second = model.predict(x, 3), same.predict(x, 3)
         np.testing.assert_array_equal(second.sd, first.sd)
-        np.testing.assert_array_equal(second.shape.parameters, first.shape.parameters)
+        np.testing.assert_array_equal(
+            list(second.shape.columns.values()), list(first.shape.columns.values())
+        )
 
     def test_a_held_place_does_not_count_itself(self):
         model, x = _model(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]]))

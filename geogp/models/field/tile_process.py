@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from geogp.models.core.elementwise import exponential
+from geogp.models.core.elementwise import exponential_
 
 SILLS = (0.05, 0.1, 0.05, 0.02)
 RANGES_KM = (3.0, 1.5)
@@ -65,6 +65,9 @@ class TileProcess(nn.Module):
             h = east.square_().addcmul_(north, north)
             same = (h < SAME_TILE_KM**2).to(h.dtype)
             h, t = h.sqrt_(), t.abs_()
-        shared = exponential(s1 - h * near) + exponential(s2 - h * fast - t * fading)
-        found: Tensor = shared + same * (s3.exp() + exponential(s4 - t * forgetting))
-        return found
+            del east, north  # a block is large: few arrays of its size are held at once
+        fades = torch.addcmul(s2, h, fast, value=-1).addcmul(t, fading, value=-1)
+        shared = exponential_(fades) + exponential_(torch.addcmul(s1, h, near, value=-1))
+        del h, fades
+        own = exponential_(torch.addcmul(s4, t, forgetting, value=-1)) + s3.exp()
+        return torch.addcmul(shared, same, own)

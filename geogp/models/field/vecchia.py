@@ -147,7 +147,8 @@ def whiten(
     factorise.
     """
     both = known[:, :, None] & known[:, None, :]
-    K = covariance.masked_fill(~both, 0.0) + torch.diag_embed(torch.where(known, noise, 1.0))
+    K = covariance.masked_fill(~both, 0.0)
+    K.diagonal(dim1=1, dim2=2).add_(torch.where(known, noise, 1.0))
     try:
         L = torch.linalg.cholesky(K)
     except RuntimeError as error:
