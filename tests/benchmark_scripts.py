@@ -25,15 +25,18 @@ def load(name: str) -> ModuleType:
 def told(name: str, *options: object) -> str:
     """Run a script that succeeds in this process, and return what it prints."""
     script, said = load(name), io.StringIO()
-    with redirect_stdout(said):
+    with redirect_stdout(said), warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a process of its own
         assert script.main([str(option) for option in options]) == 0
     return said.getvalue()
 
 
-def start(name: str, *options: object, path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a script in a process of its own, `path` first on its PYTHONPATH."""
-    before = [path] if path else []
-    return subprocess.run(
+def started(name: str, *options: object, path: str = "") -> str:
+    """Run a script that succeeds in a process of its own, and return what it prints.
+
+    Its PYTHONPATH begins with `path`.
+    """
+    done = subprocess.run(
         [sys.executable, str(SCRIPTS / f"{name}.py"), *map(str, options)],
         capture_output=True,
         text=True,
@@ -41,13 +44,8 @@ def start(name: str, *options: object, path: str = "") -> subprocess.CompletedPr
         env={
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([*before, os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")])),
         },
     )
-
-
-def started(name: str, *options: object, path: str = "") -> str:
-    """Run a script that succeeds in a process of its own, and return what it prints."""
-    done = start(name, *options, path=path)
     assert done.returncode == 0, done.stderr
     return done.stdout

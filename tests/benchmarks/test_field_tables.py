@@ -13,10 +13,10 @@ from geogp.evaluation.simultaneous_coverage import ClassReport
 
 @pytest.fixture(scope="module")
 def made(small, tmp_path_factory) -> Path:
-    """Two seeds of the field model and one of GPyTorch's, and their tables."""
+    """Two seeds of the field model and one of gradient boosting, and their tables."""
     folder = tmp_path_factory.mktemp("region")
     where = ("--source", small.folder, "--boundaries", small.folder / "boundaries")
-    for model, seeds in (("field", 2), ("gpytorch-svgp", 1)):
+    for model, seeds in (("field", 2), ("lightgbm", 1)):
         options = ("--models", model, "--seeds", seeds, "--out", folder / "out")
         told("field", "DEMO", *where, *options)
     told("field_table", folder / "out", "--table", folder / "table")
@@ -27,7 +27,7 @@ def test_means_and_errors_are_those_of_the_runs(made):
     lines = json.loads((made / "table" / "results.json").read_text())["DEMO-download"]
     assert [(line["model"], line["split"], list(line["rows"])) for line in lines] == [
         *(("field", "random", ["0", "1"]), ("field", "blocks", ["0", "1"])),
-        *(("gpytorch-svgp", "random", ["0"]), ("gpytorch-svgp", "blocks", ["0"])),
+        *(("lightgbm", "random", ["0"]), ("lightgbm", "blocks", ["0"])),
     ]
     assert lines[0]["rows"]["0"] == lines[2]["rows"]["0"] != lines[1]["rows"]["0"]
     folder = made / "out" / "DEMO-download" / "field" / "quick"
@@ -53,7 +53,7 @@ def test_coverage_is_pooled_over_the_seeds(made):
 def test_every_model_is_judged_on_the_same_rows(made):
     out = made / "out" / "DEMO-download"
     first, second = (
-        np.load(out / model / "quick" / "blocks-0.npz") for model in ("field", "gpytorch-svgp")
+        np.load(out / model / "quick" / "blocks-0.npz") for model in ("field", "lightgbm")
     )
     for name in ("quarter", "tests", "block_x", "block_y"):
         np.testing.assert_array_equal(first[name], second[name])
@@ -62,7 +62,7 @@ def test_every_model_is_judged_on_the_same_rows(made):
 def test_the_table_names_models_and_splits(made):
     text = (made / "table" / "table.md").read_text()
     assert "## DEMO, download" in text
-    assert text.count("| `gpytorch-svgp` |") == 6
+    assert text.count("| `lightgbm` |") == 6
     assert "Split by blocks of 0.1°" in text
 
 

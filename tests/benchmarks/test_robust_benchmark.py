@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from benchmark_scripts import load, started
 
-from geogp.commands.demo import demo_folder
-
 
 @pytest.fixture(scope="module")
 def bench():
@@ -34,12 +32,11 @@ def test_a_share_of_the_open_rows_is_wrong_by_the_factor(bench):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> tuple[Path, list[str], str]:
+def made(small, tmp_path_factory) -> tuple[Path, list[str], str]:
     folder = tmp_path_factory.mktemp("robust")
-    demo = demo_folder()
     options = [
-        *("DEMO", "--source", str(demo), "--boundaries", str(demo / "boundaries")),
-        *("--quarters", "2023Q4", "--models", "vbll", "--seeds", "1", "--epochs", "1"),
+        *("DEMO", "--source", str(small.folder), "--boundaries", str(small.folder / "boundaries")),
+        *("--models", "vbll", "--seeds", "1", "--epochs", "1"),
         *("--rank", "8", "--out", str(folder / "out"), "--table", str(folder / "table")),
     ]
     return folder, options, started("robust", *options)
