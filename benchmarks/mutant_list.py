@@ -104,7 +104,10 @@ MUTANTS = [
         "tiles",
         "geodata/places/region",
         "geodata/test_antimeridian",
-        pieces_not_turned_back=("xoff=-360 * turn) if turn else one for", "xoff=-359 * turn) if turn else one for"),
+        pieces_not_turned_back=(
+            "xoff=-360 * turn) if turn else one for",
+            "xoff=-359 * turn) if turn else one for",
+        ),
     ),
     # Splits, scores, calibration
     *_of(
@@ -270,8 +273,8 @@ MUTANTS = [
         "models/field/tile_process",
         "models/test_vecchia",
         "models/test_field_model",
-        fading_without_time=("s2 - h * fast - t * fading", "s2 - h * fast"),
-        later_in_every_tile=("same * (s3.exp() + exponential(", "(s3.exp() + exponential("),
+        fading_without_time=(".addcmul(t, fading, value=-1)", ""),
+        later_in_every_tile=("torch.addcmul(shared, same, own)", "shared + own"),
     ),
     *_of(
         "field",

@@ -27,7 +27,7 @@ from mutant_list import MUTANTS, Mutant
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "mutants.md"
 COPIED = ("geogp", "apps", "tests", "benchmarks", "docs", "data", "README.md", "pyproject.toml")
-PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-m", "not real and not browser")
+PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-m", "not trial and not real and not browser")
 
 
 @dataclass(frozen=True)
