@@ -136,6 +136,7 @@ def test_a_file_of_a_run_that_is_gone_is_made_again(place, states, monkeypatch, 
         assert (place / NAMES[0] / other).read_text() == other
 
 
+@pytest.mark.trial
 def test_changed_data_make_a_run_anew_and_what_was_stopped_goes_on(
     states, tmp_path, no_pictures, monkeypatch
 ):

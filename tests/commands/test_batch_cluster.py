@@ -147,6 +147,7 @@ def test_without_dask_it_says_what_to_install(states, tmp_path, monkeypatch):
         make_batch(states.request("AA"), str(tmp_path / "place"))
 
 
+@pytest.mark.trial
 def test_dask_is_not_needed_to_load_the_modules():
     names = [
         f"geogp.commands.batch.{path.stem}"

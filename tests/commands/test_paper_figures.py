@@ -33,6 +33,7 @@ def drawn(counted, tmp_path_factory):
     return make_figures(FiguresRequest(counted.path, out=out))
 
 
+@pytest.mark.trial
 def test_every_figure_is_there_as_png_and_pdf(result, copy):
     expected = {f"{name}.{end}" for name in NAMES for end in ("png", "pdf")} | {"captions.md"}
     assert {path.name for path in result.files} == expected
@@ -59,6 +60,7 @@ def test_captions_say_what_is_shown(result, copy):
     assert "repair" not in result.captions["spread_cells"]
 
 
+@pytest.mark.trial
 def test_the_same_run_gives_the_same_files_and_stays_finished(
     *, result, copy, plain, small, geogp, tmp_path
 ):
@@ -92,6 +94,7 @@ def test_runs_of_one_model_and_one_folder_name_are_all_drawn(copy, tmp_path, mon
     assert drawn.value.args[0] == [str(copy.path), str(other)]
 
 
+@pytest.mark.trial
 def test_another_map_takes_them_away(plain, small, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(plain.path, folder)
@@ -102,6 +105,7 @@ def test_another_map_takes_them_away(plain, small, tmp_path):
 
 
 class TestNumbersOfTests:
+    @pytest.mark.trial
     def test_what_has_a_meaning_is_drawn(self, drawn):
         names = ("kernel_slices", "basis", "reliability")
         assert tuple(drawn.captions) == names

@@ -118,6 +118,7 @@ def test_towns_come_back_from_the_files(kind, tmp_path):
     assert (found.region.stratum(*places) == expected).all()
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("code", ["AK", "HI", "DC", "RI"])
 def test_towns_of_real_states(census, code):
     region = read_region(census, code).region

@@ -41,6 +41,7 @@ def test_known_oracle_covers_and_standardizes(simulation, target):
         assert abs(np.mean(np.abs(score) < bound) - level) < 4 * error
 
 
+@pytest.mark.trial
 def test_predictive_oracle_covers_in_each_stratum(simulation, train, oracle):
     truth = simulation.truth
     inside = np.abs(truth["y"].to_numpy() - oracle.mean) < 1.9599640 * oracle.sd
@@ -92,6 +93,7 @@ def test_predictive_oracle_equals_dense_conditioning(simulation):
     assert np.abs(weights).max() > 0.05  # the training rows matter
 
 
+@pytest.mark.trial
 def test_doubling_the_neighbourhood_changes_nothing_that_matters(simulation, train, oracle):
     some = ~train & (np.random.default_rng(2).random(len(train)) < 0.25)
     part = train | some

@@ -172,6 +172,7 @@ def trained(request) -> dict[str, Trained]:
 
 
 class TestConstantNoise:
+    @pytest.mark.trial
     def test_the_marginal_likelihood_alone_collapses(self, trained):
         # Measured: 1.00 to 1.12 over five seeds and two rates.
         assert trained["dbk-mml"].rank < 1.3

@@ -407,6 +407,7 @@ def recovered() -> tuple[FieldNetwork, dict[str, np.ndarray], np.ndarray]:
 
 
 class TestRecovery:
+    @pytest.mark.trial
     def test_log_score_is_near_the_predictive_oracle(self, recovered):
         """The oracle knows field and laws and kriges the tile effects from the training rows."""
         model, truth, test = recovered

@@ -13,6 +13,8 @@ from geogp.models.core import memory
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.memory import available_bytes, check_memory, fit_bytes
 
+pytestmark = pytest.mark.trial
+
 PROGRAM = """
 import sys
 from pathlib import Path

@@ -140,6 +140,7 @@ def together(tmp_path_factory):
     return start(tmp_path_factory.mktemp("fits") / "together", 2, CASES)
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize("name", SHARED)
 def test_two_processes_fit_what_one_does(name, alone, together):
     losses, scores = (

@@ -109,6 +109,7 @@ def test_the_live_kernel_is_that_of_the_model(finished, small):
     assert kernel["error"] < 4 * found + 1e-6
 
 
+@pytest.mark.trial
 def test_a_model_of_place_alone_has_one_quarter(small, tmp_path):
     result = make_map(small.request(tmp_path / "run", inputs="place", model="dbk-rbf"))
     data = data_of(result)

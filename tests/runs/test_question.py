@@ -15,6 +15,8 @@ from geogp.models.field.shape_laws import DISTANCES
 from geogp.runs.pipeline.make_map import RunResult, make_map
 from geogp.runs.progress import ProgressListener
 
+pytestmark = pytest.mark.trial
+
 
 def _grid(result: RunResult) -> xr.Dataset:
     with xr.open_dataset(result.path / "grid.nc", engine="h5netcdf") as grid:

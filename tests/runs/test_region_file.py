@@ -67,6 +67,7 @@ def made(small, own, tmp_path_factory):
     return make_map(request)
 
 
+@pytest.mark.trial
 def test_the_run_says_where_its_region_is_from(made, own):
     run = run_json(made)
     assert (run["region"], run["region_name"]) == ("The_West", "The <West>")
@@ -118,6 +119,7 @@ def test_a_file_that_changed_is_said(small, own, made, tmp_path):
         open_run(tmp_path / "run").reopen()
 
 
+@pytest.mark.trial
 def test_without_boundaries_there_are_no_strata_and_the_folder_is_a_slug(
     small, own, tmp_path, monkeypatch
 ):

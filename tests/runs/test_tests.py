@@ -129,6 +129,7 @@ def test_an_edited_table_is_noticed(*, counted, tmp_path, column, error, message
         remake_report(tmp_path)
 
 
+@pytest.mark.trial
 def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", model="cox", epochs=1)
     told: list[str] = []
@@ -171,6 +172,7 @@ def test_the_model_follows_the_target():
     assert MapRequest("PR", "tiles", "borders", target="tests").model == "cox-nb"
 
 
+@pytest.mark.trial
 def test_place_alone_has_the_offset_too(small, tmp_path):
     request = small.request(tmp_path / "run", target="tests", inputs="place", epochs=1)
     assert run_json(make_map(request))["settings"]["inputs"] == "place"

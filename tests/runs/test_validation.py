@@ -29,6 +29,8 @@ from geogp.runs.pipeline.make_map import RunResult, make_map, remake_report
 from geogp.runs.pipeline.validation import make_plan
 from geogp.runs.progress import ProgressListener
 
+pytestmark = pytest.mark.trial
+
 SPLITS = ["random", "blocks", "buffer", "county", "latest"]
 FOLDS = 2
 
@@ -71,7 +73,6 @@ def table_of(run: RunResult) -> pd.DataFrame:
     return pd.read_parquet(run.path / "test_predictions.parquet")
 
 
-@pytest.mark.trial
 def test_run_json_tells_of_every_fold(everything):
     run = json.loads((everything.path / "run.json").read_text())
     assert list(run["metrics"]) == list(run["folds"]) == list(run["n"]) == SPLITS
@@ -125,7 +126,6 @@ def test_rows_are_told_by_county_layer_and_distance(everything):
     assert [list(quarters) for quarters in latest] == [["2023Q4"], ["2023Q3"]]
 
 
-@pytest.mark.trial
 def test_the_report_is_rebuilt_and_says_what_each_split_asks(everything):
     before = (everything.path / "report.html").read_bytes()
     (everything.path / "report.html").unlink()
@@ -135,7 +135,6 @@ def test_the_report_is_rebuilt_and_says_what_each_split_asks(everything):
     assert list(report["splits"]) == ["blocks", "buffer", "county", "random", "latest"]
 
 
-@pytest.mark.trial
 def test_the_map_does_not_learn_from_its_calibration_rows(everything, wide, tmp_path):
     """A model standardises by the rows it is fitted to."""
     job = workflow.prepare(
@@ -188,7 +187,6 @@ def test_too_few_rows_to_calibrate_are_refused_before_any_fit(small, tmp_path):
     assert not list((tmp_path / "run").glob("**/*.safetensors"))
 
 
-@pytest.mark.trial
 def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path):
     alone = make_map(request_of(wide, tmp_path / "run", split="county", conformal="strata"))
     assert run_json(alone)["folds"]["county"] == [run_json(everything)["folds"]["county"][0]]
@@ -197,7 +195,6 @@ def test_the_first_fold_does_not_depend_on_the_others(everything, wide, tmp_path
     np.testing.assert_array_equal(table_of(alone)["mean"], same["mean"])
 
 
-@pytest.mark.trial
 def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, tmp_path):
     fits = []
 
@@ -215,7 +212,6 @@ def test_a_stopped_run_of_folds_continues_to_the_same_numbers(everything, wide, 
     assert run_json(done)["folds"]["random"] == run_json(everything)["folds"]["random"]
 
 
-@pytest.mark.trial
 def test_another_way_of_checking_is_another_run_but_another_question_is_not(wide, tmp_path):
     out = tmp_path / "run"
     first = make_map(request_of(wide, out, split="county", folds=2))
@@ -231,7 +227,6 @@ def test_another_way_of_checking_is_another_run_but_another_question_is_not(wide
         assert getattr(redrawn.record, key) == getattr(first.record, key)
 
 
-@pytest.mark.trial
 def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
     path = tmp_path / "zones.parquet"
     shutil.copy(wide.folder / "halves.parquet", path)
@@ -242,7 +237,6 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
         make_map(request)
 
 
-@pytest.mark.trial
 @pytest.mark.parametrize(
     ("quarters", "model", "said"),
     [
@@ -259,7 +253,6 @@ def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters,
     assert run["metrics"]["latest"]["all"]["n"] == run["n"]["latest"]["test"]
 
 
-@pytest.mark.trial
 def test_every_prediction_passes_through_the_repair(wide, tmp_path, monkeypatch):
     seen = []
 
@@ -287,7 +280,6 @@ def test_every_prediction_passes_through_the_repair(wide, tmp_path, monkeypatch)
     np.testing.assert_allclose(medians[1][inside], 10 * medians[0][inside], rtol=1e-5)
 
 
-@pytest.mark.trial
 def test_a_budget_is_shared_by_all_folds(wide, tmp_path, monkeypatch):
     from geogp.models.training.budget import RankChoice
     from geogp.runs.pipeline import fitting

@@ -13,6 +13,8 @@ from geogp.models.training.tuning import GRID
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.progress import ProgressListener
 
+pytestmark = pytest.mark.trial
+
 
 class Counter(ProgressListener):
     """Counts the epochs of the search, and may interrupt it."""
