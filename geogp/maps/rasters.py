@@ -1,5 +1,6 @@
 """Files that standard tools read: NetCDF (CF), Zarr and cloud-optimised GeoTIFF."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def write_netcdf(grid: xr.Dataset, path: Path) -> None:
         # Passing `encoding` to `to_netcdf` would drop fill values and the grid mapping.
         variable.encoding |= {"zlib": True, "complevel": 4, "shuffle": True}
     write_bytes(path, bytes(compressed.to_netcdf(engine="h5netcdf")))
+
+
+def has_zarr() -> bool:
+    """Tell whether the package zarr is installed, which the extra `zarr` brings."""
+    return find_spec("zarr") is not None
 
 
 def write_zarr(grid: xr.Dataset, path: Path) -> None:

@@ -318,6 +318,19 @@ def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch
     assert any("more than 200 tiles" in text for text in run_json(found)["warnings"])
 
 
+@pytest.mark.trial
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_large_map_is_written_as_zarr_too_or_says_why_not(
+    *, installed, small, tmp_path, monkeypatch, no_pictures
+):
+    monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 10)
+    monkeypatch.setattr("geogp.runs.pipeline.drawing.has_zarr", lambda: installed)
+    run = make_map(small.request(tmp_path / "run"))
+    assert ("grid.zarr" in run_json(run)["files"]) is installed
+    assert (run.path / "grid.zarr").is_dir() is installed
+    assert any("geogp[zarr]" in text for text in run_json(run)["warnings"]) is not installed
+
+
 def test_a_bad_source_leaves_nothing(own_small, tmp_path):
     own_small.tiles(1).write_bytes(own_small.tiles(1).read_bytes()[:2000])
     with pytest.raises(DataError, match="not a whole Parquet file"):

@@ -22,7 +22,7 @@ from geogp.maps.page.kernel_basis import KernelBasis, kernel_basis
 from geogp.maps.page.kernel_error import KernelFeatures
 from geogp.maps.page.page_data import PageContent, page_data
 from geogp.maps.page.page_quantiles import QuarterMap
-from geogp.maps.rasters import LARGE_TILES, write_geotiffs, write_netcdf, write_zarr
+from geogp.maps.rasters import LARGE_TILES, has_zarr, write_geotiffs, write_netcdf, write_zarr
 from geogp.maps.tile_table import write_tile_table
 from geogp.records.record_names import LEVEL
 from geogp.records.run_record import RunMap
@@ -78,14 +78,14 @@ class Drawing:
     def write(self, folder: Path) -> None:
         """Write grid.nc, the GeoTIFFs, tiles.parquet and the figures (OutputError).
 
-        A large map is also written as grid.zarr.
+        A large map is also written as grid.zarr where zarr is installed.
         """
         content = self.content
         write_netcdf(self.grid, folder / GRID_FILE)
         write_geotiffs(self.grid, folder)
         tiles, county = content.tiles, content.county_names
         write_tile_table(self.grid, tiles, folder / "tiles.parquet", county=county)
-        if len(tiles) > LARGE_TILES:
+        if len(tiles) > LARGE_TILES and has_zarr():
             write_zarr(self.grid, folder / "grid.zarr")
         write_map_figures(self.grid, content.region, folder, quarter=self.question.label())
         kernel = kernel_figure(content.region, tiles, content.slices, target=self.target)
@@ -134,6 +134,8 @@ def draw(
         )
     else:
         told += _missing_means(grid, quantity)
+    if len(tiles) > LARGE_TILES and not has_zarr():
+        told.append("grid.zarr is not written: zarr is not installed (pip install 'geogp[zarr]').")
     if repair.n and question.name == LEVEL:
         told.append(say("conformal", "level"))
     others = [] if job.scale.times is None else sorted({*seen.quarters} - {question.quarter})
