@@ -131,6 +131,7 @@ def test_the_cache_is_listed_verified_and_cleared(world, server, geogp, cache):
     assert json.loads(geogp("cache", "list", "--json")[1])["items"] == []
 
 
+@pytest.mark.trial
 def test_five_kills(faults, world, server):
     faults.kills(world, server, 5, np.random.default_rng(1))
     assert sum(found.total() for found in world.outcomes.values()) == 5
@@ -155,6 +156,7 @@ def test_a_limit_on_the_size_of_files(faults, world, server, cache):
     assert faults.same(found, world.old)
 
 
+@pytest.mark.trial
 def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_path):
     with faults.serving(small.folder) as server:
         request = replace(small.request(tmp_path / "run", split="both"), source=server.url)
@@ -186,6 +188,7 @@ def many_groups(faults, world, tmp_path):
         yield running
 
 
+@pytest.mark.trial
 def test_a_quarter_killed_five_times_goes_on_from_what_came(
     faults, world, many_groups, cache, tmp_path
 ):

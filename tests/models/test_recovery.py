@@ -14,6 +14,8 @@ from geogp.models.core.options import Weights
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
+pytestmark = pytest.mark.trial
+
 
 def _mean(x: np.ndarray) -> np.ndarray:
     s1, s2, s3 = expit(200 * (x + 0.6)), expit(200 * x), expit(200 * (x - 0.4))

@@ -24,6 +24,7 @@ def run(small, tmp_path_factory):
     )
 
 
+@pytest.mark.trial
 def test_a_map_and_its_answers(run):
     assert (run.path / "map.html").is_file()
     assert run.record.region == "DEMO"

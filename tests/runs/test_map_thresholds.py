@@ -33,6 +33,7 @@ def test_the_usual_map_has_the_tiers(finished):
     assert 0 <= p[inside].min() < p[inside].max() <= 1
 
 
+@pytest.mark.trial
 def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
     heard = []
 

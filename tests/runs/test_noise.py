@@ -18,6 +18,8 @@ from geogp.models.catalogue.storage import load_model
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.settings import MapRequest
 
+pytestmark = pytest.mark.trial
+
 
 @pytest.fixture(scope="module")
 def robust(small, tmp_path_factory):

@@ -37,6 +37,7 @@ def test_every_format_holds_the_same_values(finished, grid):
     assert not (finished.path / "grid.zarr").exists()
 
 
+@pytest.mark.trial
 def test_a_large_map_is_written_as_zarr_while_it_is_large(small, tmp_path, monkeypatch):
     out = tmp_path / "run"
     monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 50)

@@ -46,6 +46,7 @@ def test_puerto_rico_beats_the_baseline_and_its_intervals_hold(real_data, tmp_pa
         assert int((grid["far"] == 1).sum()) > 100
 
 
+@pytest.mark.trial
 @pytest.mark.parametrize(
     ("region", "rows", "strata"), [("MO", 17_082, True), ("GU", 5_382, False), ("VI", 3_733, False)]
 )

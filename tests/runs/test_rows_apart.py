@@ -24,6 +24,8 @@ from geogp.geodata.tiles.quarters import quarter_index
 from geogp.models.catalogue.storage import load_model
 from geogp.runs.pipeline.make_map import RunResult, make_map
 
+pytestmark = pytest.mark.trial
+
 SEED, SPLITS = 4, ("random", "blocks")
 PREDICTED = ["mean", "function_variance", "tile_variance", "noise_variance"]
 INTERVALS = ["lower_95", "upper_95", "repair_50", "repair_95"]

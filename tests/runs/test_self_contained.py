@@ -16,6 +16,7 @@ class Heard(ProgressListener):
         self.stages.append(text)
 
 
+@pytest.mark.trial
 def test_the_page_is_drawn_anew_without_a_fit(small, finished, tmp_path):
     out = shutil.copytree(finished.path, tmp_path / "run")
     assert "cartocdn" in (out / "map.html").read_text("utf-8")

@@ -19,6 +19,8 @@ from geogp.errors import RequestError
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map, remake_report
 
+pytestmark = pytest.mark.trial
+
 NAMES = ("The <West> & co", "east")
 
 
