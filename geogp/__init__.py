@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NetworkError,
         NumericalError,
         OutputError,
+        ReadingError,
         RequestError,
     )
     from geogp.estimators.estimator_classes import CountGP, DeepBasisGP, FieldGP, KernelGP
@@ -43,6 +44,7 @@ _MODULES = {
     "NumericalError": "errors",
     "OutputError": "errors",
     "Prediction": "distributions.prediction",
+    "ReadingError": "errors",
     "Region": "geodata.places.region",
     "RequestError": "errors",
     "Run": "runs.open_run",
@@ -70,6 +72,7 @@ __all__ = [
     "NumericalError",
     "OutputError",
     "Prediction",
+    "ReadingError",
     "Region",
     "RequestError",
     "Run",

@@ -69,6 +69,12 @@ class DataError(GeogpError, ValueError):
     exit_code = 3
 
 
+class ReadingError(GeogpError, RuntimeError):
+    """Files cannot be read on this machine now: the process that reads them is not there."""
+
+    exit_code = 3
+
+
 class NumericalError(GeogpError, RuntimeError):
     """A computation broke down: a matrix that does not factorise, a variance not positive."""
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import shapely
 from bucket_files import tile_columns, tiles_around, write_quarter
 
-from geogp.errors import DataError
+from geogp.errors import DataError, ReadingError
 from geogp.geodata.places.layers import read_layer
 from geogp.geodata.store.sources import Folder
 from geogp.geodata.tiles import parquet_files
@@ -204,6 +205,68 @@ def test_a_file_that_ends_its_reader_ends_nothing_else(tmp_path):
         ):
             other.groups(["quadkey"], "quadkey")
         assert opened.read([1])["c0"].to_pylist() == list(range(50, 100))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_an_end_from_outside_is_no_fault_of_the_file(tmp_path, sent):
+    path = _file(tmp_path / "a", _numbers(10))
+    with open_parquet(path) as opened:
+        os.kill(parquet_files._PROCESS._running.pid, sent)
+        with pytest.raises(ReadingError, match=f"ended from outside .{sent.name}"):
+            opened.read([0])
+        assert opened.read([0]).equals(_numbers(10))
+
+
+@pytest.mark.parametrize("python", ["", "/nonexistent/python", sys.executable + "\0"])
+def test_a_process_that_cannot_start_is_no_fault_of_the_file(tmp_path, monkeypatch, python):
+    monkeypatch.setattr(parquet_files, "_PROCESS", parquet_files._Process())
+    monkeypatch.setattr(sys, "executable", python)
+    with pytest.raises(ReadingError, match="did not start"):
+        read_table(_file(tmp_path / "a", _numbers(10)))
+
+
+def test_what_python_prints_at_its_start_is_passed_over(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("print('{}')\nprint('hello')\n")
+    monkeypatch.setattr(parquet_files, "_PROCESS", parquet_files._Process())
+    monkeypatch.setattr(sys, "path", [tmp_path, *sys.path])
+    assert read_table(_file(tmp_path / "a", _numbers(10))).equals(_numbers(10))
+
+
+def test_a_file_that_changed_before_it_was_opened_again_is_refused(tmp_path):
+    path = _file(tmp_path / "a", _numbers(10))
+    with open_parquet(path, hashed=True) as opened:
+        parquet_files.stop_reading()
+        assert opened.read([0]).equals(_numbers(10))
+        parquet_files.stop_reading()
+        _file(path, _numbers(11))
+        with pytest.raises(DataError, match="changed while it was read"):
+            opened.read([0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_has_a_process_of_its_own(tmp_path):
+    path = _file(tmp_path / "a", _numbers(10))
+    with open_parquet(path) as opened:
+        assert opened.read([0]).num_rows == 10
+        child = os.fork()
+        if not child:
+            os._exit(0 if opened.read([0]).num_rows == 10 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert opened.read([0]).num_rows == 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_large_stacks_take_no_memory_from_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_files, "_PROCESS", parquet_files._Process())
+    before = resource.getrlimit(resource.RLIMIT_STACK)
+    if 0 <= before[1] < 2 << 30:
+        pytest.skip("the system allows no large stacks")
+    resource.setrlimit(resource.RLIMIT_STACK, (2 << 30, before[1]))
+    try:
+        assert read_table(_file(tmp_path / "a", _numbers(10))).num_rows == 10
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, before)
 
 
 def test_one_process_reads_all_files_and_ends_with_the_last(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import shutil
 
+import pytest
 from run_worlds import run_json
 
 from geogp.runs.pipeline.make_map import make_map

@@ -9,7 +9,7 @@ from geogp.errors import DataError, UnreachableError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.remote import Transfer
 from geogp.geodata.store.sources import Held, Source
-from geogp.geodata.tiles.parquet_files import reading_process
+from geogp.geodata.tiles.parquet_files import reading_process, stop_reading
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
 
@@ -127,6 +127,7 @@ def hold_quarters(
             _watch(tasks, transfer, progress)
         except BaseException:
             transfer.stopped.set()
+            stop_reading()
             pool.shutdown(cancel_futures=True)
             raise
     files: dict[int, Held] = {}

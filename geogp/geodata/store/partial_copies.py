@@ -9,6 +9,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -99,8 +100,9 @@ class PartialCopy:
             self.discard()
             return
         for line in map(str.split, lines):
-            if len(line) == 3 and line[0].isdecimal() and line[1].isdecimal():  # none that is torn
-                self._came[int(line[0]), int(line[1])] = line[2]
+            with suppress(ValueError):  # of a line that is torn
+                first, length, digest = line
+                self._came[int(first), int(length)] = digest
 
     def _is_here(self, first: int, length: int) -> bool:
         """Tell whether a part came, in this call or whole before it."""

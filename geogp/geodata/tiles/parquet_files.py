@@ -13,13 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
-from geogp.errors import DataError
+from geogp.errors import DataError, ReadingError
 
 MOST_MEMORY = 1 << 30
 """Bytes that the reading process may take, where the system can tell it so (Linux)."""
@@ -37,6 +37,16 @@ LIMITS = {
 
 MOST_TABLE_BYTES = 4 << 30
 """Bytes of a file that is held in memory as a whole: polygons, predictions."""
+
+
+_OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP", "SIGXCPU"})
+"""Signals that a file can bring about; the others come from outside."""
+
+READY = b"geogp reads Parquet files\n"
+"""What the process says when it is ready."""
+
+_MOST_LINES = 100
+"""Lines that Python or a library may print before the process is ready."""
 
 
 class DamagedParquetError(ValueError):
@@ -64,7 +74,6 @@ class ParquetReading:
     def __init__(self, process: "_Process", request: dict[str, Any]) -> None:
         self._process, self._request, self._start = process, request, 0
         told = self._ask("open", **request)
-        self._request = {**request, "hashed": False}
         self.rows: int = told["rows"]
         self.sha256: str | None = told["sha256"]
         self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
@@ -102,15 +111,18 @@ class ParquetReading:
 
     def close(self) -> None:
         """Let go of the file; a process that has ended did so."""
-        if self._process.is_of(self._start):
-            self._ask("close")
+        with self._process.turn, suppress(DataError, DamagedParquetError, ReadingError, OSError):
+            if self._process.is_of(self._start):
+                self._process.ask("close", number=id(self))
 
     def _ask(self, do: str, most: int = 0, **request: object) -> dict[str, Any]:
         """Ask about the file, which is opened again where another one has ended the process."""
         with self._process.turn:
             self._process.start()
             if do != "open" and self._start != self._process.starts:
-                self._process.ask("open", number=id(self), **self._request)
+                found = self._process.ask("open", number=id(self), **self._request)
+                if found["sha256"] != self.sha256:
+                    raise DataError("it changed while it was read.")
             self._start = self._process.starts
             return self._process.ask(do, most, number=id(self), **request)
 
@@ -175,6 +187,7 @@ class _Process:
         self.turn, self.counting = threading.Lock(), threading.Lock()
         self.starts = self.users = 0
         self._running: subprocess.Popen[bytes] | None = None
+        self._left: subprocess.Popen[bytes] | None = None
 
     def is_of(self, start: int) -> bool:
         """Tell whether the process that was started then is still there."""
@@ -185,8 +198,9 @@ class _Process:
 
         Raises
         ------
-        DataError, DamagedParquetError, OSError
-            It is a refusal; the file is damaged, or ended the process; it cannot be opened.
+        DataError, DamagedParquetError, OSError, ReadingError
+            It is a refusal; the file is damaged, or ended the process; it cannot be opened; the
+            process was ended from outside.
         """
         running = self._running
         assert running is not None
@@ -216,36 +230,36 @@ class _Process:
         return told
 
     def start(self) -> None:
-        """Start the process, if it is not running, and wait until it has what it needs."""
+        """Start the process, if it is not running, and wait until it has what it needs.
+
+        Raises
+        ------
+        ReadingError
+            It does not start.
+        """
         if self._running is not None:
             return
         self.starts += 1
         program = Path(__file__).with_name("parquet_process.py")
-        self._running = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-P", str(program), str(MOST_MEMORY)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve far more than they use
-                "OMP_NUM_THREADS": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-            },
-        )
-        assert self._running.stdout is not None
+        fault: Exception | None = None
         try:
-            ready = self._running.stdout.readline()
+            self._running = _started(program)
+            stream = self._running.stdout
+            assert stream is not None
+            # What Python prints at its start is passed over.
+            ready = any(stream.readline() == READY for _ in range(_MOST_LINES))
+        except (OSError, ValueError, TypeError) as error:
+            ready, fault = False, error
         except BaseException:
             self.end()
             raise
         if not ready:
             self.end()
-            raise DataError(
-                f"the process that reads Parquet files did not start ({sys.executable} "
-                f"{program}). Is there memory for it?"
-            )
+            raise ReadingError(
+                f"the process that reads Parquet files did not start ({sys.executable} {program}"
+                f"{'' if fault is None else f': {fault}'}). Check that this Python can start "
+                "another, and that there is memory for it."
+            ) from fault
 
     def end(self) -> None:
         """End the process, wherever it is."""
@@ -254,18 +268,53 @@ class _Process:
             running.kill()
             running.communicate()
 
-    def _ended(self, running: "subprocess.Popen[bytes]") -> DamagedParquetError:
+    def forget(self) -> None:
+        """Leave the process to the one that this one was forked from, and start another."""
+        self._left = self._running  # not closed: a thread of the other may hold its pipes
+        self.turn, self.counting = threading.Lock(), threading.Lock()
+        self._running = None
+
+    def _ended(self, running: "subprocess.Popen[bytes]") -> DamagedParquetError | ReadingError:
         """Return what it means that the process has ended, or that no sense is in its answer."""
         try:
             status = running.wait(1.0)
+            how = signal.Signals(-status).name if status < 0 else f"status {status}"
         except subprocess.TimeoutExpired:
-            status = -signal.SIGTERM
+            status, how = 0, "an answer without sense"
         self.end()
-        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        if status < 0 and how not in _OF_DAMAGE:
+            return ReadingError(
+                f"the process that reads Parquet files was ended from outside ({how}). Run the "
+                "command again; what came over a network is kept."
+            )
         return DamagedParquetError(
             f"it ended the process that reads it ({how}), as damage does, and a need of more than "
             f"{MOST_MEMORY:,} bytes of memory"
         )
+
+
+def _started(program: Path) -> "subprocess.Popen[bytes]":
+    """Start a program apart from the signals of the terminal, with the modules of this process."""
+    if not sys.executable:
+        raise ValueError("the path of this Python is not known")
+    paths = [str(path) for path in sys.path if path and isinstance(path, str | os.PathLike)]
+    apart: dict[str, Any] = {"process_group": 0}
+    if sys.platform == "win32":
+        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-P", str(program), str(MOST_MEMORY)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve far more than they use
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        },
+        **apart,
+    )
 
 
 def _rows(stream: IO[bytes], most: int) -> pa.Table:
@@ -287,3 +336,10 @@ def _rows(stream: IO[bytes], most: int) -> pa.Table:
 
 
 _PROCESS = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_PROCESS.forget)
+
+
+def stop_reading() -> None:
+    """End the reading process, whatever it does; who waits for it gets a ReadingError."""
+    _PROCESS.end()

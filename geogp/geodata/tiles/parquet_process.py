@@ -34,6 +34,8 @@ _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
 
 _BLOCK = 1 << 20
 
+_STACK_BYTES = 8 << 20
+
 _MOST_ITEMS = 1 << 17
 """Of one list in a footer."""
 
@@ -220,6 +222,16 @@ def _serve(stream: BinaryIO) -> None:
         stream.flush()
 
 
+def _keep_stacks_small() -> None:
+    """Start anew with a small stack where it is large: that of each thread counts as memory."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft > _STACK_BYTES:  # an endless one is below 0, and threads then have a usual one
+        resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, hard))
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - this very program
+
+
 def _main(memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side ends this one
     _limit("RLIMIT_DATA", memory)
@@ -230,10 +242,11 @@ def _main(memory: int) -> None:
     stream = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    stream.write(b"{}\n")
+    stream.write(b"geogp reads Parquet files\n")  # READY of parquet_files.py
     stream.flush()
     _serve(stream)
 
 
 if __name__ == "__main__":
+    _keep_stacks_small()
     _main(int(sys.argv[1]))
