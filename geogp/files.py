@@ -113,7 +113,7 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
         remove(path / names[-1])
         for name in names:
             (beside / name).replace(path / name)
-        beside.rmdir()
+        remove(beside)
 
 
 @contextmanager
