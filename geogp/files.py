@@ -5,9 +5,10 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -87,16 +88,44 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
 
     `write` gets an empty folder. OutputError as in `write_bytes`.
     """
+    with _folder_beside(path) as beside:
+        write(beside)
+        beside.chmod(0o755)
+        remove(path)
+        beside.replace(path)
+
+
+def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]) -> None:
+    """Make the files `names` of a folder; other files in it stay.
+
+    `write` gets an empty folder beside `path`. Once it is done, the files move one by one. The last
+    name marks them all as complete: the old file of that name goes first, the new one comes last.
+    Leftovers of killed calls are removed, so the caller must exclude other writers. OutputError as
+    in `write_bytes`.
+    """
+    left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
+    with _folder_beside(path) as beside:
+        for other in list(path.parent.iterdir()):
+            if left.fullmatch(other.name) and other != beside:
+                remove(other)
+        write(beside)
+        path.mkdir(exist_ok=True)
+        remove(path / names[-1])
+        for name in names:
+            (beside / name).replace(path / name)
+        remove(beside)
+
+
+@contextmanager
+def _folder_beside(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`, which is removed if the body raises an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     except OSError as error:
         raise output_error(path, error, ELSEWHERE) from error
     try:
-        write(beside)
-        beside.chmod(0o755)
-        remove(path)
-        beside.replace(path)
+        yield beside
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, OSError):

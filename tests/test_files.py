@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from geogp.errors import OutputError
-from geogp.files import remove, sha256_of, write_bytes, write_folder, write_text
+from geogp.files import remove, sha256_of, write_bytes, write_folder, write_into, write_text
 
 
 def _names(folder: Path) -> list[str]:
@@ -162,6 +162,28 @@ def test_folders_are_whole_or_untouched(tmp_path):
         write_folder(path, full)
     assert _names(tmp_path / "new") == ["store"]
     assert _names(path) == ["second"]
+
+
+def test_files_of_a_folder_are_replaced_and_others_stay(tmp_path):
+    path = tmp_path / "new" / "joined"
+    write_text(path / "notes.txt", "the user's")
+    write_text(path.parent / ".joined.ab_d3fgh" / "a", "of a killed call")
+    write_text(path.parent / ".joined.toolong12" / "a", "the user's")
+    seen = []
+
+    def write(folder, text):
+        for name in ("a", "mark"):
+            write_text(folder / name, text)
+        seen.append(_names(path))
+
+    for text in ("first", "second"):
+        write_into(path, ("a", "mark"), lambda folder, text=text: write(folder, text))
+        assert {(path / name).read_text() for name in ("a", "mark")} == {text}
+    with pytest.raises(OutputError):  # the mark is of no file that is left
+        write_into(path, ("b", "mark"), lambda folder: write(folder, "third"))
+    assert seen == [["notes.txt"], *[["a", "mark", "notes.txt"]] * 2]
+    assert _names(path) == ["a", "notes.txt"]
+    assert _names(path.parent) == [".joined.toolong12", "joined"]
 
 
 def test_a_folder_in_a_place_that_cannot_be(tmp_path):

@@ -1,5 +1,6 @@
 """Pages and sentences from templates, with outside text escaped."""
 
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -26,6 +27,9 @@ _LATEX_MARKS = str.maketrans(
         "\N{HORIZONTAL ELLIPSIS}": r"\dots{}",
     }
 )
+_BREAK = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+"""The end of a line, with the white space around it."""
+
 _MARKDOWN_MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]|#~"})
 
 
@@ -59,7 +63,12 @@ def _environment(*, escaped: bool) -> Environment:
 
 def _on_one_line(value: Any) -> Any:
     """Return a value of a sentence, such as an outside name, on one line."""
-    return " ".join(value.split()) if isinstance(value, str) and "\n" in value else value
+    return _joined(value) if isinstance(value, str) and _BREAK.search(value) else value
+
+
+def _joined(text: str) -> str:
+    """Return text on one line; spaces within a line, such as those of a name, stay."""
+    return _BREAK.sub(" ", text.strip())
 
 
 def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
@@ -67,13 +76,13 @@ def say(name: str, sentence: str, *about: Any, **more: Any) -> str:
 
     The result is not escaped: a page does that.
     """
-    return " ".join(_macro(name, sentence, *about, **more).split())
+    return _joined(_macro(name, sentence, *about, **more))
 
 
 def say_all(name: str, sentences: str, *about: Any, **more: Any) -> list[str]:
     """Return the paragraphs of a macro, each of one or more sentences; see `say`."""
     parts = _macro(name, sentences, *about, **more).split("\n\n")
-    return [" ".join(part.split()) for part in parts if part.strip()]
+    return [_joined(part) for part in parts if part.strip()]
 
 
 def _macro(name: str, macro: str, *about: Any, **more: Any) -> str:

@@ -8,24 +8,30 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from batch_worlds import CODES, NAMES, Heard, make_nothing, working_here
+from msgspec.structs import asdict, fields
+from run_worlds import made_up_run
 
+from geogp.commands.batch import batch_work
 from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import Execution, run_of, runs_of, safe_name
 from geogp.commands.batch.batch_table import read_table
-from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, scratch_folder
+from geogp.commands.batch.batch_work import Order, WorkOutcome, fresh_note, make_run, scratch_folder
 from geogp.commands.batch.cluster import Crew
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.records.record_reading import record_of
+from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import spoilt
 from geogp.runs.locks import hold
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
+from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
 from geogp.runs.settings import MapRequest
 
@@ -421,3 +427,69 @@ def test_fresh_makes_all_again(place, states, stub, here):
     result = make_batch(states.request(seed=7), str(place), Execution(fresh=True))
     assert (result.exit_code, here.orders) == (0, list(NAMES))
     assert json.loads((place / "batch.json").read_text())["settings"]["seed"] == 7
+
+
+def test_all_attempts_of_a_fresh_call_know_it_by_one_id(tmp_path, states, monkeypatch, stub, here):
+    """Also where the first attempt ended before it did anything."""
+    orders, place = [], tmp_path / "out"
+
+    def made(order):
+        orders.append(order)
+        fresh_note(place, order.run.name).write_text(order.fresh)
+        return make_nothing(order)
+
+    monkeypatch.setattr(running, "make_run", made)
+    here.faults[NAMES[0]] = [NetworkError("down.")]
+    for _ in range(2):
+        assert make_batch(states.request(), str(place), Execution(fresh=True)).exit_code == 0
+    assert [len({one.fresh for one in part}) for part in (orders, orders[:3])] == [2, 1]
+    assert not [path for path in place.iterdir() if path.name.endswith(".fresh")]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
+    """However its attempts end, what another call made does not count."""
+    calls, faults = [], []
+    made = made_up_run()
+    identity = RunIdentity(**{one.name: getattr(made, one.name) for one in fields(RunIdentity)})
+
+    def prepare(request, _):
+        if faults[0] == "reading":
+            raise NetworkError("down.")
+        return SimpleNamespace(request=request, folder=RunFolder(request.out), listener=Heard())
+
+    def carry_out(job):
+        job.folder.settle()
+        if job.folder.finished(identity) is not None:
+            return SimpleNamespace(already_there=True)
+        checkpoint = job.folder.unfinished / "checkpoint"
+        calls.append(checkpoint.is_file())
+        job.folder.begin(RunNote(**asdict(identity)))
+        checkpoint.touch()
+        if faults[0] == "fitting":
+            raise NetworkError("down.")
+        job.folder.complete(lambda _: made_up_run(seconds={"fit": len(calls)}))
+        return SimpleNamespace(already_there=False)
+
+    monkeypatch.setattr(batch_work, "prepare", prepare)
+    monkeypatch.setattr(batch_work, "carry_out", carry_out)
+    monkeypatch.setattr(batch_work, "identity_of", lambda _: identity)
+    address = f"memory://{tmp_path.name}" if remote else str(tmp_path / "out")
+    run = run_of(MapRequest("PR"))
+
+    def attempt(fault, fresh):
+        faults[:] = [fault]
+        return make_run(Order(run, address, tmp_path / "scratch", fresh)).how
+
+    with pytest.raises(NetworkError):
+        attempt("fitting", None)
+    assert attempt("", None) == "made"
+    assert attempt("", None) == "kept"
+    for call in ("one", "two"):
+        calls.clear()
+        for fault in ("reading", "fitting"):
+            with pytest.raises(NetworkError):
+                attempt(fault, call)
+        assert attempt("", call) == "made"
+        assert attempt("", call) == "kept"  # as where the answer of the attempt before was lost
+        assert calls == [False, True]

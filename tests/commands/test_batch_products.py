@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import geopandas as gpd
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import rasterio
@@ -111,6 +112,25 @@ def test_a_table_with_columns_that_others_lack(batch, tmp_path):
     path.write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"BB-mobile-download/tiles.parquet is damaged"):
         join_tables(place, runs, out)
+
+
+@pytest.mark.parametrize(
+    ("geo", "geogp"),
+    [
+        ({"primary_column": "x", "columns": {"x": {"bbox": [0, 0, 1, 1]}}}, "[]"),
+        ({"primary_column": "x", "columns": {"x": {"bbox": ["a", "b", "c", "d"]}}}, "{}"),
+        ({"primary_column": "y", "columns": {"y": {"bbox": [0, 0, 1, 1]}}}, "{}"),
+        ([], "{}"),
+        ({"primary_column": "x", "columns": {"x": {"bbox": [0, 0, 1, 1]}}}, "[" * 100_000),
+    ],
+    ids=["a list", "edges of text", "no such column", "a list of columns", "deep"],
+)
+def test_damaged_metadata_of_a_table_are_told(tmp_path, geo, geogp):
+    (tmp_path / "run").mkdir()
+    table = pa.table({"x": [1.0]}).replace_schema_metadata({"geo": json.dumps(geo), "geogp": geogp})
+    pq.write_table(table, tmp_path / "run" / "tiles.parquet")
+    with pytest.raises(DataError, match="Delete the folder and resume"):
+        join_tables(tmp_path, {"run": JoinedRun("AA", "0")}, tmp_path / "joined.parquet")
 
 
 def test_the_page_shows_every_run_and_its_links_hold(batch):

@@ -2,9 +2,11 @@
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
@@ -31,6 +33,7 @@ from geogp.commands.batch.batch_work import (
     Order,
     WorkOutcome,
     check_scratch,
+    fresh_note,
     make_run,
     mark_of,
     scratch_folder,
@@ -144,6 +147,7 @@ class _Batch:
     ) -> None:
         self._place, self._table, self._execution = place, table, execution
         self._listener = listener
+        self._fresh = uuid4().hex if execution.fresh else None
         self._planned: dict[str, PlannedRun] = table.planned()
         self._rows = {name: table.runs[name] for name in names}
 
@@ -162,8 +166,15 @@ class _Batch:
             for row in self._rows.values():
                 row.state = WAITING if row.state == RUNNING else row.state
             self._save()
+            self._forget(Path(self._place.root) if self._place.local else scratch)
         national = {k: v for k, v in self._table.national.items() if k in groups}
         return BatchResult(self._place.address, self._rows, national)
+
+    def _forget(self, base: Path) -> None:
+        """Remove the notes of runs that were begun over; on other machines, they do no harm."""
+        for name in self._rows if self._fresh else ():
+            with suppress(OSError):
+                fresh_note(base, name).unlink(missing_ok=True)
 
     def _run(self, crew: Crew) -> None:
         """Assign the runs, one to each worker, until none is left.
@@ -196,10 +207,8 @@ class _Batch:
     def _order(self, name: str) -> Order:
         row, execution = self._rows[name], self._execution
         row.state, row.attempts = RUNNING, row.attempts + 1
-        # A run that another attempt finds was made in this call.
-        fresh = execution.fresh and row.attempts == 1
         self._tell(name, "begun" if row.attempts == 1 else f"begun again ({row.attempts})")
-        return Order(self._planned[name], self._place.address, execution.scratch, fresh)
+        return Order(self._planned[name], self._place.address, execution.scratch, self._fresh)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
         """Record the result of a run; return whether to try it again."""

@@ -18,7 +18,7 @@ from geogp.commands.batch.batch_work import peak_bytes, scratch_folder
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.commands.gallery import make_gallery
 from geogp.errors import DataError, OutputError
-from geogp.files import write_folder
+from geogp.files import write_into
 from geogp.geodata.tiles.targets import TARGETS
 from geogp.maps.grid import quantity_of
 from geogp.runs.run_folder import GRID_FILE, PREDICTIONS_FILE
@@ -40,6 +40,9 @@ ROWS = 65_536
 
 _SHOWN = ("map.html", "report.html", PREDICTIONS_FILE)
 """Files of a run that the page links to if they exist."""
+
+_ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of metadata that are not as geogp writes them."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def join_runs(
             rows = join_tables(base, found, folder / TABLE_FILE)
 
         try:
-            write_folder(base / FOLDER / group, write)
+            write_into(base / FOLDER / group, NATIONAL_FILES, write)
         except DataError as error:  # name the user's address of the file
             raise DataError(str(error).replace(str(base), place.address)) from error
         if not place.local:
@@ -112,7 +115,7 @@ def tiles_joined(place: Place, group: str, found: dict[str, JoinedRun]) -> int |
         try:
             held = parquet.read_metadata(stream)
             marks = json.loads(held.metadata[b"geogp"])["marks"]
-        except (pa.ArrowException, LookupError, TypeError, ValueError):
+        except (pa.ArrowException, *_ODD):
             return None  # damaged, or of an earlier version
     return held.num_rows if marks == [run.mark for run in found.values()] else None
 
@@ -207,10 +210,11 @@ class _Part:
         try:
             schema = parquet.read_schema(path)
             geo = json.loads(schema.metadata[b"geo"])
-            west, south, east, north = geo["columns"][geo["primary_column"]]["bbox"]
+            shape = schema.field(geo["primary_column"]).name
+            west, south, east, north = map(float, geo["columns"][shape]["bbox"])
             about = json.loads(schema.metadata.get(b"geogp", b"{}"))
             attribution = str(about.get("attribution", ""))
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+        except (pa.ArrowException, OSError, *_ODD) as error:
             raise _damaged(path, error) from error
         return cls(schema, geo, [west, south, east, north], attribution)
 
