@@ -2,6 +2,7 @@
 
 import base64
 import json
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -87,6 +88,12 @@ def test_what_does_not_fit_is_refused(values, options, message):
         pack(np.array(values), 1.0, **options)
 
 
+def test_a_packed_array_of_other_length_is_refused():
+    packed = pack([[1.0, 2.0]], 1.0, 8)
+    with pytest.raises(DataError, match=r"shape \(2, 2\), found 2 bytes"):
+        unpack(packed | {"shape": [2, 2]})
+
+
 def test_all_no_data_is_kept():
     assert np.isnan(unpack(pack(np.full((2, 3), np.nan), 0.1, 8))).all()
 
@@ -111,3 +118,57 @@ def test_filling_leaves_values_and_no_nan(shape, seed):
 def test_text_is_counted_through_lists_and_dictionaries():
     one = pack([[1.0]], 1.0, 8)
     assert text_bytes({"a": [one, {"b": one}], "c": 3}) == 2 * len(one["data"])
+
+
+def _deflated(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": None},
+        {"shape": "12"},
+        {"shape": [2]},
+        {"shape": [2, -2]},
+        {"shape": [2, 2.0]},
+        {"shape": [1 << 20, 1 << 20]},
+        {"bits": 12},
+        {"bits": "8"},
+        {"bits": {}},
+        {"step": None},
+        {"step": "1"},
+        {"step": float("nan")},
+        {"offset": float("inf")},
+        {"offset": 10**400},
+        {"none": 1},
+        {"data": 5},
+    ],
+    ids=str,
+)
+def test_what_is_no_packed_array(change):
+    packed = pack(np.ones((2, 2)), 1, 8)
+    with pytest.raises(DataError, match="expected a packed array with shape, step"):
+        unpack(packed | change)
+    with pytest.raises(DataError, match="expected a packed array with shape, step"):
+        unpack({key: value for key, value in packed.items() if key not in change})
+
+
+@pytest.mark.parametrize("data", ["", "!", "AAAA", "é", _deflated(bytes(4))[:-4]])
+def test_data_that_are_not_deflated(data):
+    with pytest.raises(DataError, match="expected a packed array"):
+        unpack(pack(np.ones((2, 2)), 1, 8) | {"data": data})
+
+
+def test_a_bomb_is_not_unpacked():
+    """A billion zeros in a megabyte: the shape says how many are taken."""
+    deflater = zlib.compressobj()
+    zeros = bytes(1 << 24)
+    parts = [deflater.compress(zeros) for _ in range(64)]
+    bomb = base64.b64encode(b"".join([*parts, deflater.flush()])).decode()
+    tracemalloc.start()
+    with pytest.raises(DataError, match="found 5 bytes"):
+        unpack(pack(np.ones((2, 2)), 1, 8) | {"data": bomb})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20_000_000

@@ -12,6 +12,8 @@ A packed array is a dictionary that JSON can hold:
 """
 
 import base64
+import math
+import sys
 import zlib
 from typing import Any
 
@@ -22,6 +24,9 @@ from geogp.errors import DataError
 
 Floats = NDArray[np.float64]
 Packed = dict[str, Any]
+
+MOST_VALUES = 1 << 28
+"""Values that an array may say to hold."""
 
 _TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
     8: np.uint8,
@@ -82,10 +87,18 @@ def pack(
 
 
 def unpack(packed: Packed) -> Floats:
-    """Return the packed values, float64; NaN for no data."""
+    """Return the packed values, float64; NaN for no data.
+
+    What `pack` did not make is a DataError.
+    """
+    _check_packed(packed)
+    shape = tuple(packed["shape"])
     kind = np.dtype(_TYPES[packed["bits"]])
-    raw = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8)
-    planes = raw.reshape(kind.itemsize, *packed["shape"]).astype(kind)
+    size = math.prod(shape) * kind.itemsize
+    raw = np.frombuffer(_inflated(packed["data"], size), np.uint8)
+    if len(raw) != size:
+        raise DataError(f"expected a packed array of shape {shape}, found {len(raw)} bytes.")
+    planes = raw.reshape(kind.itemsize, *shape).astype(kind)
     numbers = planes[0]
     for place, plane in enumerate(planes[1:], start=1):
         numbers |= plane << kind.type(8 * place)
@@ -94,6 +107,42 @@ def unpack(packed: Packed) -> Floats:
     none = packed["none"]
     values: Floats = packed["offset"] + packed["step"] * (numbers.astype(np.float64) - none)
     return np.where(numbers == 0, np.nan, values) if none else values
+
+
+def _check_packed(packed: Packed) -> None:
+    """Refuse what `pack` did not make."""
+    held = packed if isinstance(packed, dict) else {}
+    shape, bits = held.get("shape"), held.get("bits")
+    sides = (
+        [side for side in shape if type(side) is int and side > 0] if type(shape) is list else []
+    )
+    numbers = [held.get("step", ""), held.get("offset", "")]
+    if not (
+        len(sides) in {2, 3}
+        and sides == shape
+        and math.prod(sides) <= MOST_VALUES
+        and type(bits) is int
+        and bits in _TYPES
+        and all(type(one) in {int, float} and abs(one) <= sys.float_info.max for one in numbers)
+        and type(held.get("none")) is bool
+        and type(held.get("data")) is str
+    ):
+        raise DataError(
+            "expected a packed array with shape, step, offset, none, bits and data, found "
+            f"{str(packed)[:80]!r}."
+        )
+
+
+def _inflated(text: str, size: int) -> bytes:
+    """Return so many bytes that were deflated, or one more where there are more."""
+    try:
+        inflater = zlib.decompressobj()
+        found = inflater.decompress(base64.b64decode(text, validate=True), size + 1)
+        if len(found) <= size and not inflater.eof:
+            raise DataError("expected a packed array, found one that is cut short.")
+    except (ValueError, zlib.error) as error:
+        raise DataError(f"expected a packed array in base64, found none ({error}).") from error
+    return found
 
 
 def text_bytes(packed: object) -> int:
