@@ -16,7 +16,7 @@ ROUNDING := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix distributions/test_,heavy_shapes prediction shapes warped_shapes) \
   $(addprefix evaluation/test_,conformal_repair metrics paired) geodata/test_thresholds \
   $(addprefix maps/test_,probabilities scales) \
-  $(addprefix models/test_,basis_functions diagonals exact excursions field_rows hand_gradients \
+  $(addprefix models/test_,basis_functions diagonals exact excursions field_rows \
     linalg objectives posteriors products rbf rbf_readers)))
 
 .PHONY: demo test trials test-processors lint types schema wheel docs environment browser clean

@@ -34,9 +34,9 @@ def split(
     """Split a table into training and test rows.
 
     The part of a row follows from `random_state`, its location and its time, never from the order
-    of rows or from a target. Tables of `read_tiles`, which have quadkeys, are split like `geogp
-    map` splits them: its training and validation rows train here. For other tables the rounded
-    coordinates and times are hashed.
+    of rows or from a target. Tables of `read_tiles`, which have quadkeys, are split as the command
+    ``geogp map`` splits them: its training and validation rows train here. For other tables the
+    rounded coordinates and times are hashed.
 
     Parameters
     ----------
