@@ -34,7 +34,7 @@ def _batch(
         typer.Option(help="Where the runs go: a folder, or an address such as s3://bucket/batch."),
     ] = None,
     resume: Annotated[
-        str | None, typer.Option(help="Go on with the batch of this place; nothing else to say.")
+        str | None, typer.Option(help="Continue the batch at this place; takes no other options.")
     ] = None,
     as_json: Annotated[
         bool,
@@ -46,7 +46,7 @@ def _batch(
     if resume is not None:
         _check_resume(context)
     elif out is None or "states" not in request:
-        raise RequestError("a batch needs --states and --out; or --resume PLACE to go on with one.")
+        raise RequestError("a batch needs --states and --out, or --resume PLACE to continue one.")
     else:
         asked = BatchRequest(**request, maps=maps)
 
@@ -90,7 +90,8 @@ def _check_resume(context: typer.Context) -> None:
     )
     if named:
         raise RequestError(
-            f"--resume goes on with the batch as it was asked for; leave out {', '.join(named)}, "
+            f"--resume continues the batch with the settings that it was started with; leave out "
+            f"{', '.join(named)}, "
             "or give the whole command again with --out."
         )
 
@@ -99,7 +100,7 @@ def _show(result: "BatchResult") -> None:
     """Print the table of the runs, the failures, and the joined products."""
     out = Console(soft_wrap=True)
     table = Table(title=result.place, title_justify="left")
-    for heading in ("run", "state", "log score", "95 % holds", "seconds", "attempts"):
+    for heading in ("run", "state", "log score", "95 % coverage", "seconds", "attempts"):
         table.add_column(heading, overflow="fold")
     for name, row in result.rows.items():
         table.add_row(escape(name), *_cells(row))
@@ -117,7 +118,7 @@ def _show(result: "BatchResult") -> None:
             markup=False,
         )
     if result.exit_code:
-        out.print(f"geogp batch --resume {result.place} tries the failed ones again.", markup=False)
+        out.print(f"geogp batch --resume {result.place} runs the failed ones again.", markup=False)
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from rich.table import Table
 if TYPE_CHECKING:
     from geogp.geodata.store.cache_contents import Item
 
-app = typer.Typer(help="What was fetched: list, verify, clear.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, verify or clear the files that geogp downloaded.", no_args_is_help=True
+)
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
@@ -36,7 +38,10 @@ def verify(as_json: Json = False) -> None:
     damaged = sum(item.state == DAMAGED for item in items)
     if damaged:
         if not as_json:
-            print(f"{damaged} damaged: never read, and fetched again when next needed.")
+            print(
+                f"{damaged} damaged: geogp does not read them, and downloads them again when "
+                f"they are needed."
+            )
         raise typer.Exit(3)
 
 
@@ -51,7 +56,7 @@ def clear(as_json: Json = False) -> None:
     else:
         print(f"deleted {done.files} files, {done.size:,} bytes")
         if done.busy:
-            print(f"{done.busy} files stay: another process is fetching them")
+            print(f"{done.busy} files stay: another process is downloading them")
 
 
 def _show(items: "list[Item]", *, as_json: bool) -> None:

@@ -38,8 +38,8 @@ def compare(
         console.tell(
             _runs(found),
             *(_table(found, split) for split in found.splits.values()),
-            "Differences from run 1, standard errors in parentheses; below 0 is better. "
-            "*: beyond chance, all differences of the split counted.",
+            "Differences from run 1, standard errors in parentheses; below 0 is better. *: "
+            "beyond chance, with all differences of the split taken into account.",
             *found.notes,
             f"comparison: {out / 'compare.html'}",
         )
@@ -83,6 +83,6 @@ def _table(found: "Comparison", split: "SplitComparison") -> Table:
         rows.append(())
     return console.table(
         f"{split.title}, {count(split.n)} common test rows",
-        "stratum, run, log score, against 1, CRPS, against 1, 95 % holds, width",
+        "stratum, run, log score, against 1, CRPS, against 1, 95 % coverage, width",
         rows,
     )

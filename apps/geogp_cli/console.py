@@ -145,7 +145,7 @@ def show(result: "RunResult", *, as_json: bool) -> None:
 
 
 def _scores(split: str, metrics: "Strata", baseline: "Strata") -> Table:
-    headings = "stratum, n, log score, baseline, MAE, CRPS, 95 % holds, width"
+    headings = "stratum, n, log score, baseline, MAE, CRPS, 95 % coverage, width"
     rows = (
         (
             stratum,

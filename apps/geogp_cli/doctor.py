@@ -11,7 +11,7 @@ from geogp_cli import place
 def doctor(
     source: place.Source = None,
     boundaries: place.Boundaries = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no source.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not contact any source.")] = False,
     as_json: place.Json = False,
 ) -> None:
     """Tell versions, devices, the cache and whether sources answer: paste it into a bug report."""

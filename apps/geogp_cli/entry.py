@@ -103,14 +103,14 @@ def _check_words(words: list[str]) -> None:
         shown = word.encode(errors="backslashreplace").decode()
         if shown != word:
             raise RequestError(
-                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename what is "
-                "called so."
+                f"expected text in UTF-8, found {word_without_secrets(shown)}. Rename the file "
+                f"or folder of this name."
             )
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):
             raise RequestError(
-                f"expected a value, found an empty one ({word or repr('')}). Give one, or leave "
-                "the option out."
+                f"expected a value, found an empty one ({word or repr('')}). Give a value, or "
+                f"leave the option out."
             )
 
 
@@ -131,7 +131,7 @@ def _told(error: Exception) -> int:
 
     log = write_fault_log(error, sys.argv)
     what = one_line(error, sys.argv)
-    where = "No log could be written." if log is None else f"The log of it is {log}"
+    where = "The log could not be written." if log is None else f"The log is {log}"
     if _lacks_memory(error):
         _say(
             f"there is too little memory ({what}). Choose a smaller --preset, fewer "

@@ -43,9 +43,10 @@ def _words(region: dict[str, Any], told: dict[str, Any]) -> str:
     """Return the size of a joint region and its certainty, in words."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
-        return f"{region['is']}: in no region for sure (up to {high:,} tiles by other draws)."
+        return f"{region['is']}: in no joint region (up to {high:,} tiles in repeated draws)."
     return (
-        f"{region['is']} everywhere in {region['tiles']:,} of {told['tiles']:,} tiles, together "
-        f"in {100 * region['probability']:.1f} % of {told['draws']} draws (the number of tiles is "
-        f"{low:,} to {high:,}, as so many draws tell)."
+        f"{region['is']} in {region['tiles']:,} of {told['tiles']:,} tiles, in all of them at "
+        f"once in {100 * region['probability']:.1f} % of {told['draws']} draws (with other "
+        f"draws, the "
+        f"region has {low:,} to {high:,} tiles)."
     )

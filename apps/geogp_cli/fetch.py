@@ -18,14 +18,14 @@ def fetch(
     quarters: place.Quarters = None,
     service: place.Service = "mobile",
     source: Annotated[
-        str | None, typer.Option(help="Ookla's files: an address. Default: the bucket.")
+        str | None, typer.Option(help="Address of Ookla's files. Default: Ookla's bucket.")
     ] = None,
     boundaries: place.Boundaries = None,
     region_file: place.RegionFile = None,
     region_name: place.RegionName = None,
     urban_vintage: place.UrbanVintage = "auto",
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Take new files where the source's changed.")
+        bool, typer.Option("--refresh", help="Download files again that changed at the source.")
     ] = False,
     as_json: Annotated[
         bool,
@@ -69,7 +69,7 @@ def _show(result: "FetchResult") -> None:
     for one in result.quarters:
         table.add_row(
             one.quarter,
-            f"{'source' if one.fresh else 'cache'}{', whole' if one.whole else ''}",
+            f"{'source' if one.fresh else 'cache'}{', complete' if one.whole else ''}",
             f"{one.rows:,} of {one.rows_in_source:,}",
             f"{one.groups_read:,} of {one.groups_in_source:,}",
             f"{one.bytes_read / 1e6:.2f} of {one.bytes_stored / 1e6:.2f}",

@@ -25,7 +25,8 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
         print(json.dumps(result.described_with("chosen")))
         return
     told, chosen = result.described, result.table
-    measured = f"{told['tests']} tests each" if told["tests"] else "measured as the data hold them"
+    tests = told["tests"]
+    measured = f"{tests} tests each" if tests else "with as many tests as in the data"
     places = [name for name in ("county", "stratum") if name in chosen]
     table = console.table(
         f"{told['at']}, {measured}; first {min(_SHOWN, len(chosen))} of {len(chosen)} tiles",
@@ -49,8 +50,8 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     )
     console.tell(
         table,
-        f"All {len(chosen)} take {told['removed']:.2%} of the variance of the level of "
-        f"{told['counted']} ({told['counted_tiles']:,}); the widest interval left, as often, "
-        f"would take {told['removed_by_widest']:.2%}.",
+        f"All {len(chosen)} tiles remove {told['removed']:.2%} of the variance of the level of "
+        f"{told['counted']} ({told['counted_tiles']:,}); as many tiles, each chosen where the "
+        f"interval is widest, would remove {told['removed_by_widest']:.2%}.",
         *result.files,
     )

@@ -60,6 +60,6 @@ def compare_runs(
             (out / _LATEX_FILE).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(
-                f"cannot remove {out / _LATEX_FILE}, which is of another comparison: {error}."
+                f"cannot remove {out / _LATEX_FILE}, which belongs to another comparison: {error}."
             ) from error
     return found

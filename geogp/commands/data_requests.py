@@ -42,23 +42,23 @@ class SimulationRequest:
     """
 
     out: Path = setting("Folder for tiles, boundaries and the truth.", default=REQUIRED)
-    like: str | None = setting("A state whose boundaries are used. Default: a made-up one.")
-    boundaries: str | None = setting("Boundaries: a folder or address. Default: the Census.")
+    like: str | None = setting("State whose boundaries are used. Default: an invented region.")
+    boundaries: str | None = setting("Folder or address of the boundaries. Default: the Census.")
     region_file: str | None = setting(
-        "A region of your own: polygons, as FILE or FILE:COLUMN=VALUE."
+        "Your own region: a file of polygons, as FILE or FILE:COLUMN=VALUE."
     )
-    region_name: str | None = setting("What it is called. Default: the name of the file.")
+    region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     rows: int = setting(
         "Number of rows, over all quarters.", default=36_000, least=1, most=MOST_ROWS
     )
     quarters: str = setting("Quarters.", default="2022Q1..2023Q4")
     service: str = setting("mobile or fixed.", default=SERVICES[0], choices=SERVICES)
-    made_up_towns: bool = setting(
-        "Draw urban areas where the region has none at hand.", default=False
+    made_up_towns: bool = setting("Simulate urban areas if the region has none.", default=False)
+    no_oracles: bool = setting(
+        "Do not compute the best possible scores: much faster.", default=False
     )
-    no_oracles: bool = setting("Leave the best possible scores out: far quicker.", default=False)
     seed: int = setting(
-        "Fixes the data, and the splits of the oracles.",
+        "Random seed of the data and of the oracles' splits.",
         default=0,
         noun="a seed",
         least=0,

@@ -16,7 +16,9 @@ def demo_folder() -> Path:
     for place in places:
         if (place / "simulation.json").is_file():
             return place
-    raise DataError(f"the demo region is in none of {', '.join(map(str, places))}; reinstall.")
+    raise DataError(
+        f"the demo region is missing: looked in {', '.join(map(str, places))}. Install geogp again."
+    )
 
 
 def demo_request(

@@ -158,7 +158,8 @@ def _devices(problems: list[str]) -> dict[str, str]:
             continue
         if not wrong < 1e-10:
             problems.append(
-                f"device {device} computes wrongly: a Cholesky factorisation is off by {wrong:.1e}."
+                f"device {device} computes wrong results: the error of a Cholesky factorisation "
+                f"is {wrong:.1e}."
             )
     return found
 
@@ -219,7 +220,7 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
     place = open_source(where)
     if isinstance(place, Folder):
         here = next((name for name in names if place.has(name)), None)
-        return f"a folder; has {here}" if here else f"a folder, without {names[0]}"
+        return f"a folder with {here}" if here else f"a folder, without {names[0]}"
     assert isinstance(place, Web)
     for name in names:
         with closing(RemoteFile(f"{place.url}/{name}", GLANCE)) as remote:
@@ -232,9 +233,9 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
             try:
                 remote.read(0, 4)
             except NoRangesError:
-                return f"{told}, sent as a whole only: every file is downloaded once"
-            return f"{told}, sent by parts"
-    return f"answers; no {names[0]}"
+                return f"{told}, sends only complete files: every file is downloaded once"
+            return f"{told}, sends parts of files"
+    return f"answers, but has no {names[0]}"
 
 
 def _gigabytes(size: float) -> str:

@@ -22,11 +22,17 @@ from geogp.runs.reopen import WHOLE, Reopened
 from geogp.runs.run_folder import held_run
 
 NOTES = (
-    "The level is what measurements scatter around, without their noise. Shares are of area, and "  # noqa: ISC004
-    "intervals are quantiles over draws of all tiles together.",
-    "With 95 % the level is on its side of the threshold everywhere in a joint region. Each region "  # noqa: ISC004
-    "holds by itself; the two hold together with 90 % or more.",
-    "The basis counts as known: what was uncertain in learning it is not included.",
+    (
+        "The level is the value around which measurements scatter, without measurement noise. A "
+        "share is a share of the area. Its interval is given by quantiles over joint draws of all "
+        "tiles."
+    ),
+    (
+        "With a probability of 95 %, the level is on the stated side of the threshold in all tiles "
+        "of a joint region at once. This holds for each of the two regions by itself; for both at "
+        "once the probability is 90 % or more."
+    ),
+    "The basis is taken as known: the uncertainty of learning it is not included.",
 )
 
 

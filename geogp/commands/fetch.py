@@ -69,11 +69,11 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     source = open_source(request.source)
     if isinstance(source, Folder):
         raise RequestError(
-            f"{source.where} is a folder on this machine: geogp map reads it in place, and there "
-            "is nothing to fetch."
+            f"{source.where} is a folder on this machine: geogp map reads it there, so there is "
+            f"nothing to download."
         )
     wanted = parse_quarters(request.quarters) if request.quarters else None
-    listener.stage("fetching boundaries and tiles")
+    listener.stage("downloading boundaries and tiles")
     found = request.place.read()
     for text in found.warnings:
         listener.warn(text)
@@ -91,8 +91,8 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     if not held.files:
         told = ", ".join(map(quarter_label, quarters[:1] + quarters[-1:]))
         raise DataError(
-            f"{source.where} has no {request.service} tiles for {told}, nor between. Ask for "
-            "other quarters."
+            f"{source.where} has no {request.service} tiles for {told}, or between these. Choose "
+            f"other quarters."
         )
     warnings = tuple(held.warnings(source.where))
     for text in warnings:

@@ -121,7 +121,7 @@ def make_gallery(
     if not read:
         raise RequestError(
             f"expected finished runs in {', '.join(map(str, places))}, found none that can be "
-            "read. Name run folders, or a folder that holds some."
+            "read. Give run folders, or a folder that contains run folders."
         )
     read.sort(key=lambda one: (*one.kind, one.region, one.run.model, one.name))
     attributions = sorted({given(one.run.attribution, "") or DEFAULT_ATTRIBUTION for one in read})
@@ -141,19 +141,24 @@ def _find(places: Sequence[Path]) -> tuple[list[tuple[Path, bool]], list[tuple[P
             found[place.resolve()] = (place, True)
             continue
         if not place.is_dir():
-            raise RequestError(f"{place} is no folder; expected a run, or a folder of runs.")
+            raise RequestError(
+                f"{place} is not a folder; expected a run folder, or a folder "
+                f"that contains run folders."
+            )
         begun = 0
         for folder in sorted(path for path in _entries(place) if path.is_dir()):
             if (folder / RUN_FILE).is_file():
                 found.setdefault(folder.resolve(), (folder, False))
                 begun += 1
             elif RunFolder(folder).unfinished.is_dir():
-                skipped.append((folder, "the run is not finished; the same command continues it."))
+                skipped.append(
+                    (folder, "the run is not finished; give the same command again to continue it.")
+                )
                 begun += 1
         if not begun:
             raise RequestError(
-                f"{place} is no finished run, and none of the folders in it is one: expected "
-                f"{RUN_FILE} in it, or in a folder of it."
+                f"{place} is not a finished run, and contains no finished run: expected "
+                f"{RUN_FILE} in it, or in a folder inside it."
             )
     return list(found.values()), skipped
 

@@ -83,8 +83,8 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
     counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
-            f"{request.run} maps numbers of tests, of which no interval_widths are drawn; leave "
-            "--beside out."
+            f"{request.run} maps numbers of tests, for which the figure interval_widths does not "
+            f"exist; leave --beside out."
         )
     if not counts:
         widths = _widths(run, [open_run(one) for one in request.beside], split)

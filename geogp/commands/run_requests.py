@@ -12,7 +12,7 @@ from geogp.runs.settings import DEVICE_CHOICES
 AREA_QUESTIONS = ("level", "tile-mean")
 """Values of ``--for``: the quantity of the figure and the printed table."""
 
-_BY_REGION = "A finished run folder, or a region with one only in runs/: PR."
+_BY_REGION = "A finished run folder, or a region with exactly one run in runs/: PR."
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class RunRequest:
     _: KW_ONLY
     device: str = setting("auto, cpu or cuda.", default=DEVICE_CHOICES[0], choices=DEVICE_CHOICES)
     source: str | None = setting(
-        "Where the run's tiles are: a folder or address. Default: as run.json says."
+        "Folder or address of the run's tiles. Default: the one in run.json."
     )
     boundaries: str | None = setting(
-        "Where the run's boundaries are: a folder or address. Default: as run.json says."
+        "Folder or address of the run's boundaries. Default: the one in run.json."
     )
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class AreasRequest(RunRequest, AreaQuestion):
     """Which areas to report on, from which run, and what to show."""
 
     question: str = setting(
-        "level, or tile-mean: of averages of so many tests, with their noise.",
+        "level (without noise), or tile-mean (averages of --tests tests, with noise).",
         default=AREA_QUESTIONS[0],
         noun="--for",
         choices=AREA_QUESTIONS,
@@ -69,15 +69,15 @@ class ExceedanceRequest(RunRequest, ThresholdQuestion):
     """Which thresholds to compare with the level, and of which run."""
 
     question: str = setting(
-        "level: what measurements scatter around.", default="level", option="--for"
+        "level: the value around which measurements scatter.", default="level", option="--for"
     )
 
     def __post_init__(self) -> None:
         if self.question != "level":
             raise RequestError(
-                f"--for {self.question} is not answered jointly: averages of tests follow other "
-                "laws than the normal one. Choose --for level, or map probabilities tile by tile "
-                "with geogp map --threshold."
+                f"--for {self.question} has no joint answer: averages of tests do not follow a "
+                f"normal distribution. Choose --for level, or map the probability of each tile "
+                f"with geogp map --threshold."
             )
         super().__post_init__()
 
@@ -88,6 +88,6 @@ class FiguresRequest(RunRequest):
 
     run: Path = setting(_BY_REGION, default=REQUIRED, option="")
     beside: tuple[Path, ...] = setting(
-        "A finished run of another model, for the violins; repeatable.", default=()
+        "A finished run of another model, to add to the violin plots; repeatable.", default=()
     )
     out: Path | None = setting("Folder of the figures. Default: figures in the run folder.")

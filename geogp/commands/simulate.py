@@ -74,8 +74,9 @@ def _oracles(
         return oracle_table(made, request.seed)
     except DataError as error:
         raise RequestError(
-            f"the oracles are scored on test rows, for which {request.rows:,} rows are too few: "
-            f"{error} Ask for more --rows, or leave the oracles out with --no-oracles."
+            f"the oracles are scored on test rows, and {request.rows:,} rows are too few for "
+            f"test rows: "
+            f"{error} Choose more --rows, or leave the oracles out with --no-oracles."
         ) from error
 
 
@@ -163,8 +164,8 @@ def _region(request: SimulationRequest, listener: ProgressListener) -> tuple[Reg
     if not request.made_up_towns:
         return region, False
     if region.strata is not None:
-        listener.warn(f"{region.name} has urban areas at hand: --made-up-towns changes nothing.")
+        listener.warn(f"{region.name} already has urban areas: --made-up-towns has no effect.")
         return region, False
-    listener.stage(f"drawing made-up towns in {region.name}")
+    listener.stage(f"simulating towns in {region.name}")
     towns = made_up_towns(region, request.seed)
     return region.with_strata(Strata.of_urban_areas(towns, MADE_UP_VINTAGE)), True

@@ -113,8 +113,8 @@ class BurrScale:
             )
         if not tail > 1:
             raise RequestError(
-                f"expected n / 2 + c d above 1, for a scale with a mean, found {tail:g}; fit the "
-                "process to rows first, or take a surer prior."
+                f"expected n / 2 + c d above 1, so that the scale has a mean, found {tail:g}; "
+                f"fit the process to rows first, or choose a more informative prior."
             )
 
     @cached_property
@@ -128,8 +128,9 @@ class BurrScale:
         count = (high - low) / self._step
         if not max(-low, high) < _FARTHEST or count > _MOST_NODES:
             raise NumericalError(
-                f"the scale is too wide for its nodes: log s² from {low:.3g} to {high:.3g}. Take "
-                "a prior with larger c and c d, or more rows."
+                f"the distribution of the scale is too wide for the quadrature nodes: log s² "
+                f"from {low:.3g} to {high:.3g}. Choose a prior with larger c and c d, or use "
+                f"more rows."
             )
         return midpoints(low, high, math.ceil(count))
 
@@ -250,8 +251,9 @@ def normalised(log_weights: Floats) -> Floats:
     if not size >= LEAST_EFFECTIVE:
         raise NumericalError(
             f"expected an effective sample size of the scale of {LEAST_EFFECTIVE:g} or more, "
-            f"found {size:.3g} of {len(found)} nodes: too few lie where the rows and the prior "
-            "put the scale. Check that targets are finite and take a less sure prior."
+            f"found {size:.3g} of {len(found)} nodes: too few nodes lie where the posterior of "
+            f"the scale is large. Check that the targets are finite, or choose a less "
+            f"informative prior."
         )
     return found
 

@@ -72,7 +72,7 @@ class CountPrediction(Prediction):
         if not np.allclose(self.noise_variance, expected, rtol=1e-9, atol=0):
             raise NumericalError(
                 "expected noise variances mean + dispersion (mean² + function variance), found "
-                "others."
+                "other values."
             )
 
     @classmethod
@@ -268,7 +268,7 @@ class CountPrediction(Prediction):
         NumericalError
             Always.
         """
-        raise NumericalError(f"counts are modelled as they are; no mean of {base:g}^y is needed.")
+        raise NumericalError(f"counts are not transformed: they have no mean of {base:g}^y.")
 
     def _counts(self, y: ArrayLike) -> Floats:
         counts = np.asarray(y, np.float64)

@@ -230,8 +230,8 @@ class NormalMixture(Mixture):
         Raises RequestError: always.
         """
         raise RequestError(
-            "a mixture of normals has no columns in a table of predictions; those of a normal and "
-            "a Student-t part have (NormalPlusStudent)."
+            "a mixture of normals has no columns in a table of predictions; only the sum of a "
+            "normal and a Student-t part (NormalPlusStudent) has them."
         )
 
     def kinds(self, n: int) -> NDArray[np.intp]:
@@ -288,7 +288,8 @@ def check_df(df: float) -> None:
     """
     if not 2 < df < math.inf:
         raise RequestError(
-            f"expected finite degrees of freedom above 2, found {df}: below there is no variance."
+            f"expected finite degrees of freedom above 2, found {df}: at 2 or below there is no "
+            f"variance."
         )
 
 

@@ -69,7 +69,7 @@ class Prediction:
         if len(shapes) != 1:
             raise NumericalError(f"expected parts of one shape, found {sorted(shapes)}.")
         if not all(np.isfinite(part).all() for part in parts):
-            raise NumericalError("a prediction holds values that are not finite.")
+            raise NumericalError("the prediction contains values that are not finite.")
         if not self.mean.size:
             return
         if self.function_variance.min() < 0 or self.variance.min() <= 0:
@@ -143,7 +143,7 @@ class Prediction:
         spread = {
             "function_sd": (self.function_variance, "field and tile"),
             "field_sd": (self.field_variance, "the smooth field"),
-            "tile_sd": (self.tile_variance, "what single tiles add"),
+            "tile_sd": (self.tile_variance, "the deviations of single tiles"),
             "noise_sd": (self.noise_variance, "a measurement's noise"),
         }
         with np.errstate(over="ignore"):

@@ -61,7 +61,9 @@ class WarpedShape(Shape):
 
     def __init__(self, base: Shape, warp: Warp, number: Rows) -> None:
         if isinstance(base, WarpedShape):
-            raise RequestError("expected a shape as its model gave it, found a repaired one.")
+            raise RequestError(
+                "expected the shape of the model itself, found a shape that is already repaired."
+            )
         if len(number) and not (number.min() >= 0 and number.max() < len(warp.knots)):
             raise RequestError(
                 f"expected cells from 0 to {len(warp.knots) - 1}, found {number.min()} to "

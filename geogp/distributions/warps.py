@@ -78,8 +78,8 @@ class Warp:
         gap = np.diff(np.isnan(held).astype(np.int8), axis=1) < 0
         if gap.any() or (rises <= 0).any() or np.isinf(knots).any():
             raise RequestError(
-                "expected knots that are finite, above 0 and increase with the level, NaN only "
-                "from the first unsupported level on, found others."
+                "expected knots that are finite, above 0 and increasing with the level, and NaN "
+                "only from the first unsupported level on, found other values."
             )
         self.knots = knots
         last = (~np.isnan(held)).sum(1)

@@ -46,16 +46,20 @@ def target_of(y: ArrayLike, n: int, warn: Tell = warn_caller) -> Floats:
         raise DataError("fit requires y to be passed, but the target y is None.")
     found = np.asarray(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
     if found.ndim == 2 and found.shape[1] == 1:
-        warn("y is a column of shape (n, 1) where (n,) was expected; it is taken as one.")
+        warn("y is a column of shape (n, 1) where (n,) was expected; it is used as a vector.")
         found = found[:, 0]
     if found.dtype.kind == "O":
         try:
             found = found.astype(np.float64)
         except (TypeError, ValueError):
-            raise DataError("expected measurements as numbers, found other objects.") from None
+            raise DataError(
+                "expected measurements that are numbers, found other objects."
+            ) from None
     values = as_floats(found, "measurements y")
     if values.shape != (n,):
-        raise DataError(f"expected {n} measurements, one a row of X, found shape {values.shape}.")
+        raise DataError(
+            f"expected {n} measurements, one for each row of X, found shape {values.shape}."
+        )
     return values
 
 
@@ -73,7 +77,9 @@ def validation_mask(validation: Any, points: Points, crs: Any, seed: int) -> Mas
                 f"{len(points)} rows, found {mask.dtype} of shape {mask.shape}."
             )
         if not 0 < mask.sum() < len(mask):
-            raise DataError("expected a mask of some rows, found all rows or none.")
+            raise DataError(
+                "expected a mask that selects some of the rows, found all rows or none."
+            )
         return mask
     if validation not in VALIDATIONS:
         raise RequestError(
@@ -98,10 +104,10 @@ def check_width(X: Any, width: int, *, named: bool) -> None:
     if named:
         warn_caller(
             "X has no names of columns, and the estimator was fitted to a table that has: its "
-            "columns are taken as x, y, time, tests, devices."
+            "columns are read as x, y, time, tests, devices."
         )
     elif found != width:
         raise DataError(
             f"X has {found} features, but the estimator is expecting {width} features as input: "
-            "give the columns that it was fitted to."
+            f"give the columns that the estimator was fitted to."
         )

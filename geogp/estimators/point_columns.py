@@ -105,7 +105,7 @@ class PointColumns:
         if (table.crs is None) != (self.crs is None):
             raise RequestError(
                 f"expected points in {self.crs or 'plain units'}, found the table in "
-                f"{table.crs or 'no coordinate reference system'}. Set crs of one of them."
+                f"{table.crs or 'no coordinate reference system'}. Set the same crs for both."
             )
         points = table.geometry if self.crs is None else table.geometry.to_crs(self.crs)
         found = points.x.to_numpy(np.float64), points.y.to_numpy(np.float64)
@@ -138,16 +138,16 @@ class PointColumns:
             raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{told}")
         if array.ndim != 2:
             raise DataError(
-                f"expected an array of shape (n, 2) or more columns, found {array.shape}. Reshape "
-                "your data: one row a point."
+                f"expected an array of shape (n, 2) or more columns, found {array.shape}. "
+                f"Reshape your data: one row for each point."
             )
         if not len(array):
             raise DataError(f"expected rows, found 0 sample(s) (shape={array.shape}).")
         names = ("x", "y", "time", "tests", "devices")
         if not 2 <= array.shape[1] <= len(names):
             raise DataError(
-                f"expected the columns {', '.join(names)}, the last three of which may be left "
-                f"out, found {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
+                f"expected the columns {', '.join(names)}(the last three are optional), found "
+                f"{array.shape[1]} feature(s) (shape={array.shape}) while a minimum of "
                 "2 is required."
             )
         parts = dict(zip(names, array.T.astype(np.float64), strict=False))
@@ -181,8 +181,8 @@ class PointColumns:
             raise DataError(
                 f"expected longitudes and latitudes in degrees for crs={self.crs!r}, found x from "
                 f"{points.x.min():g} to {points.x.max():g} and y from {points.y.min():g} to "
-                f"{points.y.max():g}. Are x and y exchanged, or in metres? crs=None takes plain "
-                "units."
+                f"{points.y.max():g}. Are x and y exchanged, or are they in metres? Use crs=None "
+                f"for plain units."
             )
         for name in ("tests", "devices"):
             values = getattr(points, name)
@@ -205,9 +205,9 @@ def is_geographic(crs: Any) -> bool:
         return False
     if known.axis_info[0].unit_name != "degree" or known.prime_meridian.longitude != 0:
         raise RequestError(
-            f"expected longitude and latitude in degrees from Greenwich, found {crs!r} in "
-            f"{known.axis_info[0].unit_name} from {known.prime_meridian.name}. Bring the points to "
-            "EPSG:4326."
+            f"expected longitude and latitude in degrees, counted from Greenwich, found {crs!r} in "
+            f"{known.axis_info[0].unit_name} from {known.prime_meridian.name}. Convert the "
+            f"points to EPSG:4326."
         )
     return True
 

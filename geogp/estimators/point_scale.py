@@ -120,7 +120,7 @@ class PointScale:
             if points.time is None:
                 raise RequestError(
                     f"expected times in the column {self.names[2]}: the model was fitted to rows "
-                    "of several times."
+                    f"at several times."
                 )
             first, last = self.times
             parts.append((2.0 * self._when(points) - first - last) / (last - first))

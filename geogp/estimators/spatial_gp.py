@@ -112,13 +112,13 @@ class SpatialGP(SpatialParameters):
         self.check()
         points = self.columns().read(X)
         if isinstance(X, pd.DataFrame) and self.tests is not None and points.tests is None:
-            warn(f"the table has no column {self.tests!r}: every measurement is of one test.")
+            warn(f"the table has no column {self.tests!r}: every measurement counts as one test.")
         target = target_of(y, len(points), warn)
         if scale is None:
             names = self.x, self.y, self.time or "time"
             scale = PointScale.of_points(points, self.crs, counts=self.counts, names=names)
             if points.time is not None and scale.times is None:
-                warn("all rows are of one time: the model is one of place alone.")
+                warn("all rows have the same time: the model depends on place only.")
         held = validation_mask(self.validation, points, self.crs, self.random_state)
         network, history = self.plan(scale, int((~held).sum())).fit(
             data_of(scale, points.at(~held), target[~held]),
@@ -160,7 +160,7 @@ class SpatialGP(SpatialParameters):
         points = self._read(X)
         tests = 1.0 if points.tests is None else points.tests
         if level and not find_model(self.model).has_spread:
-            raise RequestError(f"{self.model} says nothing of how sure its level is.")
+            raise RequestError(f"{self.model} does not state the uncertainty of its level.")
         return network.predict(self.scale_.inputs(points), tests, level=level)
 
     def score(self, X: Any, y: ArrayLike) -> float:
@@ -216,8 +216,8 @@ class SpatialGP(SpatialParameters):
             check_rows(network, kept[1])
         if kept is None and network.has_level and not network.holds_rows:
             raise RequestError(
-                f"{self.model} was loaded from a file, which does not hold the rows that its joint "
-                "law needs: give them with rows=, or fit the estimator again."
+                f"{self.model} was loaded from a file, which does not contain the rows that the "
+                f"joint distribution needs: give them with rows=, or fit the estimator again."
             )
         train = None if kept is None else data_of(self.scale_, *kept)
         return joint_level(network, train, inputs, seed=seed, columns=columns)
@@ -288,7 +288,7 @@ class SpatialGP(SpatialParameters):
         if self.scale_.times is not None:
             if time is None:
                 raise RequestError(
-                    "expected time=, as the model was fitted to rows of several times."
+                    "expected time=, because the model was fitted to rows at several times."
                 )
             when = time_at(time, self.time_unit)
         whole_number("tests", tests, 1, MOST_TESTS)
@@ -306,13 +306,15 @@ class SpatialGP(SpatialParameters):
             x, y = (part.ravel() for part in np.meshgrid(box.x, box.y))
             return box_grid(box, predict(x, y), self.crs)
         if self.crs is None:
-            raise RequestError("expected a box of plain units, as crs is None; found a region.")
+            raise RequestError(
+                "expected a box in plain units, because crs is None; found a region."
+            )
         whole_number("zoom", zoom, 1, ZOOM)
         found = region.about_tiles(zoom, MOST_CELLS)
         if found > MOST_CELLS:
             raise RequestError(
-                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; ask "
-                "for a smaller zoom."
+                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; "
+                f"choose a smaller zoom."
             )
         tiles = region.tiles(zoom)
         return tile_grid(tiles, predict(*from_degrees(self.crs, *tiles.centres)))
@@ -362,7 +364,5 @@ class SpatialGP(SpatialParameters):
 
     def _fitted(self) -> LowRankGP:
         if not hasattr(self, "network_"):
-            raise RequestError(
-                f"this {type(self).__name__} is not fitted yet; call fit with measurements first."
-            )
+            raise RequestError(f"this {type(self).__name__} is not fitted yet; call fit first.")
         return self.network_

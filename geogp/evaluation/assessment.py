@@ -85,7 +85,7 @@ def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
     fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
     if not (np.isfinite(fold) & (fold >= 0) & (fold == np.floor(fold))).all():
         raise DataError(
-            "expected whole numbers of 0 or more in the column fold, found others. "
+            "expected whole numbers of 0 or more in the column fold, found other values. "
             "Run `geogp map` again with --fresh."
         )
     return fold.astype(np.int64)
@@ -129,7 +129,7 @@ def check_columns(predictions: pd.DataFrame) -> None:
             "Run `geogp map` again."
         )
     if predictions.empty:
-        raise DataError("expected test predictions, found a table without rows.")
+        raise DataError("expected test predictions, found an empty table.")
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:

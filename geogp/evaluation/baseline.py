@@ -76,5 +76,5 @@ def _check(quarter: NDArray[np.int64], y: NDArray[np.float64]) -> None:
     if len(y) < 2 or y.std() <= _LEAST_SD:
         raise DataError(
             "expected at least two different training values for a variance, found "
-            f"{len(np.unique(y))} among {len(y)} rows. Ask for more quarters or a larger region."
+            f"{len(np.unique(y))} among {len(y)} rows. Choose more quarters or a larger region."
         )

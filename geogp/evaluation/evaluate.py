@@ -44,7 +44,7 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
     if not isinstance(prediction, Prediction):
         raise RequestError(
             "expected what predict_distribution returns, found "
-            f"{type(prediction).__name__}; predict gives medians alone, which have no spread."
+            f"{type(prediction).__name__}; predict returns only medians, which have no spread."
         )
     scores = row_scores(prediction, y)
     rows = {ALL: np.ones(len(scores), np.bool_)}
@@ -54,7 +54,9 @@ def evaluate(prediction: Prediction, y: ArrayLike, groups: Any = None) -> pd.Dat
             raise DataError(f"expected a group for each of {len(scores)} rows, found {len(names)}.")
         found = sorted(names.dropna().unique(), key=str)
         if ALL in found:
-            raise DataError(f"expected groups of other names than {ALL!r}, which is all rows.")
+            raise DataError(
+                f"expected group names other than {ALL!r}, which is the name for all rows."
+            )
         rows |= {name: (names == name).to_numpy(np.bool_) for name in found}
     table = {name: asdict(mean_scores(scores[chosen])) for name, chosen in rows.items()}
     columns = [one.name for one in fields(Scores)]

@@ -62,7 +62,7 @@ def paired_estimates(
     """
     if len(differences) == 0 or blocks.shape != differences.shape[:1]:
         raise DataError(
-            f"expected rows and one block for each, found {len(differences)} rows and "
+            f"expected one block for each row, found {len(differences)} rows and "
             f"{len(blocks)} blocks."
         )
     finite = np.isfinite(np.abs(differences).max(0))

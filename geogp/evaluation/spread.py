@@ -46,6 +46,6 @@ def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
     if found.empty:
         raise DataError(
             f"expected a cell of {CELL_DEGREES} degrees with {LEAST_ROWS} test rows or more, found "
-            f"none among {len(rows)} rows. Map a larger region, or more quarters."
+            f"none among {len(rows)} rows. Map a larger region or more quarters."
         )
     return found

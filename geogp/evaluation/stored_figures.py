@@ -47,7 +47,7 @@ def check_figures(run: Mapping[str, Any]) -> None:
                 f"expected {settings['folds']} folds under folds.{split}, found {len(folds)}."
             )
         if folds and "n" in run and run["n"][split] != folds[0]["n"]:
-            raise DataError(f"n.{split} is not that of the first of folds.{split}.")
+            raise DataError(f"n.{split} differs from the first entry of folds.{split}.")
         for number, fold in enumerate(folds):
             _check_pair(f"folds.{split}[{number}]", fold, (), strata)
             _check_rows(f"folds.{split}[{number}]", fold["metrics"], fold["n"])
@@ -57,7 +57,9 @@ def check_figures(run: Mapping[str, Any]) -> None:
             _check_rows(split, one["metrics"], run["n"][split])
     totals = {rows_in(parts) for parts in run.get("n", {}).values()}
     if len(totals) > 1:
-        raise DataError(f"the parts of n have {sorted(totals)} rows, and all splits have the same.")
+        raise DataError(
+            f"the parts of n have {sorted(totals)} rows, but all splits must have the same number."
+        )
 
 
 def rows_in(parts: Mapping[str, int]) -> int:
@@ -87,8 +89,8 @@ def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequenc
         empty = [key for key in _NAMES if figures[key] is None]
         if len(empty) != (0 if figures["n"] else len(_NAMES) - 1):
             raise DataError(
-                f"expected figures under {where}, {name}, where it has rows and null where it has "
-                f"none, found {len(empty)} null of {figures['n']} rows."
+                f"expected figures under {where}, {name}: a number where there are rows, and "
+                f"null where there are none. Found {len(empty)} null of {figures['n']} rows."
             )
         if folds:
             parts = [_scores(fold[name]) for fold in folds]
@@ -96,7 +98,9 @@ def _check_whole(where: str, table: Table, strata: Sequence[str], folds: Sequenc
     parts = [_scores(table[name]) for name in strata]
     known = sum(part.n for part in parts)
     if known > table[ALL]["n"]:
-        raise DataError(f"{where} has {known} rows in strata, but {table[ALL]['n']} in all.")
+        raise DataError(
+            f"{where} has {known} rows in its strata, but {table[ALL]['n']} rows in total."
+        )
     if known == table[ALL]["n"]:
         _same(f"{where}, {ALL}", "the strata", pooled(parts), table[ALL])
 

@@ -96,7 +96,7 @@ def build_grid(
     _check_lengths(tiles, prediction, distance_km, measured, stratum)
     frame = Frame.of_tiles(tiles)
     if prediction.discrete != quantity.counted:
-        raise RequestError(f"the prediction is not one of the target {target}.")
+        raise RequestError(f"the prediction is not a prediction of the target {target}.")
     variables = prediction.variables(quantity, LEVEL)
     variables |= _probabilities(prediction, target, thresholds)
     variables["distance_km"] = (
@@ -159,7 +159,7 @@ def _probabilities(
     found = {}
     for threshold in thresholds:
         if threshold.target != target:
-            raise RequestError(f"{threshold.met} is no threshold of the target {target}.")
+            raise RequestError(f"{threshold.met} is not a threshold of the target {target}.")
         label = f"probability that {quantity_of(target).subject} is {threshold.met}"
         found[threshold.variable] = (threshold.probability(prediction), label, "1")
     return found
@@ -211,7 +211,8 @@ def _attributes(
     for key, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise RequestError(
-                f"expected settings of text or number, found {key} = {value!r}. Write it as text."
+                f"expected settings that are texts or numbers, found {key} = {value!r}. Write it "
+                f"as text."
             )
         if own.get(key, value) != value:
             raise RequestError(

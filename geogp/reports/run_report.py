@@ -191,8 +191,9 @@ def _split_reports(run: RunRecord, predictions: pd.DataFrame) -> dict[str, Split
     absent = sorted(set(run.metrics) - set(found))
     if absent:
         raise DataError(
-            f"run.json has figures of the split {', '.join(absent)}, but test_predictions.parquet "
-            "has no rows of it. Was one of the files edited? Run `geogp map` again with --fresh."
+            f"run.json has figures of the split {', '.join(absent)}, but "
+            f"test_predictions.parquet has no rows of this split. Was one of the files edited? "
+            f"Run `geogp map` again with --fresh."
         )
     return {
         name: split_report(name, predictions[predictions["split"] == name], run)

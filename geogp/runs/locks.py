@@ -108,8 +108,8 @@ def _described() -> dict[str, Any]:
 def _refusal(folder: Path) -> RequestError:
     time.sleep(_NOTED_S)
     return RequestError(
-        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait for it or stop it and give "
-        "the command again, or choose another folder."
+        f"{folder} is in use by {_holder(folder / NOTE_FILE)}. Wait until it ends or stop it, "
+        f"then give the command again; or choose another folder."
     )
 
 
@@ -131,6 +131,7 @@ def _unlockable(
         return output_error(folder, error, cure)
     reason = "" if error is None else f" ({error})"
     return OutputError(
-        f"{folder} cannot be locked: its file system has no locks{reason}, without which two "
-        "processes could delete each other's files. Choose a folder on another file system."
+        f"{folder} cannot be locked: its file system does not support locks{reason}, and without "
+        f"a lock two processes could delete each other's files. Choose a folder on another file "
+        f"system."
     )

@@ -98,8 +98,8 @@ class Run:
         """
         if find_model(self.record.model).counts and not counts:
             raise RequestError(
-                f"{self.path} maps numbers of tests; a level is that of averages. Run geogp map "
-                "with another --target."
+                f"{self.path} maps numbers of tests, which have no level. Run geogp map with "
+                f"another --target."
             )
         if (tests, at) not in self._opened:
             record = complete_record(self.path, self.record, OpenedRecord)

@@ -42,9 +42,9 @@ class Question:
         if self.name == COUNT:
             return "numbers of tests of a tile in a quarter"
         if self.name == LEVEL:
-            return "levels that measurements scatter around"
+            return "levels around which measurements scatter"
         if self.tests is None:
-            return "new measurements, of as many tests as the data happen to hold"
+            return "new measurements, with as many tests as measurements in the data have"
         return f"tile averages over {self.tests} tests" if self.tests > 1 else "single tests"
 
     def label(self) -> str:

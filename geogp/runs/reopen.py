@@ -189,7 +189,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     if changed:
         raise DataError(
             f"{', '.join(changed)} changed since {path} was made, or is new. Make the run again "
-            "with --fresh, or bring the files back."
+            f"with --fresh, or restore the files."
         )
     found = len(job.observations)
     counted = {} if record.n is UNSET else record.n
@@ -197,7 +197,7 @@ def _check_inputs(path: Path, record: OpenedRecord, job: Job) -> None:
     if other:
         raise DataError(
             f"expected the {max(other):,} rows of n in {path / RUN_FILE}, found {found:,} in its "
-            "quarters. Was it edited? Make the run again with --fresh."
+            "quarters. Was the file edited? Make the run again with --fresh."
         )
 
 
@@ -211,8 +211,8 @@ def _check_model(
     wrong = [f"{key} {told[key]}" for key in told if held[key] != told[key]]
     if wrong:
         raise DataError(
-            f"{path / RUN_FILE} says {', '.join(wrong)}, which {MODEL_FILE} is not of. Was it "
-            "edited? Make the run again with --fresh."
+            f"{path / RUN_FILE} says {', '.join(wrong)}, but {MODEL_FILE} differs. Was one of "
+            f"the files edited? Make the run again with --fresh."
         )
 
 
@@ -224,6 +224,7 @@ def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
         if len(tiles) == (len(tiles) if told is UNSET else told) > 0:
             return tiles
     raise DataError(
-        f"{path / RUN_FILE} says that the map has {told} tiles of zoom {zoom}, which "
-        f"{job.region.name} has not. Was it edited? Make the run again with --fresh."
+        f"{path / RUN_FILE} says that the map has {told} tiles of zoom {zoom}, but "
+        f"{job.region.name} does not have these tiles. Was the file edited? Make the run again "
+        f"with --fresh."
     )

@@ -241,7 +241,7 @@ class RunFolder:
             (self._staged / RUN_FILE).replace(self.path / RUN_FILE)
         except OSError as error:
             raise OutputError(
-                f"cannot write to {self.path}: {error}. The same command ends it."
+                f"cannot write to {self.path}: {error}. Give the same command again to complete it."
             ) from error
         self.clear()
 

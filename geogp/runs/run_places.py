@@ -30,7 +30,8 @@ class ReadFrom:
         for text in (settings.region_file, settings.strata_file):
             if is_address(text or ""):
                 raise RequestError(
-                    f"{file} takes polygons from {text!r}, which is no file of this machine. Make "
+                    f"{file} takes polygons from {text!r}, but this file does not exist on this "
+                    f"machine. Make "
                     "the run again with --fresh."
                 )
         source, boundaries = settings.source, settings.boundaries
@@ -48,9 +49,9 @@ def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
     """Refuse an address that is not geogp's own."""
     if held != own and is_address(held):
         raise RequestError(
-            f"{file} takes its {what} from {held!r}. An address that somebody else wrote is asked "
-            f"only where you name it: give --{option} with that address, or with a folder or "
-            "address of yours that holds the same files."
+            f"{file} takes its {what} from {held!r}. geogp contacts an address from somebody "
+            f"else's file only if you give it: give --{option} with this address, or with a "
+            f"folder or address of your own that has the same files."
         )
 
 

@@ -57,16 +57,16 @@ class MapRequest:
     """
 
     region: str | None = setting(
-        "Postal code, name or FIPS number: PR. Or --region-file.", option=""
+        "Postal code, name or FIPS number, such as PR. Or --region-file.", option=""
     )
     source: str = setting(
-        "Ookla's files: a folder or address. Default: the bucket.", default=PUBLIC_SOURCE
+        "Folder or address of Ookla's files. Default: Ookla's bucket.", default=PUBLIC_SOURCE
     )
-    boundaries: str | None = setting("Boundaries: a folder or address. Default: the Census.")
+    boundaries: str | None = setting("Folder or address of the boundaries. Default: the Census.")
     region_file: str | None = setting(
-        "A region of your own: polygons, as FILE or FILE:COLUMN=VALUE."
+        "Your own region: a file of polygons, as FILE or FILE:COLUMN=VALUE."
     )
-    region_name: str | None = setting("What it is called. Default: the name of the file.")
+    region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     urban_vintage: str = setting(
         "Census of the urban areas: auto (the newest), 2020, 2010 or 2000.",
         default=VINTAGE_CHOICES[0],
@@ -74,7 +74,8 @@ class MapRequest:
         choices=VINTAGE_CHOICES,
     )
     strata: str | None = setting(
-        "Two classes in place of urban and rural: FILE (within it), or FILE:COLUMN."
+        "Polygons of two strata, to use instead of urban and rural: FILE (inside, outside) or "
+        "FILE:COLUMN."
     )
     service: str = setting("mobile or fixed.", default="mobile", choices=SERVICES)
     target: str = setting(
@@ -90,13 +91,13 @@ class MapRequest:
         "all. Default: the preset's."
     )
     folds: int = setting(
-        "Run each split so often, with other rows held out (1 to 5).",
+        "Number of folds of each split, with other rows held out in each (1 to 5).",
         default=1,
         least=1,
         most=MOST_FOLDS,
     )
     buffer_km: float = setting(
-        "The split buffer leaves out training rows this near to tests.",
+        "Width of the split buffer: training rows this near to test rows are left out.",
         default=BUFFER_KM,
         noun="a buffer",
         positive=True,
@@ -104,7 +105,7 @@ class MapRequest:
         unit="km",
     )
     layers: tuple[str, ...] = setting(
-        "Polygons to tell test rows by, FILE or FILE:COLUMN; repeatable.",
+        "Polygons by which the report groups test rows, FILE or FILE:COLUMN; repeatable.",
         default=(),
         option="--layer",
     )
@@ -117,14 +118,14 @@ class MapRequest:
     inputs: str = setting("auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES)
     epochs: int | None = setting("Default: the preset's.", least=1, most=MOST_EPOCHS)
     budget: float | None = setting(
-        "Seconds for the fits; picks the rank of models with anchors.",
+        "Time for the fits in seconds; chooses the rank of models with anchors.",
         noun="a budget",
         positive=True,
         most=MOST_BUDGET_S,
         unit="seconds",
     )
     noise: str = setting(
-        "gaussian, or student-t: bad rows pull less (some models).",
+        "gaussian, or student-t: outliers have less influence (some models).",
         default=NOISES[0],
         choices=NOISES,
     )
@@ -132,10 +133,12 @@ class MapRequest:
         "Choose alpha and beta by validation (16 short fits).", default=False
     )
     device: str = setting("auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES)
-    seed: int = setting("Fixes splits and fits.", default=0, noun="a seed", least=0, most=MOST_SEED)
+    seed: int = setting(
+        "Random seed of splits and fits.", default=0, noun="a seed", least=0, most=MOST_SEED
+    )
     zoom: int = setting("Zoom of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM)
     far_km: float = setting(
-        "Mark tiles farther than this from any measured tile.",
+        "Mark tiles that are farther than this from any measured tile.",
         default=10.0,
         noun="a distance",
         positive=True,
@@ -149,16 +152,18 @@ class MapRequest:
         option="--for",
     )
     tests: int | None = setting(
-        "Tests of a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
+        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
     )
     at: str | None = setting("Quarter of the map. Default: the latest with data.")
     threshold: tuple[float, ...] | None = setting(
         "Map the probability of at least so many Mbps (latency: at most so many ms); repeatable. "
         "Default: 5, 7, 35; upload 1, 3; latency 50, 100."
     )
-    self_contained: bool = setting("A map.html that asks no network: no base map.", default=False)
+    self_contained: bool = setting(
+        "Write a map.html that needs no network; it has no base map.", default=False
+    )
     out: Path | None = setting("The run folder. Default: runs/<what is mapped>.")
-    fresh: bool = setting("Start over, whatever the folder holds.", default=False)
+    fresh: bool = setting("Start over, even if the folder holds a run.", default=False)
 
     def __post_init__(self) -> None:
         self._settle_places()
@@ -176,8 +181,8 @@ class MapRequest:
         thresholds_of(self.target, self.threshold)
         if self.tests is not None and self.question != QUESTIONS[0]:
             raise RequestError(
-                f"--tests {self.tests} says how many tests a tile mean averages; --for "
-                f"{self.question} has no use for it."
+                f"--tests {self.tests} sets the number of tests in a tile mean; --for "
+                f"{self.question} does not use it. Leave --tests out."
             )
 
     def _settle_places(self) -> None:
@@ -192,19 +197,20 @@ class MapRequest:
         if self.calibrated and TARGETS[self.target].counted:
             raise RequestError(
                 f"--conformal {self.conformal} repairs intervals of a speed or a latency, not of "
-                "whole numbers of tests. Leave it out."
+                f"numbers of tests. Leave --conformal out."
             )
         if self.buffer_km != BUFFER_KM and BUFFER.name not in self.splits:
             raise RequestError(
-                f"--buffer-km {self.buffer_km:g} is for the split buffer, which is not run; add "
-                "it to --split."
+                f"--buffer-km {self.buffer_km:g} is for the split buffer, which was not chosen; "
+                f"add buffer to --split, or leave --buffer-km out."
             )
 
     def _check_budget(self) -> None:
         if self.budget is not None and not find_model(self.model).takes_budget:
             able = [name for name, spec in MODELS.items() if spec.takes_budget]
             raise RequestError(
-                f"--budget picks the rank of models with anchors ({', '.join(able)}); the time of "
+                f"--budget chooses the rank of models with anchors ({', '.join(able)}); the time "
+                f"of "
                 f"{self.model} follows from --preset and --epochs."
             )
 
@@ -222,8 +228,8 @@ class MapRequest:
             )
         if counted and (self.question != QUESTIONS[0] or self.tests is not None):
             raise RequestError(
-                "--target tests predicts how many tests are made; --for and --tests say what an "
-                "average of tests is of. Leave them out."
+                "--target tests predicts the number of tests; --for and --tests describe "
+                "averages of tests. Leave --for and --tests out."
             )
 
     @property

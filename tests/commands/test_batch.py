@@ -112,7 +112,7 @@ def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, t
     out, execution = tmp_path / "out", Execution(scratch=tmp_path / scratch)
     (tmp_path / "link").symlink_to(out)
     before = set(tmp_path.iterdir())
-    told = rf"expected --scratch apart from the place .*{out}; found .*\. Choose a folder"
+    told = rf"expected --scratch outside the place .*{out}; found .*\. Choose a folder"
     for request in (states.request("AA"), None):
         with pytest.raises(RequestError, match=told):
             make_batch(request, str(out), execution)
@@ -122,7 +122,10 @@ def test_a_scratch_folder_in_the_place_or_around_it_is_refused_at_once(states, t
 def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
     where, heard = "memory://locked/batch", Heard()
     assert make_batch(states.request("AA"), where, listener=heard).exit_code == 0
-    assert f"no lock holds {where}: make no other batch there meanwhile" in heard.texts
+    assert (
+        f"{where} cannot be locked: do not start another batch there while this one runs"
+        in heard.texts
+    )
     with hold(scratch_folder(where, None)), pytest.raises(RequestError, match="in use by process"):
         make_batch(None, where)
 
@@ -231,7 +234,7 @@ def test_a_network_that_comes_back_is_no_failure(states, tmp_path, stub, here):
     heard = Heard()
     assert make_batch(states.request(), str(tmp_path / "out"), listener=heard).exit_code == 0
     assert here.orders == [NAMES[0], *NAMES[1:], NAMES[0]]  # the others go first
-    assert f"[0/3] {NAMES[0]}: failed: down. It is tried again." in heard.texts
+    assert f"[0/3] {NAMES[0]}: failed: down. geogp runs it again." in heard.texts
     assert f"[2/3] {NAMES[0]}: begun again (2)" in heard.texts
     assert heard.texts[-1].startswith(f"[3/3] {NAMES[0]}: made, 0 s, peak 1.00 GB, here:1")
 
@@ -246,7 +249,7 @@ def test_a_run_that_is_nowhere_is_no_success(states, tmp_path, stub, monkeypatch
     monkeypatch.setattr(running, "make_run", lambda _: WorkOutcome("made", "0", 1.0, 1, "far:1"))
     result = make_batch(states.request("AA"), str(tmp_path / "out"))
     assert result.exit_code == 3
-    assert "not that of this machine" in result.rows[NAMES[0]].error
+    assert "not the same place for the workers and for this machine" in result.rows[NAMES[0]].error
 
 
 def test_a_store_that_fails_for_a_moment_stops_nothing(states, tmp_path, stub, monkeypatch):
@@ -346,7 +349,7 @@ def test_execution_is_checked():
         ({"workers": 0}, "workers from 1 to 1,000"),
         ({"retries": -1}, "retries from 0 to 1,000"),
         ({"memory_gb": 0.0}, "above 0 GB"),
-        ({"scheduler": "tcp://x:1", "workers": 2}, "leave --workers"),
+        ({"scheduler": "tcp://x:1", "workers": 2}, "leave out --workers"),
     ):
         with pytest.raises(RequestError, match=message):
             Execution(**wrong)
@@ -418,7 +421,7 @@ def test_a_batch_of_an_earlier_version_goes_on(place, stub):
 
 
 def test_resuming_nothing_is_refused(tmp_path):
-    with pytest.raises(RequestError, match="no batch to go on with"):
+    with pytest.raises(RequestError, match="no batch to continue"):
         make_batch(None, str(tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 

@@ -77,7 +77,7 @@ def test_bad_tiles_are_refused(fault, own_small, tmp_path, geogp):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "not a whole Parquet file"), (b"quadkey,tests\n", "not a whole Parquet file")],
+    [(None, "not a complete Parquet file"), (b"quadkey,tests\n", "not a complete Parquet file")],
 )
 def test_damaged_files_are_refused(content, message, own_small, tmp_path, geogp):
     path = own_small.tiles(1)
@@ -114,7 +114,7 @@ REQUESTS = {
     "too many folds": (
         ["--split", "latest", "--folds", "2"],
         2,
-        r"needs 3 quarters with data for 2 folds, found 2. Ask for more --quarters or fewer",
+        r"needs 3 quarters with data for 2 folds, found 2. Choose more --quarters or fewer",
     ),
     "bad distance": (["--far-km", "0"], 2, r"above 0 km"),
 }
@@ -249,7 +249,7 @@ def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
     again = (*few, "--boundaries", out / "boundaries", "--out", tmp_path / "again")
     code, told, said = geogp("simulate", "--like", "BARE", *again, "--made-up-towns")
     assert (code, json.loads(told)["made_up_towns"]) == (0, False)
-    assert "Bare has urban areas at hand: --made-up-towns changes nothing" in said
+    assert "Bare already has urban areas: --made-up-towns has no effect" in said
     assert geogp("simulate", "--like", "BARE", *again)[0] == 0
 
 

@@ -59,7 +59,7 @@ def test_an_absent_package_is_missing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("ranges", "told"), [(True, "sent by parts"), (False, "sent as a whole only")]
+    ("ranges", "told"), [(True, "sends parts of files"), (False, "sends only complete files")]
 )
 def test_servers_are_asked_for_their_files(place, ranges, told):
     servers = _servers()
@@ -77,7 +77,7 @@ def test_places_without_the_files_say_so(place):
     with _servers().serving(place) as server:
         shutil.rmtree(place / "parquet")
         found = doctor.examine(server.url, str(place)).facts["sources"]
-    assert found[f"tiles {server.url}"] == f"answers; no {TILES}"
+    assert found[f"tiles {server.url}"] == f"answers, but has no {TILES}"
     assert found[f"boundaries {place}"] == "a folder; has states.parquet"
 
 
@@ -111,7 +111,7 @@ def test_a_cache_that_cannot_be_written_is_a_problem(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"), [(1e-3, "computes wrongly"), (RuntimeError("no kernel"), "no kernel")]
+    ("wrong", "told"), [(1e-3, "computes wrong results"), (RuntimeError("no kernel"), "no kernel")]
 )
 def test_a_device_that_computes_wrongly_is_a_problem(monkeypatch, wrong, told):
     true = torch.linalg.cholesky

@@ -55,7 +55,7 @@ def test_a_fault_is_one_line_and_a_log(ends_by, cache):
     assert (code, out) == (70, "")
     assert told.count("\n") == 1
     assert told.startswith("error: a fault of geogp (ZeroDivisionError: division by zero at https:")
-    assert told.endswith(f"The log of it is {log}\n")
+    assert told.endswith(f"The log is {log}\n")
     content = log.read_text()
     assert "Traceback (most recent call last)" in content
     assert __version__ in content
@@ -102,7 +102,7 @@ def test_a_log_goes_where_it_can_be_written(ends_by, cache, tmp_path, monkeypatc
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "file" / "x"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     code, _, told = ends_by(ZeroDivisionError())
-    assert (code, "No log could be written." in told) == (70, True)
+    assert (code, "The log could not be written." in told) == (70, True)
 
 
 def test_the_newest_logs_are_kept_and_the_cache_leaves_them_alone(ends_by, cache, monkeypatch):
@@ -199,7 +199,9 @@ def test_a_refused_word_is_told_without_its_secrets(geogp):
 def test_names_that_are_no_text_are_refused(geogp):
     code, _, told = geogp("map", os.fsdecode(b"\xff"))
     assert code == 2
-    assert told == "error: expected text in UTF-8, found \\udcff. Rename what is called so.\n"
+    assert told == (
+        "error: expected text in UTF-8, found \\udcff. Rename the file or folder of this name.\n"
+    )
 
 
 def test_a_path_that_is_too_long_is_refused_before_work(small, tmp_path, geogp):
@@ -217,14 +219,14 @@ def test_rows_too_few_for_the_oracles_leave_nothing(tmp_path, geogp):
     code, out, told = geogp(*few)
     assert (code, out) == (2, "")
     assert "1 rows are too few" in told
-    assert "Ask for more --rows" in told
+    assert "Choose more --rows" in told
     assert not (tmp_path / "out").exists()
 
 
 def test_a_fault_in_a_batch_is_told_with_its_log(cache):
     told = told_of(ZeroDivisionError("ours"))
     (log,) = logs(cache / "logs")
-    assert told == f"a fault of geogp (ZeroDivisionError: ours). The log of it is {log}"
+    assert told == f"a fault of geogp (ZeroDivisionError: ours). The log is {log}"
     assert "ZeroDivisionError: ours" in log.read_text()
 
 

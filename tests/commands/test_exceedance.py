@@ -187,7 +187,7 @@ def test_without_a_threshold_those_of_the_map(copy):
 def test_refusals(copy, tmp_path):
     with pytest.raises(RequestError, match="expected draws from 200 to 100,000, found 100"):
         ExceedanceRequest(copy.path, draws=100)
-    with pytest.raises(RequestError, match="--for tile-mean is not answered jointly"):
+    with pytest.raises(RequestError, match="--for tile-mean has no joint answer"):
         ExceedanceRequest(copy.path, question="tile-mean")
     with pytest.raises(RequestError, match=r"a seed from 0 to .*, found -1"):
         ExceedanceRequest(copy.path, seed=-1)

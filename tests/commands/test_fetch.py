@@ -66,7 +66,7 @@ def asked(world, server, quarters="2022Q1..2023Q4"):
 def test_fetch_tells_what_was_read_of_what_is_stored(world, server, geogp):
     code, out, told = geogp(*asked(world, server, "2021Q4..2022Q2"), "--json")
     assert code == 0
-    assert "fetching boundaries and tiles" in told
+    assert "downloading boundaries and tiles" in told
     found = json.loads(out)
     assert (found["region"], found["service"], found["missing"]) == ("DEMO", "mobile", ["2021Q4"])
     assert [one["quarter"] for one in found["quarters"]] == ["2022Q1", "2022Q2"]
@@ -86,7 +86,7 @@ def test_what_cannot_be_fetched(world, server, geogp):
     code, _, told = geogp(*asked(world, server, "2022Q1,2021Q1"))
     assert (code, "2021Q1 was named but" in told) == (3, True)
     code, _, told = geogp("fetch", "DEMO", "--source", world.folder / "old")
-    assert (code, "reads it in place" in told) == (2, True)
+    assert (code, "reads it there" in told) == (2, True)
     code, _, told = geogp(*asked(world, server), "--service", "mobil")
     assert (code, "choose one of mobile, fixed. Did you mean mobile?" in told) == (2, True)
     code, _, told = geogp(*asked(world, server, "2021Q1..2021Q2"))

@@ -183,7 +183,9 @@ class TestRefusals:
 
     def test_runs_beside_numbers_of_tests(self, counted, copy, tmp_path):
         request = FiguresRequest(counted.path, beside=(copy.path,), out=tmp_path)
-        with pytest.raises(RequestError, match="maps numbers of tests, of which no interval_width"):
+        with pytest.raises(
+            RequestError, match="maps numbers of tests, for which the figure interval_width"
+        ):
             make_figures(request)
 
     @pytest.mark.usefixtures("result")

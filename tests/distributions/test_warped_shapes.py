@@ -335,7 +335,7 @@ def test_a_cell_that_does_not_exist_is_refused():
 
 def test_a_repair_of_a_repair_is_refused():
     shape = _at(GAUSSIAN, WIDER, np.zeros(1))
-    with pytest.raises(RequestError, match="found a repaired one"):
+    with pytest.raises(RequestError, match="already repaired"):
         WarpedShape(shape, Warp(WIDER[None]), np.zeros(1, np.intp))
 
 

@@ -56,7 +56,7 @@ def test_points_of_a_geodataframe_are_brought_to_the_crs():
         (table()[:0], DataError, "empty table"),
         (np.zeros((3, 6)), DataError, r"found 6 feature\(s\)"),
         (np.zeros((3, 1)), DataError, "minimum of 2"),
-        (np.zeros(3), DataError, "one row a point"),
+        (np.zeros(3), DataError, "one row for each point"),
         (np.zeros((0, 2)), DataError, r"0 sample\(s\)"),
         (np.array([["u", "v"]], object), DataError, "give a table"),
         (np.array([[1j, 2]]), DataError, "Complex data not supported"),
@@ -70,9 +70,9 @@ def test_what_is_refused(given, error, match):
 
 
 def test_metres_are_no_degrees():
-    with pytest.raises(DataError, match="exchanged, or in metres"):
+    with pytest.raises(DataError, match="exchanged, or are they in metres"):
         DEGREES.read(pd.DataFrame({"lon": [250_000.0], "lat": [2_000_000.0]}))
-    with pytest.raises(DataError, match="exchanged, or in metres"):
+    with pytest.raises(DataError, match="exchanged, or are they in metres"):
         DEGREES.read(pd.DataFrame({"lon": [18.0], "lat": [-166.0]}))
 
 

@@ -376,7 +376,7 @@ UNFIT = {
         ({"epochs": 0}, "epochs from 1"),
         ({"batch": -1}, "batch from 1"),
         ({"rank": 0.5}, "rank from 1"),
-        ({"crs": "EPSG:4807"}, "degrees from Greenwich"),
+        ({"crs": "EPSG:4807"}, "counted from Greenwich"),
         ({"x": "nowhere"}, "expected a column 'nowhere'"),
     ],
 )
@@ -392,7 +392,7 @@ def test_parameters_that_are_refused(points, parameters, match):
         (lambda t: t.value.where(t.index > 3), "finite measurements y"),
         (lambda t: t.value * 0, "same value in all"),
         (lambda _: None, "requires y"),
-        (lambda t: t.date.astype(str), "as numbers"),
+        (lambda t: t.date.astype(str), "measurements that are numbers"),
     ],
 )
 def test_targets_that_are_refused(points, y, match):
@@ -401,7 +401,7 @@ def test_targets_that_are_refused(points, y, match):
 
 
 def test_one_time_makes_a_model_of_place(points):
-    with pytest.warns(UserWarning, match="all rows are of one time"):
+    with pytest.warns(UserWarning, match="all rows have the same time"):
         model = DeepBasisGP("sv-rbf", **PLAIN, **TINY, time="date").fit(
             points.assign(date=points.date[0]), points.value
         )

@@ -391,7 +391,7 @@ def test_places_of_a_table():
     [
         ({"stratum": ["sea"]}, "strata urban, rural or unknown, found sea"),
         ({"tests": [0.0]}, "1 test or more"),
-        ({"latitude": [np.nan]}, "expected finite places"),
+        ({"latitude": [np.nan]}, "expected finite coordinates"),
         ({"tests": [1.0, 2.0]}, "expected one stratum, number of tests"),
     ],
 )
@@ -422,7 +422,7 @@ def test_what_cannot_be_repaired_is_refused():
     with pytest.raises(DataError, match="expected 200 finite measurements"):
         fit_repair("marginal", _normal(m), np.where(y > 2, np.nan, y), places)
     repair = fit_repair("marginal", _normal(m), y, places)
-    with pytest.raises(RequestError, match="found a repaired one"):
+    with pytest.raises(RequestError, match="already repaired"):
         repair.apply(repair.apply(_normal(m), places), places)
     with pytest.raises(RequestError, match="levels of the ladder"):
         check_coverage(repair, _normal(m), y, places, levels=(0.85,))

@@ -113,7 +113,7 @@ class TestBuffer:
         assert set(part[moved]) == {"left out"}
 
     def test_a_buffer_that_leaves_nothing_is_refused(self, rows):
-        with pytest.raises(RequestError, match=r"buffer of 500 km .* leaves none of \d+ training"):
+        with pytest.raises(RequestError, match=r"buffer of 500 km .* removes all \d+ training"):
             buffer_split(rows.longitude, rows.latitude, 0, buffer_km=500.0)
 
 

@@ -97,7 +97,7 @@ def test_a_size_that_the_archive_denies(tmp_path):
 @pytest.mark.parametrize("name", ["a.zip", "a.shz", "a.ZIP"])
 def test_what_is_called_an_archive_must_be_one(tmp_path, name):
     (tmp_path / name).write_text(_table().to_json())
-    with pytest.raises(DataError, match="no zip file"):
+    with pytest.raises(DataError, match="not a zip file"):
         read_layer(str(tmp_path / name))
 
 
@@ -144,7 +144,11 @@ def test_of_an_archive_only_its_shapefile_is_read(tmp_path, secret):
         read_layer(str(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.shp", text)
-    with pytest.raises(DataError, match=r"ends in \.shp, but does not begin as such a file"):
+    with pytest.raises(
+        DataError,
+        match=r"ends in \.shp, but does not begin like a file of this "
+        "format",
+    ):
         read_layer(str(path))
 
 

@@ -115,13 +115,13 @@ def test_an_entry_that_goes_with_its_source_is_an_error(server, old, testland, m
         (old / NAME).unlink()
 
     meanwhile(both)
-    with pytest.raises(DataError, match="the file of 2020Q1 went from http"):
+    with pytest.raises(DataError, match="the file of 2020Q1 disappeared from http"):
         read(Web(server.url, QUICK), testland)
 
 
 def test_an_entry_that_is_never_left_alone_is_an_error(server, testland, meanwhile):
     meanwhile(clear_cache, times=99)
-    with pytest.raises(DataError, match=r"changed 3 times between .* and their reading"):
+    with pytest.raises(DataError, match=r"changed 3 times between .* and its reading"):
         read(Web(server.url, QUICK), testland)
 
 

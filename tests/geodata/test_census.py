@@ -168,7 +168,7 @@ def test_tables_without_geometry_are_refused(folder, name):
 )
 def test_anything_but_polygons_is_refused(folder, shapes):
     _states().set_geometry(shapes, crs=4269).to_parquet(folder / "states.parquet")
-    with pytest.raises(DataError, match="must hold polygons and nothing else"):
+    with pytest.raises(DataError, match="must contain polygons only"):
         read_region(Folder(folder), "PR")
 
 

@@ -197,7 +197,11 @@ def test_a_damaged_copy_of_a_file_that_changed_is_an_error_with_advice(server, n
     (path,) = (path for path in cache.rglob("*.zip") if "ua20" in path.name)
     path.write_bytes(path.read_bytes()[:-1])
     server.folder = national.parent / "new"
-    with pytest.raises(NetworkError, match=r"no longer what it was .* Delete both to take the new"):
+    with pytest.raises(
+        NetworkError,
+        match=r"no longer what it was .* Delete both to download "
+        "the new",
+    ):
         read_region(Web(server.url, QUICK), "PR")
     path.unlink()
     path.with_name(f"{path.name}.json").unlink()
@@ -211,7 +215,7 @@ def test_a_page_in_the_place_of_a_file_is_not_kept(server, national, tmp_path, c
     shutil.copytree(national, folder)
     (folder / COUNTIES).write_text("<html>Log in, please</html>")
     server.folder = folder
-    with pytest.raises(NetworkError, match=r"something that is no zip file. Does a proxy"):
+    with pytest.raises(NetworkError, match=r"something other than a zip file. Did a proxy"):
         read_region(Web(server.url, QUICK), "PR")
     assert [path.name for path in cache.rglob("*.zip")] == [STATES.replace("/", "__")]
 

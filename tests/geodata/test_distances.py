@@ -35,5 +35,5 @@ def test_what_has_no_distance_is_refused():
         nearest_km([-66.0], [18.0], [], [])
     with pytest.raises(DataError, match="1 of them not finite"):
         nearest_km([-66.0], [18.0], [-66.0, np.nan], [18.0, 18.0])
-    with pytest.raises(DataError, match="places with finite coordinates"):
+    with pytest.raises(DataError, match="finite coordinates of the places"):
         nearest_km([np.nan], [18.0], [-66.0], [18.0])

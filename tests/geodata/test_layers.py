@@ -98,7 +98,7 @@ def test_refusals(tmp_path):
         read_layer(str(path))
     points = gpd.GeoDataFrame({"NAME": ["A"]}, geometry=[Point(0, 0)], crs=4326)
     points.to_parquet(path)
-    with pytest.raises(DataError, match="must hold polygons"):
+    with pytest.raises(DataError, match="must contain polygons only"):
         read_layer(str(path))
 
 

@@ -151,7 +151,7 @@ def test_a_damaged_row_group_of_the_region_is_refused(bucket, testland):
     path = bucket / tile_file("mobile", quarter_index("2020Q1"))
     inside = _expected(tiles_around(), testland, 0).index[0] // 200
     spoil_chunk(path, inside, "avg_d_kbps")
-    with pytest.raises(DataError, match=f"{path.name} is not a whole Parquet file"):
+    with pytest.raises(DataError, match=f"{path.name} is not a complete Parquet file"):
         _read(bucket, testland, "2020Q1")
 
 
@@ -294,7 +294,7 @@ def test_quadkeys_that_are_no_text_are_refused(tmp_path, testland):
         columns = tile_columns(tiles_around()[:1] * len(content), quadkey=binary)
         columns["avg_d_kbps"][content.index(tile)] = -1
         write_quarter(tmp_path, "2020Q1", columns, write_statistics=statistics)
-        with pytest.raises(DataError, match="found bytes that are no text"):
+        with pytest.raises(DataError, match="found bytes that are not text"):
             _read(tmp_path, testland, "2020Q1")
 
 
@@ -410,7 +410,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_files_that_are_not_whole_are_refused(bucket, testland, damage):
     path = bucket / tile_file("mobile", quarter_index("2020Q2"))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"{path.name} is not a whole Parquet file"):
+    with pytest.raises(DataError, match=f"{path.name} is not a complete Parquet file"):
         _read(bucket, testland, "2020Q1..2020Q3")
 
 

@@ -66,7 +66,7 @@ def test_any_crs_is_brought_to_degrees(tmp_path, crs):
 
 def test_a_file_without_crs_is_refused(tmp_path):
     path = _write(tmp_path / "a.parquet", _table().set_crs(None, allow_override=True))
-    with pytest.raises(DataError, match="has no CRS, so its coordinates have no meaning"):
+    with pytest.raises(DataError, match="has no CRS, so the meaning of its coordinates is unknown"):
         read_own_region(str(path))
 
 
@@ -126,7 +126,7 @@ def test_a_missing_file_is_refused(tmp_path):
 )
 def test_other_things_than_polygons_are_refused(tmp_path, shapes):
     path = _write(tmp_path / "a.geojson", _table().set_geometry(shapes, crs=4326))
-    with pytest.raises(DataError, match="must hold polygons and nothing else"):
+    with pytest.raises(DataError, match="must contain polygons only"):
         read_own_region(str(path))
 
 
@@ -186,7 +186,7 @@ def test_a_file_that_leads_to_others_is_refused(tmp_path):
     for name in ("a.vrt", "b.geojson"):
         (tmp_path / name).write_text(text)
         with pytest.raises(
-            DataError, match=r"of a format that is not read|cannot be read as GeoJSON"
+            DataError, match=r"has a format that geogp does not read|cannot be read as GeoJSON"
         ):
             read_own_region(str(tmp_path / name))
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
@@ -220,7 +220,7 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
         read_own_region(str(tmp_path / "a.zip"))
     monkeypatch.undo()
     monkeypatch.setattr(untrusted, "MOST_UNPACKED", 1 << 19)
-    with pytest.raises(DataError, match="too many to be boundaries"):
+    with pytest.raises(DataError, match="too many for a file of boundaries"):
         read_own_region(str(tmp_path / "a.zip"))
 
 

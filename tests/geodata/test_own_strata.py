@@ -102,13 +102,13 @@ def test_other_than_two_values_are_refused(tmp_path, values, told):
 @pytest.mark.parametrize("name", ["all", "Unknown", " ", "x" * 41])
 def test_names_that_stand_for_something_else_are_refused(tmp_path, name):
     text = _write(tmp_path / "a.geojson", [EAST, WEST], kind=[name, "b"])
-    with pytest.raises(DataError, match="calls a stratum"):
+    with pytest.raises(DataError, match="names a stratum"):
         read_own_strata(f"{text}:kind", small_region())
 
 
 def test_a_file_called_elsewhere_and_a_missing_column_are_refused(tmp_path):
     text = _write(tmp_path / "elsewhere.geojson", [EAST], kind=["b"])
-    with pytest.raises(DataError, match="calls both strata 'elsewhere'"):
+    with pytest.raises(DataError, match="names both strata 'elsewhere'"):
         read_own_strata(text, small_region())
     with pytest.raises(RequestError, match=r"expected a column side in .*found the columns kind"):
         read_own_strata(f"{text}:side", small_region())

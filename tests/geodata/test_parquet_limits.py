@@ -182,7 +182,7 @@ def test_only_wanted_columns_of_a_row_group_count(tmp_path, monkeypatch):
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
     table = pa.table([[1], [2]], names=["a", "a"])
-    with pytest.raises(DataError, match="columns of one name each, found a, a"):
+    with pytest.raises(DataError, match="columns with different names, found a, a"):
         read_table(_file(tmp_path / "a", table))
 
 

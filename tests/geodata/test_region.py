@@ -216,5 +216,5 @@ def test_strata_are_named_once():
 
 def test_a_boundary_beyond_the_tiles_is_refused():
     for bounds in ((0, 0, 500_000, 4_000_000), (0, 80, 10, 89), (-500, 0, 10, 10)):
-        with pytest.raises(DataError, match="Is it in metres"):
+        with pytest.raises(DataError, match="Are the coordinates in metres"):
             Region.from_geometry("XX", "Nowhere", shapely.box(*bounds))

@@ -204,7 +204,7 @@ def test_a_header_that_fails(server, faulty, national, testland, kind):
 
 def test_a_refusal_says_what_it_may_mean(server, faulty, testland):
     server.tell(faulty.Fault("403", times=9, method="HEAD"))
-    with pytest.raises(NetworkError, match=r"answered 403 .*not be listed"):
+    with pytest.raises(NetworkError, match=r"answered 403 .*needs a login"):
         read(web(server), testland, "2020Q1")
     assert server.told.seen["HEAD"] == 1
 
@@ -284,7 +284,7 @@ def test_without_the_network_the_cache_is_used_and_the_run_says_so(
     assert same(alone, first)
     assert (alone.missing, alone.unreached) == ((), (QUARTER + 1,))
     told = " ".join(alone.warnings)
-    assert "could not be asked whether its files changed: 2020Q1 are taken from the cache" in told
+    assert "could not be reached to check for changed files: 2020Q1 come from the cache" in told
     assert "2020Q2 are not in the cache: they are left out" in told
     with pytest.raises(UnreachableError, match="2020-04-01_performance"):
         read(source, testland, "2020Q1,2020Q2")
@@ -370,10 +370,14 @@ def test_a_damaged_source_is_refused_and_not_kept(server, national, testland):
     path = national / NAME
     groups = pq.read_metadata(path).num_row_groups
     spoil_chunk(path, groups // 2, "quadkey")
-    with pytest.raises(DataError, match=r"http://127.*cannot be used|is not a whole Parquet file"):
+    with pytest.raises(
+        DataError,
+        match=r"http://127.*cannot be used|is not a complete Parquet "
+        "file",
+    ):
         read(web(server), testland, "2020Q1")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(DataError, match=r"http://127.* is not a whole Parquet file"):
+    with pytest.raises(DataError, match=r"http://127.* is not a complete Parquet file"):
         read(web(server), testland, "2020Q1")
     assert not cache_items()
 

@@ -147,7 +147,11 @@ def test_nothing_is_sent_where_tls_ends(
     with running(_Server()) as plain, running(_Server(certificate)) as other:
         other.leads_to = f"{plain.url}/x"
         secure.leads_to = f"{other.url}/x" if through else other.leads_to
-        with pytest.raises(NetworkError, match=r"leads to an address without TLS; not followed"):
+        with pytest.raises(
+            NetworkError,
+            match=r"redirects to an address without TLS, which "
+            "geogp does not follow",
+        ):
             opened(f"{secure.url}/x")
         assert plain.seen == []
         assert (secure.tries, other.tries) == (1, through)

@@ -169,7 +169,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_formats_are_refused_and_ask_nobody(tmp_path, server, name):
     (tmp_path / name).write_text(OTHERS[name].replace("URL", server.url))
-    told = r"format that is not read: expected|cannot be read as GeoJSON|does not begin as such"
+    told = "format that geogp does not read|cannot be read as GeoJSON|does not begin like a file"
     with pytest.raises(DataError, match=told):
         read_layer(str(tmp_path / name))
     assert not server.asked()
@@ -220,7 +220,7 @@ def test_a_file_whose_name_reads_as_an_address_is_refused(tmp_path, monkeypatch,
     folder = tmp_path / f"x.zip!{server.url.replace('//', '')}"
     folder.mkdir()
     (folder / "a.gpkg").write_bytes(b"")
-    with pytest.raises(DataError, match=r"a name that GDAL takes for an address\. Rename"):
+    with pytest.raises(DataError, match=r"a name that GDAL would read as an address\. Rename"):
         read_layer(str(folder / "a.gpkg"))
     # A folder that is called as the beginning of an address.
     monkeypatch.chdir(tmp_path)
@@ -239,7 +239,7 @@ def test_a_grid_at_an_address_is_not_fetched_and_the_switch_is_put_back(tmp_path
     before = pyproj.network.is_network_enabled()
     pyproj.network.set_network_enabled(active=True)
     try:
-        with pytest.raises(DataError, match="has a CRS that cannot be turned into longitude"):
+        with pytest.raises(DataError, match="has a CRS that cannot be converted to longitude"):
             read_layer(str(tmp_path / "a.parquet"))
         assert pyproj.network.is_network_enabled()
     finally:
@@ -295,10 +295,10 @@ def test_zipped_shapefiles_are_read_whatever_they_are_called(tmp_path, archive, 
 @pytest.mark.parametrize(
     ("archive", "name", "told"),
     [
-        ("a{b.zip", "a", r"a\{b\.zip has a brace without its pair in its path\. Rename it"),
-        ("a}.zip", "a", "has a brace without its pair"),
-        ("}a{.zip", "a", "has a brace without its pair"),
-        ("a.zip", "a\\b", r"holds a\\b\.shp, a name that GDAL takes for another\. Rename it"),
+        ("a{b.zip", "a", r"a\{b\.zip has an unpaired brace in its path\. Rename it"),
+        ("a}.zip", "a", "has an unpaired brace"),
+        ("}a{.zip", "a", "has an unpaired brace"),
+        ("a.zip", "a\\b", r"holds a\\b\.shp, a name that GDAL would change\. Rename it"),
     ],
 )
 def test_names_that_gdal_misreads_are_refused(tmp_path, archive, name, told):
@@ -333,10 +333,12 @@ def test_a_geopackage_without_the_mark_of_one_is_read(tmp_path):
 
 def test_a_database_that_is_no_geopackage_is_refused(tmp_path):
     _unmarked(tmp_path / "a.gpkg", "DROP TABLE gpkg_contents")
-    with pytest.raises(DataError, match="without the table gpkg_contents, so it is no GeoPackage"):
+    with pytest.raises(
+        DataError, match="without the table gpkg_contents, so it is not a GeoPackage"
+    ):
         read_layer(str(tmp_path / "a.gpkg"))
     (tmp_path / "b.gpkg").write_bytes((tmp_path / "a.gpkg").read_bytes()[:100] + bytes(900))
-    with pytest.raises(DataError, match=r"cannot be read as a GeoPackage \(.*\)\. Fetch"):
+    with pytest.raises(DataError, match=r"cannot be read as a GeoPackage \(.*\)\. Download"):
         read_layer(str(tmp_path / "b.gpkg"))
 
 

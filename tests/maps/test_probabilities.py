@@ -64,5 +64,7 @@ def test_each_is_a_geotiff(world, tmp_path):
 
 
 def test_a_threshold_of_another_target_is_refused(world):
-    with pytest.raises(RequestError, match="at most 50 ms is no threshold of the target download"):
+    with pytest.raises(
+        RequestError, match="at most 50 ms is not a threshold of the target download"
+    ):
         mapped(world, thresholds=thresholds_of("latency"))

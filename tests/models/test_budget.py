@@ -42,7 +42,7 @@ def test_there_is_a_largest_rank(monkeypatch):
 
 
 def test_a_budget_that_no_rank_meets_is_refused(monkeypatch):
-    with pytest.raises(RequestError, match=r"2 s is too short: rank 50 takes about 50 s"):
+    with pytest.raises(RequestError, match=r"2 s is too short: even rank 50 takes about 50 s"):
         _rank(2.0, monkeypatch, float)
 
 

@@ -286,7 +286,7 @@ def test_targets_that_are_no_counts_are_refused(name, wrong):
 def test_what_counts_do_not_have_is_refused(name):
     x = np.random.default_rng(0).uniform(-1, 1, (30, 3))
     model = build(name, SIZES, x)
-    with pytest.raises(RequestError, match="no level apart"):
+    with pytest.raises(RequestError, match="no separate level"):
         model.predict(x, level=True)
     with pytest.raises(RequestError, match="no posterior in closed form"):
         joint_posterior(model, Data(x, np.arange(30.0)))

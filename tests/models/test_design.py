@@ -269,7 +269,7 @@ class TestRefusals:
         given = world.covariance
         with pytest.raises(DataError, match="for each of 60 tiles, found shapes"):
             measure(given, world.weights[:5], world.noise, np.array([1]))
-        with pytest.raises(DataError, match="weights of 0 or more, not all 0"):
+        with pytest.raises(DataError, match="weights of 0 or more, at least one above 0"):
             measure(given, np.zeros(60), world.noise, np.array([1]))
         with pytest.raises(DataError, match="positive noise variances, found 0"):
             measure(given, world.weights, 0 * world.noise, np.array([1]))

@@ -153,5 +153,5 @@ def test_refusals():
         found.region()
     with pytest.raises(RequestError, match="a level between 0 and 1, found 1"):
         found.region(1.0)
-    with pytest.raises(DataError, match="none missing"):
+    with pytest.raises(DataError, match="no missing score"):
         FirstMisses(np.array([0.0, np.nan]))

@@ -1,4 +1,4 @@
-"""Few rows: the width of intervals comes from folds over places."""
+"""Few rows: the width of intervals is estimated by cross-validation over places."""
 
 from dataclasses import replace
 

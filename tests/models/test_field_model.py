@@ -550,7 +550,9 @@ class TestRefusals:
 
     @pytest.mark.parametrize("d", [1, 4])
     def test_other_inputs_than_place_and_time(self, d):
-        with pytest.raises(RequestError, match="field takes two coordinates and, or not, a time"):
+        with pytest.raises(
+            RequestError, match="field expects two coordinates and optionally a time"
+        ):
             build(
                 "field",
                 Architecture(d=d, units=(1.0,) * d),
@@ -558,7 +560,7 @@ class TestRefusals:
             )
 
     def test_no_units(self):
-        with pytest.raises(RequestError, match="field measures distances: give Architecture"):
+        with pytest.raises(RequestError, match="field needs distances: give Architecture"):
             build("field", Architecture(d=3), _rows(9, 4, 0)[0])
 
     def test_units_that_do_not_fit(self):

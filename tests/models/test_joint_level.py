@@ -357,7 +357,9 @@ class TestWithoutTiles:
             np.testing.assert_allclose(found, expected)
 
     def test_rows_are_needed(self, fitted, train):
-        with pytest.raises(RequestError, match="dbk-silu holds no rows: give those"):
+        with pytest.raises(
+            RequestError, match="dbk-silu does not contain its training rows: give the rows"
+        ):
             joint_level(fitted("dbk-silu"), None, train.x)
 
     def test_counts_are_refused(self, train):
@@ -383,7 +385,7 @@ class TestRefusals:
 
     def test_a_model_without_rows(self):
         model = build("field", SIZES, make_field(4, 30).rows.x.numpy())
-        with pytest.raises(RequestError, match="not been fitted: it holds no rows"):
+        with pytest.raises(RequestError, match="not fitted: it has no training rows"):
             joint_level(model, None, grid(4))
 
     def test_weights_of_other_tiles(self):

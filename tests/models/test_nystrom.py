@@ -367,5 +367,5 @@ class TestPlacement:
         assert found.unique(dim=0).shape == (10, 2)
 
     def test_pivots_need_a_kernel(self):
-        with pytest.raises(RequestError, match="placement pivoted needs a kernel"):
+        with pytest.raises(RequestError, match="placement pivoted needs a fixed kernel"):
             build("dbk-rbf", SIZES, _table(30).x, placement="pivoted")

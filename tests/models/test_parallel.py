@@ -194,7 +194,7 @@ def test_shares_hold_every_row_once(make_model, train):
 
 @pytest.mark.parametrize("name", ["dbk-mml", "nystrom-mixed", "t-process"])
 def test_objectives_of_all_rows_are_not_split(name, make_model):
-    with pytest.raises(RequestError, match=f"{name} is fitted to all rows at once, which 3"):
+    with pytest.raises(RequestError, match=f"{name} is fitted to all rows at once, so 3"):
         CATALOGUE[name].step.split(make_model(name), None, None, 3)
 
 

@@ -174,7 +174,7 @@ def test_joint_variances_are_those_of_predictions():
 def test_scales_without_a_mean_are_refused():
     with pytest.raises(RequestError, match="expected a and b above 0, found -1"):
         InverseGamma(-1.0, 2.0)
-    with pytest.raises(RequestError, match="expected a above 1, for a scale with a mean"):
+    with pytest.raises(RequestError, match="expected a above 1, so that the scale has a mean"):
         _ = InverseGamma(1.0, 2.0).mean
 
 

@@ -654,7 +654,7 @@ class TestCheckpointsOfOthers:
 
     def test_cut_short(self, path, train, validation, quick, make_model):
         path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(DataError, match="not a whole file of tensors"):
+        with pytest.raises(DataError, match="not a complete file of tensors"):
             fit(make_model(), train, validation, quick, checkpoint=path)
 
 

@@ -40,4 +40,4 @@ def test_a_run_says_that_its_width_comes_from_folds(rows, few, tmp_path):
     )
     make_map(request)
     run = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert any("comes from folds" in text for text in run["warnings"]) is few
+    assert any("is estimated by cross-validation" in text for text in run["warnings"]) is few

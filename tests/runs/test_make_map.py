@@ -329,7 +329,7 @@ def test_a_large_map_without_zarr_says_what_is_missing(small, tmp_path, monkeypa
 
 def test_a_bad_source_leaves_nothing(own_small, tmp_path):
     own_small.tiles(1).write_bytes(own_small.tiles(1).read_bytes()[:2000])
-    with pytest.raises(DataError, match="not a whole Parquet file"):
+    with pytest.raises(DataError, match="not a complete Parquet file"):
         make_map(own_small.request(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 

@@ -46,7 +46,7 @@ def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_3_mbps"}
     request = small.request(folder, target="upload", model="dbk-silu", epochs=1, threshold=(2.5, 1))
     again = make_map(request, Listener())
-    assert "drawing the map of the fitted model anew" in heard
+    assert "drawing the map of the fitted model again" in heard
     assert variables(folder) == {"p_at_least_1_mbps", "p_at_least_2_5_mbps"}
     assert not (folder / "p_at_least_3_mbps.tif").exists()
     assert again.record.metrics == first.record.metrics

@@ -31,11 +31,11 @@ def test_the_run_names_its_noise_and_what_its_map_lacks(robust):
     assert run_json(robust)["settings"]["noise"] == "student-t"
     assert any(
         "mean of the predicted download speed does not exist" in text
-        and "The median is mapped" in text
+        and "The map shows the median" in text
         for text in run_json(robust)["warnings"]
     )
     for page in ("report.html", "map.html"):
-        assert "The median is mapped" in (robust.path / page).read_text()
+        assert "The map shows the median" in (robust.path / page).read_text()
 
 
 def test_the_map_has_a_median_and_no_mean(robust):

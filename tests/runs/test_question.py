@@ -62,7 +62,7 @@ def test_more_tests_are_narrower_and_the_level_narrowest(maps):
     assert one > usual > many > level > 0
     assert float(_grid(maps["level"])["noise_sd_log10"].max()) == 0
     page = (maps["level"].path / "map.html").read_text("utf-8")
-    assert "19 of 20 levels that measurements scatter around" in page
+    assert "19 of 20 levels around which measurements scatter" in page
 
 
 def test_the_question_changes_no_score(maps):
@@ -121,7 +121,7 @@ class TestRefusals:
             make_map(small.request(tmp_path / "run", at="2020Q1"))
 
     def test_a_quarter_beyond_the_data_without_the_field_model(self, small, tmp_path):
-        with pytest.raises(RequestError, match="only the model field says how sure it is there"):
+        with pytest.raises(RequestError, match="only the model field states its uncertainty there"):
             make_map(small.request(tmp_path / "run", at="2025Q1", model="dbk-silu"))
 
     def test_a_quarter_without_time(self, small, tmp_path):
@@ -139,10 +139,12 @@ class TestRefusals:
     def test_a_model_that_does_not_know_tests_says_so(self, small, tmp_path):
         request = small.request(tmp_path / "run", model="dbk-silu", epochs=1, tests=5)
         run = run_json(make_map(request))
-        assert any("is the same for any number of tests" in text for text in run["warnings"])
+        assert any("does not depend on the number of tests" in text for text in run["warnings"])
         assert run["map"]["tests"] is None
         page = (tmp_path / "run" / "map.html").read_text("utf-8")
-        assert "19 of 20 new measurements, of as many tests as the data happen to hold" in page
+        assert (
+            "19 of 20 new measurements, with as many tests as measurements in the data have" in page
+        )
 
 
 def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_path):
@@ -156,14 +158,14 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
             heard.append(text)
 
     again = make_map(small.request(folder, question="level"), Listener())
-    assert "drawing the map of the fitted model anew" in heard
+    assert "drawing the map of the fitted model again" in heard
     assert not any(text.startswith("fitting") for text in heard)
     xr.testing.assert_identical(_grid(again), _grid(maps["level"]))
     assert (folder / "model.safetensors").read_bytes() == model
     assert again.record.seconds["fit"] == first.record.seconds["fit"]
     for key in ("metrics", "baseline", "n", "weights", "warnings"):
         assert getattr(again.record, key) == getattr(first.record, key)
-    assert "levels that measurements scatter around" in (folder / "map.html").read_text("utf-8")
+    assert "levels around which measurements scatter" in (folder / "map.html").read_text("utf-8")
     assert make_map(small.request(folder, question="level")).already_there
     back = make_map(small.request(folder, zoom=12))
     assert run_json(back)["map"]["zoom"] == 12
@@ -174,7 +176,7 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
     ("asked", "message"),
     [
         ({"zoom": 9}, "no tile of zoom 9 has its centre in Demo; use a higher zoom"),
-        ({"question": "level"}, "dnn says nothing of how sure its level is"),
+        ({"question": "level"}, "dnn does not state the uncertainty of its level"),
     ],
 )
 def test_what_cannot_be_mapped_is_refused_before_any_fit(small, tmp_path, asked, message):

@@ -150,7 +150,7 @@ def test_a_region_without_tiles_is_refused(small, own):
     [
         (["map"], "expected either a region, such as PR, or --region-file .* found neither"),
         (["map", "PR", "--region-file", "a.geojson"], "found both PR and a.geojson"),
-        (["map", "PR", "--region-name", "x"], "--region-name x is what a --region-file is called"),
+        (["map", "PR", "--region-name", "x"], "--region-name x is only for a --region-file"),
         (["fetch"], "found neither"),
         (["fetch", "PR", "--region-file", "a.geojson"], "found both"),
         (["simulate", "--out", "x", "--region-name", "y"], "found neither"),
@@ -158,7 +158,7 @@ def test_a_region_without_tiles_is_refused(small, own):
         (["map", "PR", "--urban-vintage", "1990"], "unknown vintage of urban areas '1990'"),
         (
             ["map", "--region-file", "a.geojson", "--urban-vintage", "2020"],
-            "picks among the urban areas of --boundaries",
+            "chooses among the urban areas in --boundaries",
         ),
     ],
 )

@@ -26,7 +26,7 @@ from geogp.runs.progress import ProgressListener
 
 QUICK = {"model": "dbk-silu", "epochs": 2, "zoom": 11, "split": "random"}
 REPORT = "writing the report again from run.json and the test predictions"
-REDRAWN = "drawing the map of the fitted model anew"
+REDRAWN = "drawing the map of the fitted model again"
 FITTED = "the run is made again from its data"
 
 
@@ -269,7 +269,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(small, tmp_path, two_cores
     heard = Heard()
     run = run_json(make_map(request, heard))
     assert heard.threads == [2]
-    assert any(text.startswith("going on with 2 threads") for text in heard.texts)
+    assert any(text.startswith("continuing with 2 threads") for text in heard.texts)
     assert torch.get_num_threads() == 1
     assert run["threads"] == 2
     assert not any("threads" in text for text in run["warnings"])
@@ -283,8 +283,8 @@ def test_too_few_cores_for_the_threads_of_the_beginning_are_said(two_cores):
     assert threads_for(job, None) == threads_for(job, 1) == 1
     assert heard.warnings == []
     assert threads_for(job, 3) == 1
-    assert "began with 3 threads and goes on with 1" in heard.warnings[0]
-    assert "may differ in the last digits" in heard.warnings[0]
+    assert "started with 3 threads and continues with 1" in heard.warnings[0]
+    assert "the last digits may differ" in heard.warnings[0]
 
 
 def test_what_a_call_sets_is_put_back(two_cores):

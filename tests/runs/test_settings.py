@@ -57,7 +57,7 @@ def test_a_budget_is_some_seconds(budget):
 
 
 def test_a_budget_is_for_models_with_anchors():
-    with pytest.raises(RequestError, match=r"--budget picks the rank.*nystrom-mixed.*of vbll"):
+    with pytest.raises(RequestError, match=r"--budget chooses the rank.*nystrom-mixed.*of vbll"):
         MapRequest("PR", "tiles", "borders", model="vbll", budget=60.0)
 
 

@@ -41,7 +41,7 @@ EDITS = [
     (("baseline", "random", "all", "nll"), 9.0, "nll of baseline of random, all is 9.0, but the"),
     (("baseline", "blocks"), ..., "expected random, blocks under baseline, found random"),
     (("folds", "random", 0, "baseline", "all", "mae"), 9.0, "mae of baseline of folds.random[0]"),
-    (("n", "random", "train"), 7, "n.random is not that of the first of folds.random"),
+    (("n", "random", "train"), 7, "n.random differs from the first entry of folds.random"),
     (("seconds", "fit"), -1, "a number of 0 or more under seconds.fit"),
     (("model",), "field-9", "a model that `geogp models` lists under model, found 'field-9'"),
     (("model",), "cox-nb", "the model cox-nb does not predict the target download"),
@@ -181,7 +181,7 @@ def test_an_address_that_is_named_is_read(finished, served, geogp, tmp_path):
     code, _, error = geogp(*asked, "--source", served.url)
     assert (code, served.told.requests) == (2, [])
     assert f"takes its boundaries from '{served.url}/boundaries'" in error
-    assert "give --boundaries with that address" in error
+    assert "give --boundaries with this address" in error
     code, _, error = geogp(*asked, *(f"--{key}={place}" for key, place in places.items()))
     assert code == 0, error
     assert len(served.told.requests) > 2

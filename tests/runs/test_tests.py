@@ -158,8 +158,8 @@ def test_the_poisson_model_can_be_asked_for_and_redrawn(small, tmp_path):
         ),
         ({"target": "tests", "model": "field"}, "needs a model of numbers of tests"),
         ({"target": "upload", "model": "cox"}, "take field, or map --target tests"),
-        ({"target": "tests", "question": "level"}, "--for and --tests say"),
-        ({"target": "tests", "tests": 5}, "--for and --tests say"),
+        ({"target": "tests", "question": "level"}, "--for and --tests describe"),
+        ({"target": "tests", "tests": 5}, "--for and --tests describe"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, message):

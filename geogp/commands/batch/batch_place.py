@@ -155,7 +155,7 @@ class Place:
             if self.local:
                 raise OutputError(f"{told} {ELSEWHERE[0].upper()}{ELSEWHERE[1:]}.") from error
             raise NetworkError(
-                f"{told} Check the address, the connection and what the store lets you do."
+                f"{told} Check the address, the connection and your access rights."
             ) from error
 
 
@@ -171,8 +171,8 @@ def open_place(address: str) -> Place:
     parts = urlsplit(address)
     if "@" in parts.netloc:
         raise RequestError(
-            "an address with a user name or password would be shown and kept; put them where the "
-            "store's own client looks for them, and give the address without."
+            "an address with a user name or password would appear in messages and files; put "
+            "them where the client of the store expects them, and give the address without them."
         )
     if parts.scheme in {"file", "local"}:
         return _folder(parts.path)

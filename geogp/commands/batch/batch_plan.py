@@ -41,13 +41,15 @@ class BatchRequest:
     Nothing to map, or a setting that a batch does not take, is a RequestError.
     """
 
-    states: str = setting("GA,NM: postal codes, names or FIPS numbers; or all.")
-    services: str = setting("mobile, fixed, or both with a comma.", default="mobile")
+    states: str = setting("Postal codes, names or FIPS numbers: GA,NM. Or all.")
+    services: str = setting("mobile, fixed, or both: mobile,fixed.", default="mobile")
     targets: str = setting(
-        "download, upload, latency, tests; several with commas.", default="download"
+        "download, upload, latency or tests; several with commas.", default="download"
     )
     quarters: str | None = setting(settings_of(MapRequest)["quarters"].told)
-    each_quarter: bool = setting("A run of each of --quarters, not one of all.", default=False)
+    each_quarter: bool = setting(
+        "Make one run for each of --quarters, not one for all.", default=False
+    )
     maps: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,7 +72,9 @@ class BatchRequest:
         if not self.each_quarter:
             return (self.quarters,)
         if self.quarters is None:
-            raise RequestError("--each-quarter makes a run of each of --quarters; say which.")
+            raise RequestError(
+                "--each-quarter makes one run for each of --quarters; give --quarters."
+            )
         return tuple(quarter_label(quarter) for quarter in parse_quarters(self.quarters).all)
 
     def runs_in(self, regions: Sequence[str]) -> list["PlannedRun"]:
@@ -91,11 +95,13 @@ class Execution:
     """
 
     workers: int | None = setting(
-        "Processes on this machine. Default: one, or one a GPU.", least=1, most=MOST_WORKERS
+        "Number of processes on this machine. Default: one, or one for each GPU.",
+        least=1,
+        most=MOST_WORKERS,
     )
-    scheduler: str | None = setting("A Dask scheduler whose workers are taken: tcp://HOST:8786.")
+    scheduler: str | None = setting("Dask scheduler whose workers make the runs: tcp://HOST:8786.")
     memory_gb: float | None = setting(
-        "GB that a worker may use. Default: an equal share.",
+        "Memory limit of a worker in GB. Default: an equal share.",
         noun="a memory limit",
         positive=True,
         most=MOST_MEMORY_GB,
@@ -103,10 +109,13 @@ class Execution:
         option="--memory",
     )
     retries: int = setting(
-        "Tries after a failed network or a killed worker.", default=1, least=0, most=MOST_RETRIES
+        "Number of retries after a network failure or a killed worker.",
+        default=1,
+        least=0,
+        most=MOST_RETRIES,
     )
-    scratch: Path | None = setting("Workers' folder for what is not at --out. Default: the cache.")
-    fresh: bool = setting("Start over, whatever the place holds.", default=False)
+    scratch: Path | None = setting("Folder of the workers for temporary files. Default: the cache.")
+    fresh: bool = setting("Start over, even if the place holds a batch.", default=False)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -114,8 +123,8 @@ class Execution:
             object.__setattr__(self, "scratch", self.scratch.expanduser().resolve())
         if self.scheduler is not None and (self.workers or self.memory_gb):
             raise RequestError(
-                f"the workers of {self.scheduler} are as they were started; leave --workers and "
-                "--memory out."
+                f"the workers of {self.scheduler} keep the settings they were started with; "
+                f"leave out --workers and --memory."
             )
 
 
@@ -155,7 +164,7 @@ def run_of(request: MapRequest) -> PlannedRun:
     if request.quarters is not None:
         group.append(re.sub(r"[^A-Za-z0-9]+", "-", request.quarters).strip("-"))
     joined = safe_name("-".join(group))
-    assert request.region is not None, "a batch maps regions of the Census"
+    assert request.region is not None, "a batch maps regions of the Census only"
     return PlannedRun(f"{safe_name(request.region)}-{joined}", joined, request.region, request)
 
 
@@ -177,7 +186,7 @@ def check_apart(runs: Sequence[PlannedRun]) -> None:
         if other is not run:
             raise RequestError(
                 f"{run.region} and {other.region} would share the folder "
-                f"{run.name}; map them in batches of their own."
+                f"{run.name}; map them in two batches."
             )
 
 

@@ -96,7 +96,7 @@ class BatchTable(Struct, kw_only=True):
         A run that cannot be, or two with one folder, are a GeogpError or msgspec.ValidationError.
         """
         if set(self.settings) != set(MAP_SETTINGS) or not self.runs:
-            raise DataError("expected runs and their settings as this version of geogp has them.")
+            raise DataError("expected runs and settings of this version of geogp.")
         rows = ({name: getattr(row, name) for name in VARIED} for row in self.runs.values())
         runs = [run_of(msgspec.convert(self.settings | row, MapRequest)) for row in rows]
         check_apart(runs)
@@ -123,8 +123,8 @@ def read_table(place: Place) -> BatchTable | None:
         names = table.planned()
     except (msgspec.MsgspecError, UnicodeError, GeogpError, RecursionError) as error:
         raise DataError(
-            f"{place.show(BATCH_FILE)} is damaged ({error}). Delete it: finished runs are found "
-            "by what they hold."
+            f"{place.show(BATCH_FILE)} is damaged ({error}). Delete it: geogp recognises "
+            f"finished runs by their content."
         ) from error
     table.geogp = __version__
     table.runs = dict(zip(names, table.runs.values(), strict=True))

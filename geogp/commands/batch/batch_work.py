@@ -74,8 +74,9 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
     own, root = scratch and scratch.resolve(), Path(place.root)
     if own and place.local and (own.is_relative_to(root) or root.is_relative_to(own)):
         raise RequestError(
-            f"expected --scratch apart from the place of the batch, {root}; found {own}. "
-            "Choose a folder that is neither in nor around it, or leave --scratch out."
+            f"expected --scratch outside the place of the batch, {root}; found {own}. "
+            "Choose a folder that neither lies in this place nor contains it, or leave --scratch "
+            "out."
         )
 
 

@@ -33,9 +33,12 @@ def told_of(error: BaseException) -> str:
     if isinstance(error, GeogpError):
         return str(error)
     if _worker_lost(error):
-        return "the worker ended before the run did: killed, or above its memory limit."
+        return (
+            "the worker ended before its run was complete: it was killed, or exceeded its memory "
+            "limit."
+        )
     log = write_fault_log(error, sys.argv)
-    where = "" if log is None else f" The log of it is {log}"
+    where = "" if log is None else f" The log is {log}"
     return f"a fault of geogp ({one_line(error, sys.argv)}).{where}"
 
 

@@ -103,14 +103,17 @@ def make_batch(
     runs = [] if request is None else runs_of(request)
     held = Path(where.root)
     if not where.local:
-        listener.stage(f"no lock holds {where.address}: make no other batch there meanwhile")
+        listener.stage(
+            f"{where.address} cannot be locked: do not start another batch there "
+            f"while this one runs"
+        )
         held = scratch_folder(where.address, execution.scratch)  # locks out others here
     with hold(held):
         if request is None:
             table = read_table(where)
             if table is None:
                 raise RequestError(
-                    f"{where.address} holds no {BATCH_FILE}; there is no batch to go on with."
+                    f"{where.address} holds no {BATCH_FILE}; there is no batch to continue."
                 )
             runs = list(table.planned().values())
         else:
@@ -194,7 +197,7 @@ class _Batch:
                         queue.append(name)
                 heard = {name: crew.heard[name] for name in flying.values() if name in crew.heard}
                 told = [f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()]
-                note = "; ".join(told) or f"{len(queue) + len(flying)} to come"
+                note = "; ".join(told) or f"{len(queue) + len(flying)} waiting"
                 self._listener.progress("runs", self._done, len(self._rows), note)
         finally:
             for future in flying:
@@ -207,7 +210,7 @@ class _Batch:
     def _order(self, name: str) -> Order:
         row, execution = self._rows[name], self._execution
         row.state, row.attempts = RUNNING, row.attempts + 1
-        self._tell(name, "begun" if row.attempts == 1 else f"begun again ({row.attempts})")
+        self._tell(name, "begun" if row.attempts == 1 else f"started again ({row.attempts})")
         return Order(self._planned[name], self._place.address, execution.scratch, self._fresh)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
@@ -219,7 +222,7 @@ class _Batch:
             row.kind, row.error = kind_of(error), told_of(error)
             again = row.kind in PASSING and row.attempts <= self._execution.retries
             row.state = WAITING if again else FAILED
-            self._tell(name, f"failed: {row.error}{' It is tried again.' if again else ''}")
+            self._tell(name, f"failed: {row.error}{' geogp runs it again.' if again else ''}")
             return again
         peak = "" if row.peak_bytes is None else f", peak {row.peak_bytes / 1e9:.2f} GB"
         self._tell(name, f"{row.how}, {row.seconds or 0:.0f} s{peak}, {row.worker}")
@@ -231,8 +234,9 @@ class _Batch:
         run = run_in(content)
         if content is None or run is None or mark_of(content) != outcome.mark:
             raise OutputError(
-                f"{self._place.address} of the workers is not that of this machine: the run was "
-                "made, and is not there. Choose a place that all of them see."
+                f"{self._place.address} is not the same place for the workers and for this "
+                f"machine: a worker finished the run, but the run is not there. Choose a place "
+                f"that all machines share."
             )
         row.take(run)
         row.how, row.worker = outcome.how, outcome.worker
@@ -290,4 +294,4 @@ def _result(future: Future[Any]) -> Any:
     try:
         return future.result()
     except CancelledError as error:
-        raise ConnectionError("the worker's scheduler took the run back.") from error
+        raise ConnectionError("the scheduler cancelled the run.") from error

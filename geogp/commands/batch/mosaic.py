@@ -115,7 +115,9 @@ def _tiles_of(raster: Any) -> Frame:
         if square and all(abs(value - round(value)) < _OFF for value in found):
             zoom, column, row = map(round, found)
             return Frame(zoom, column, row, raster.width, raster.height)
-    raise DataError("expected a raster of tiles in EPSG:3857, found another.")
+    raise DataError(
+        "expected a raster of tiles in EPSG:3857, found a raster with other tiles or another CRS."
+    )
 
 
 def _around(sources: Sequence[_Source]) -> Frame:

@@ -48,7 +48,8 @@ class RepairPlaces:
         held = (self.stratum, self.tests, self.longitude, self.latitude)
         if len({part.shape for part in held}) != 1 or self.stratum.ndim != 1:
             raise DataError(
-                "expected one stratum, number of tests, longitude and latitude a row, found shapes "
+                "expected one stratum, number of tests, longitude and latitude for each row, "
+                "found shapes "
                 f"{[part.shape for part in held]}."
             )
         odd = sorted(set(np.unique(self.stratum).tolist()) - {*self.strata, UNKNOWN})
@@ -58,7 +59,10 @@ class RepairPlaces:
                 f"{', '.join(odd)}."
             )
         if not all(np.isfinite(part).all() for part in held[1:]) or (self.tests < 1).any():
-            raise DataError("expected finite places and 1 test or more, found rows without.")
+            raise DataError(
+                "expected finite coordinates and 1 test or more in each row, found "
+                "rows without them."
+            )
 
     def __len__(self) -> int:
         return len(self.stratum)

@@ -81,8 +81,8 @@ class Repair:
             number[cell.holds(places)] = place
         if (number < 0).any():
             raise DataError(
-                f"expected places in town or country, as the repair tells them apart, found "
-                f"{int((number < 0).sum())} of unknown stratum."
+                f"expected the stratum of each place, because the repair differs between strata, "
+                f"found {int((number < 0).sum())} places of unknown stratum."
             )
         return number
 
@@ -120,8 +120,8 @@ def check_rows(method: str, m: int) -> None:
     least = LEAST_NEAREST if method == LOCAL else LEAST_IN_ALL
     if m < least:
         raise DataError(
-            f"expected at least {least} calibration rows for the repair {method}, without which "
-            f"there is no 95 % interval, found {m}. Ask for more quarters or a larger region"
+            f"expected at least {least} calibration rows for the repair {method}, the least for "
+            f"a 95 % interval, found {m}. Choose more quarters or a larger region"
             f"{', or choose marginal.' if method == LOCAL else '.'}"
         )
 
@@ -203,8 +203,8 @@ def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
     if np.isnan(knots[LADDER.index(0.95)]):
         raise DataError(
             f"expected normal scores below {MOST_SCORE:g}, found "
-            f"{int((scores >= MOST_SCORE).sum())} of {len(scores)} calibration rows beyond: no "
-            "95 % interval of the predicted shape reaches them. Fit the model anew."
+            f"{int((scores >= MOST_SCORE).sum())} of {len(scores)} calibration rows above it: no "
+            f"95 % interval of the predicted shape reaches these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))
 

@@ -73,8 +73,8 @@ class NearbyScores:
         found[found >= MOST_SCORE] = np.nan
         if np.isnan(found[:, 0]).any():
             raise DataError(
-                f"expected normal scores below {MOST_SCORE:g}, found places around which nearly "
-                "all lie beyond. Fit the model anew."
+                f"expected normal scores below {MOST_SCORE:g}, found places where nearly all "
+                f"scores nearby are above it. Fit the model again."
             )
         return found
 

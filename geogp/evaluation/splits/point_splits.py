@@ -42,7 +42,9 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
     """
     places = np.unique(np.column_stack([x, y]), axis=0)
     if len(places) < 2:
-        raise DataError("expected points at several places, found all at one; split at random.")
+        raise DataError(
+            "expected points at several places, found all points at one place; use a random split."
+        )
     scale = 1.0
     wanted = min(LEAST_CELLS, len(places))
     while _occupied(places, side, scale) < wanted and scale > 2.0**-40:
@@ -77,8 +79,8 @@ def validation_part(
             found = words == words.min()
     if not 0 < found.sum() < len(found):
         raise DataError(
-            f"expected rows that validate and rows that train, found {int(found.sum())} of "
-            f"{len(found)} that validate. Give more rows, or a mask of those that validate."
+            f"expected validation rows and training rows, found {int(found.sum())} of "
+            f"{len(found)} validation rows. Give more rows, or a mask of the validation rows."
         )
     return found
 

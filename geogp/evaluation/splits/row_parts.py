@@ -77,8 +77,8 @@ def check_fold(name: str, fold: int, most: int) -> None:
     """Refuse a fold that a split does not have; the RequestError says how many there are."""
     if not 0 <= fold < most:
         raise RequestError(
-            f"the split {name} has {most} folds here, found fold number {fold + 1}. Ask for fewer "
-            "--folds, or leave the split out."
+            f"the split {name} has {most} folds here, found fold number {fold + 1}. Choose fewer "
+            f"--folds, or leave the split out."
         )
 
 
@@ -90,7 +90,7 @@ def without_empty(part: Parts, what: str, *, calibrated: bool = False) -> Parts:
         found = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise DataError(
             f"expected rows in each part of the split, found {found} from {what}. "
-            "Ask for more quarters or a larger region, or try another seed."
+            "Choose more quarters or a larger region, or try another seed."
         )
     return part
 

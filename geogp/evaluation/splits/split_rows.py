@@ -180,8 +180,8 @@ def buffer_split(
     )
     if near.sum() == train.sum():
         raise RequestError(
-            f"a buffer of {buffer_km:g} km around the test blocks leaves none of {int(near.sum())} "
-            "training rows. Ask for a smaller --buffer-km, or leave the split buffer out."
+            f"a buffer of {buffer_km:g} km around the test blocks removes all {int(near.sum())} "
+            f"training rows. Choose a smaller --buffer-km, or leave the split buffer out."
         )
     return np.where(near, LEFT_OUT, part)
 
@@ -198,9 +198,9 @@ def county_split(
     """
     if county is None:
         raise RequestError(
-            "the split county needs the boundaries of counties: expected "
-            "counties_<ST>.parquet or cb_2018_us_county_500k.zip beside the states, "
-            "found neither. Add one to --boundaries, or leave the split out."
+            "the split county needs the boundaries of counties: expected counties_<ST>.parquet "
+            "or cb_2018_us_county_500k.zip in the folder of the state boundaries, found neither. "
+            "Add one to --boundaries, or leave the split out."
         )
     known = county != ELSEWHERE
     names, number, rows = np.unique(county[known], return_inverse=True, return_counts=True)
@@ -234,7 +234,7 @@ def latest_split(
     if len(found) < fold + 2:
         raise RequestError(
             f"the split latest needs {fold + 2} quarters with data for {fold + 1} "
-            f"{'folds' if fold else 'fold'}, found {len(found)}. Ask for more --quarters"
+            f"{'folds' if fold else 'fold'}, found {len(found)}. Choose more --quarters"
             f"{' or fewer --folds' if fold else ''}, or leave the split out."
         )
     tested = found[-1 - fold]
@@ -261,7 +261,8 @@ def cell_indices(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.int64]
     wrong = ~(np.isfinite(longitude) & np.isfinite(latitude))
     if wrong.any():
         raise DataError(
-            f"expected finite coordinates, found {int(wrong.sum())} rows without; drop them first."
+            f"expected finite coordinates, found {int(wrong.sum())} rows without them; drop "
+            f"these rows first."
         )
     column = np.floor(longitude / CELL_DEGREES).astype(np.int64) % round(360 / CELL_DEGREES)
     row = np.floor(latitude / CELL_DEGREES).astype(np.int64)

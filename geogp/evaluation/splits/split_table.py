@@ -100,7 +100,9 @@ def split(
     if not all(np.isfinite(part).all() for part in place):
         raise DataError(f"expected finite numbers in {x} and {y}; drop the other rows.")
     if how == BUFFER.name and (np.abs(place[0]).max() > 360 or np.abs(place[1]).max() > 90):
-        raise DataError("expected degrees in x and y, by which the split buffer takes distances.")
+        raise DataError(
+            "expected degrees in x and y: the split buffer computes distances from them."
+        )
     tiles = "quadkey" in table.columns
     parts = (
         _in_cells(place, random_state, fold, cell)
@@ -149,7 +151,7 @@ def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:
     if how == LATEST.name and not quarters:
         raise RequestError(
             f"the split latest needs quarters (Period[Q]) in the column {time!r}, and 2 quarters "
-            "or more; make them with table[...].dt.to_period('Q')."
+            "or more; convert the column with table[...].dt.to_period('Q')."
         )
     if time is None or time not in table.columns:
         return np.zeros(len(table), np.int64)

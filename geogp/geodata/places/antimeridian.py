@@ -95,6 +95,6 @@ def _middle(points: NDArray[np.float64]) -> float:
 
 def _refusal(row: object, what: str) -> DataError:
     return DataError(
-        f"the polygon in row {row} {what}. Reproject the file to EPSG:4326, cut at 180 degrees, "
-        "and give that."
+        f"the polygon in row {row} {what}. Reproject the polygons to EPSG:4326, cut them at 180 "
+        f"degrees, and give that file."
     )

@@ -51,8 +51,8 @@ def check_file(path: Path) -> None:
     if not zipfile.is_zipfile(path):
         if path.suffix.lower() in _ARCHIVES:
             raise DataError(
-                f"{path} cannot be read as boundaries (no zip file). Expected a whole one; fetch "
-                "or make it again."
+                f"{path} cannot be read as boundaries: it is not a zip file. Expected a complete "
+                f"zip file; download it or write it again."
             )
         return
     try:
@@ -66,8 +66,8 @@ def check_file(path: Path) -> None:
         raise
     except _DAMAGE as error:
         raise DataError(
-            f"{path} cannot be read as boundaries ({error}). Expected a whole zip file; fetch or "
-            "make it again."
+            f"{path} cannot be read as boundaries ({error}). Expected a complete zip file; "
+            f"download it or write it again."
         ) from error
 
 
@@ -81,12 +81,14 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
     size = sum(member.file_size for member in members)
     if size > MOST_UNPACKED or (size > RATIO_FROM and size > MOST_RATIO * path.stat().st_size):
         raise DataError(
-            f"{path} says to hold {size:,} bytes, packed into {path.stat().st_size:,}: too many to "
-            "be boundaries."
+            f"{path} declares {size:,} bytes, packed into {path.stat().st_size:,}: too many for "
+            f"a file of boundaries."
         )
     for member in members:
         name = PurePosixPath(member.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts or ":" in member.filename:
-            raise DataError(f"{path} holds {member.filename!r}, which leads out of the archive.")
+            raise DataError(
+                f"{path} holds {member.filename!r}, whose path leads out of the archive."
+            )
         if stat.S_ISLNK(member.external_attr >> 16):
             raise DataError(f"{path} holds {member.filename!r}, which is a link.")

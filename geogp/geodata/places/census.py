@@ -81,7 +81,7 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     if counties is not None and "STATEFP" in counties:
         counties = counties[counties["STATEFP"].astype(str) == number]
     if counties is not None and not len(counties):
-        raise DataError(f"{reading.files[-1].name} in {source.where} holds no county of {code}.")
+        raise DataError(f"{reading.files[-1].name} in {source.where} contains no county of {code}.")
     region = Region.from_geometry(code, str(row["NAME"]), row.geometry)
     urban = _urban_areas(reading, [code], vintage)
     return _boundaries(reading, region, counties, urban)
@@ -121,8 +121,8 @@ def _boundaries(
         layer = replace(PolygonLayer.of_table(COUNTY, counties), snap_degrees=COAST_DEGREES)
     if urban is None:
         warnings.append(
-            f"no urban areas of {region.name} in {where}: the region is mapped without the "
-            "strata urban and rural."
+            f"no urban areas of {region.name} in {where}: geogp maps the region without the "
+            f"strata urban and rural."
         )
         return Boundaries(region, tuple(reading.files), tuple(warnings), layer)
     near = urban[urban.intersects(region.wrapped)]
@@ -183,10 +183,10 @@ def _urban_areas(
     if national is not None:
         return national
     if vintage not in {AUTO, str(year)}:
-        held = "" if year is None else f", which holds those of {year}"
+        held = "" if year is None else f", only those of {year}"
         raise RequestError(
             f"no urban areas of {vintage} in {where}{held}; expected "
-            f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to take the newest."
+            f"{URBAN_FILES[int(vintage)][0]}. Leave --urban-vintage out to use the newest."
         )
     reading.files = after
     return found
@@ -207,7 +207,7 @@ class _Reading:
             return []
         names = ", ".join(file.name for file in self.files)
         where = self.source.where
-        return [f"{where} could not be asked for its files: {names} are taken from the cache."]
+        return [f"{where} could not be reached: {names} come from the cache."]
 
     def first(self, names: Sequence[str]) -> gpd.GeoDataFrame | None:
         """Return the first of several files that is in the source or in the cache, or None."""

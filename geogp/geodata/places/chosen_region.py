@@ -68,7 +68,9 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
     """
     path, rows = file_and_rows(text)
     if not path.is_file():
-        raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN=VALUE.")
+        raise RequestError(
+            f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN=VALUE."
+        )
     table = read_polygons(path, path.name)
     chosen = table if rows is None else table[_chosen(table, *rows, path)]
     full = path.stem if name is None else name.strip()
@@ -83,7 +85,7 @@ def _chosen(table: gpd.GeoDataFrame, column: str, value: str, path: Path) -> pd.
     texts = column_of(table, column, path)
     if not (texts == value).any():
         held = ", ".join(sorted(texts.unique())[:8])
-        raise RequestError(f"no row of {path} has {value!r} in {column}; it holds {held}.")
+        raise RequestError(f"no row of {path} has {value!r} in {column}; it contains {held}.")
     return texts == value
 
 
@@ -138,11 +140,11 @@ def _check_names(names: list[str], where: str) -> None:
     for name in names:
         if not name or name.casefold() in _TAKEN or len(name) > LONGEST_NAME:
             raise DataError(
-                f"{where} calls a stratum {name!r}; expected 1 to {LONGEST_NAME} letters, and not "
+                f"{where} names a stratum {name!r}; expected 1 to {LONGEST_NAME} letters, and not "
                 f"{' or '.join(sorted(_TAKEN))}. Rename it."
             )
     if names[0] == names[1]:
-        raise DataError(f"{where} calls both strata {names[0]!r}. Rename the file.")
+        raise DataError(f"{where} names both strata {names[0]!r}. Rename the file.")
 
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
@@ -154,17 +156,17 @@ def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
         twice = held.intersection(strata.rest).area / whole
         if twice > _SLIVER:
             told.append(
-                f"{twice:.1%} of {region.name} lies in both strata, and counts as "
+                f"{twice:.1%} of {region.name} lies in both strata, and is counted in "
                 f"{strata.names[0]}."
             )
         other = other.intersection(strata.rest)
         neither = 1 - (held.area + other.area) / whole
         if neither > _SLIVER:
             told.append(
-                f"{neither:.1%} of {region.name} lies in neither stratum: places there are of "
-                "unknown stratum, and count for the whole region only."
+                f"{neither:.1%} of {region.name} lies in neither stratum: the stratum of these "
+                f"places is unknown, and they count for the whole region only."
             )
     for name, part in zip(strata.names, (held, other), strict=True):
         if part.area <= _SLIVER * whole:
-            told.append(f"nothing of {region.name} lies in the stratum {name}.")
+            told.append(f"no part of {region.name} lies in the stratum {name}.")
     return tuple(told)

@@ -28,7 +28,7 @@ def nearest_km(
     places, number = _distinct(longitude, latitude)
     vectors = _unit_vectors(places)
     if not np.isfinite(vectors).all():
-        raise DataError("expected places with finite coordinates to measure distances from.")
+        raise DataError("expected finite coordinates of the places to measure distances from.")
     chord, _ = cKDTree(points).query(vectors)
     half_angle = np.arcsin(np.clip(np.asarray(chord, np.float64) / 2, 0, 1))
     found: Floats = (2 * EARTH_RADIUS_KM * half_angle)[number]

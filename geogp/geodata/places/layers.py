@@ -66,14 +66,15 @@ class PolygonLayer:
             columns = ", ".join(str(one) for one in table.columns if one != "geometry")
             raise RequestError(
                 f"expected a column {column or 'NAME'} with the names of the polygons of {name}, "
-                f"found the columns {columns}. Name one, as FILE:COLUMN."
+                f"found the columns {columns}. Give one of them, as FILE:COLUMN."
             )
         labels = table[found].astype(str)
         unnamed = int((table[found].isna() | (labels.str.strip() == "")).sum())
         if unnamed:
             raise DataError(
                 f"expected a name in {found} for each polygon of {name}, found none for {unnamed} "
-                f"of {len(table)}. Name or remove them, or take another column, as FILE:COLUMN."
+                f"of {len(table)}. Name or remove these polygons, or choose another column, as "
+                f"FILE:COLUMN."
             )
         number = next((one for one in _NUMBERS if one in table), None)
         if column is None and number is not None:
@@ -124,7 +125,8 @@ class PolygonLayer:
             return None
         return (
             f"polygons of {self.name} overlap: {several:,} of {len(points):,} {what} "
-            "lie in more than one, and count for the one that comes first in the file."
+            "lie in more than one polygon, and are counted in the polygon that comes first in "
+            "the file."
         )
 
     @cached_property
@@ -170,7 +172,7 @@ def read_layers(texts: Sequence[str]) -> tuple[tuple[PolygonLayer, ...], tuple[I
     if double:
         raise RequestError(
             f"expected layers of different names, found {', '.join(double)} more than once. "
-            "A layer has the name of its file: rename one, or give --layer once."
+            "A layer has the name of its file: rename one of the files, or give each --layer once."
         )
     paths = [place_of(text)[0] for text in texts]
     # A file of two layers counts once, with the labels of the last.
@@ -185,7 +187,7 @@ def place_of(text: str) -> tuple[Path, str | None]:
     """Return the path and column of ``FILE`` or ``FILE:COLUMN``; RequestError without a file."""
     path, column = file_and_rest(text)
     if not path.is_file():
-        raise RequestError(f"no file {path}: expected polygons, as FILE or FILE:COLUMN.")
+        raise RequestError(f"no file {path}: expected a file of polygons, as FILE or FILE:COLUMN.")
     return path, column
 
 

@@ -53,7 +53,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     polygons with an area.
     """
     if path.is_dir():
-        raise DataError(f"{path} is a folder; expected a file. Write its parts into one.")
+        raise DataError(f"{path} is a folder; expected a file. Join the parts in one file.")
     try:
         check_file(path)
         if name.lower().endswith((".parquet", ".geoparquet")):
@@ -68,9 +68,9 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
                 f"{path} holds no geometry. Expected GeoParquet with polygons."
             ) from error
         raise DataError(
-            f"{path} cannot be read as boundaries ({_line(error)}). Expected a whole file of "
-            "polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; fetch or "
-            "make it anew."
+            f"{path} cannot be read as boundaries ({_line(error)}). Expected a complete file of "
+            f"polygons: GeoParquet, GeoPackage, GeoJSON, FlatGeobuf or zipped shapefile; "
+            f"download it or write it again."
         ) from error
     table = _checked(path, table)
     if table.active_geometry_name != "geometry":
@@ -85,7 +85,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
         raise DataError(f"{path}: {error}") from error
     except _DAMAGE as error:
         raise DataError(
-            f"{path} has a CRS that cannot be turned into longitude and latitude ({_line(error)})."
+            f"{path} has a CRS that cannot be converted to longitude and latitude ({_line(error)})."
         ) from error
 
 
@@ -118,18 +118,19 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
         raise DataError(f"{path} holds no geometry. Expected polygons.")
     if table.crs is None:
         raise DataError(
-            f"{path} has no CRS, so its coordinates have no meaning. Set it, for Census files "
-            "with GeoDataFrame.set_crs(4269)."
+            f"{path} has no CRS, so the meaning of its coordinates is unknown. Set the CRS, for "
+            f"Census files with GeoDataFrame.set_crs(4269)."
         )
     table = table[~(table.geometry.is_empty | table.geometry.isna())]
     vertices = int(shapely.get_num_coordinates(table.geometry.to_numpy()).sum())
     if vertices > MOST_VERTICES:
         raise DataError(
-            f"{path} holds polygons of {vertices:,} corners; expected at most {MOST_VERTICES:,}. "
+            f"{path} contains polygons with {vertices:,} corners; expected at most "
+            f"{MOST_VERTICES:,}. "
             "Simplify them."
         )
     if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():
-        raise DataError(f"{path} must hold polygons and nothing else.")
+        raise DataError(f"{path} must contain polygons only.")
     return table
 
 
@@ -143,8 +144,8 @@ def _valid(table: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
     lost = [str(table.index[k]) for k, held in parts.items() if not held]
     if lost:
         raise DataError(
-            f"found no area in {len(lost)} of {len(table)} polygons, first in row {lost[0]}. "
-            "Mend or remove them."
+            f"found no valid area in {len(lost)} of {len(table)} polygons, first in row {lost[0]}. "
+            "Repair or remove these polygons."
         )
     for k, held in parts.items():
         shapes[k] = held[0] if len(held) == 1 else MultiPolygon(held)

@@ -145,7 +145,8 @@ class Region:
         if max(-south, north) > quadkeys.NORTHMOST or max(-west, east) > 360:
             raise DataError(
                 f"expected the boundary of {name} in degrees between {-quadkeys.NORTHMOST:.2f} and "
-                f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Is it in metres?"
+                f"{quadkeys.NORTHMOST:.2f} north, found {boundary.bounds}. Are the coordinates "
+                f"in metres?"
             )
         region = cls(code, name, _joined(parts, _antimeridian_cut(parts)))
         if urban_areas is None:
@@ -216,7 +217,7 @@ class Region:
         """
         if not any(len(column) for column, _ in self._strips(zoom, 20_000)):
             raise RequestError(
-                f"no tile of zoom {zoom} has its centre in {self.name}; use a higher zoom."
+                f"no tile of zoom {zoom} has its centre in {self.name}; choose a higher zoom."
             )
 
     def zoom_within(self, zoom: int, most: int) -> int:

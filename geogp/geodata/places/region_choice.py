@@ -43,13 +43,13 @@ class RegionChoice:
         if (self.region is None) == (self.file is None):
             found = "neither" if self.region is None else f"both {self.region} and {self.file}"
             raise RequestError(
-                "expected either a region, such as PR, or --region-file with polygons of your own; "
-                f"found {found}."
+                "expected either a region, such as PR, or --region-file with your own polygons, "
+                f"not both; found {found}."
             )
         if self.name is not None and self.file is None:
             raise RequestError(
-                f"--region-name {self.name} is what a --region-file is called; {self.region} has "
-                "its name. Leave it out."
+                f"--region-name {self.name} is only for a --region-file; the region "
+                f"{self.region} already has a name. Leave --region-name out."
             )
         one_of("vintage of urban areas", self.urban_vintage, VINTAGE_CHOICES)
         if self.file is not None:
@@ -63,8 +63,8 @@ class RegionChoice:
             object.__setattr__(self, "boundaries", PUBLIC_BOUNDARIES)
         elif self.urban_vintage != AUTO:
             raise RequestError(
-                f"--urban-vintage {self.urban_vintage} picks among the urban areas of "
-                "--boundaries; give these too."
+                f"--urban-vintage {self.urban_vintage} chooses among the urban areas in "
+                f"--boundaries; give --boundaries too."
             )
 
     def read(self) -> "Boundaries":
@@ -94,7 +94,8 @@ def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
     column, equals, value = rest.partition("=")
     if not (column and equals):
         raise RequestError(
-            f"expected the rows of {path} that are the region as COLUMN=VALUE, found {rest!r}."
+            f"expected COLUMN=VALUE, to choose the rows of {path} that are the region, found "
+            f"{rest!r}."
         )
     return path, (column, value)
 

@@ -54,8 +54,8 @@ def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
     found = pyogrio.read_dataframe(source, layer=_only_layer(path, source), max_features=most + 1)
     if len(found) > most:
         raise DataError(
-            f"{path} holds {len(found):,} polygons or more; expected at most {most:,}. Take "
-            "those of the region."
+            f"{path} holds {len(found):,} polygons or more; expected at most {most:,}. Keep only "
+            f"those of the region."
         )
     return found
 
@@ -68,16 +68,16 @@ def _source(path: Path) -> str:
         return f"GeoJSON:{whole}"
     if ending in _ARCHIVES:
         if not _balanced(whole):
-            raise DataError(f"{path} has a brace without its pair in its path. Rename it.")
+            raise DataError(f"{path} has an unpaired brace in its path. Rename the file or folder.")
         return f"/vsizip/{{{whole}}}/{_shapefile_in(path)}"
     if ending not in ENDINGS:
         raise DataError(
-            f"{path} is of a format that is not read: expected a file that ends in .parquet, "
-            f"{', '.join(ENDINGS)}, found {path.suffix or 'no ending'}. Write its polygons to one "
-            f"(read are {_FORMATS})."
+            f"{path} has a format that geogp does not read: expected a file that ends in .parquet, "
+            f"{', '.join(ENDINGS)}, found {path.suffix or 'no ending'}. Write its polygons to a "
+            f"file of one of these formats: {_FORMATS}."
         )
     if whole.startswith("/vsi") or set(_SPECIAL) & set(whole):
-        raise DataError(f"{path} has a name that GDAL takes for an address. Rename it.")
+        raise DataError(f"{path} has a name that GDAL would read as an address. Rename the file.")
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
     _check_head(path, ending, head)
@@ -103,12 +103,12 @@ def _check_tables(path: Path) -> None:
             ).fetchone()
     except sqlite3.Error as error:
         raise DataError(
-            f"{path} cannot be read as a GeoPackage ({error}). Fetch or make it again."
+            f"{path} cannot be read as a GeoPackage ({error}). Download it or write it again."
         ) from error
     if found is None:
         raise DataError(
-            f"{path} is a database of SQLite without the table gpkg_contents, so it is no "
-            f"GeoPackage. Write its polygons to a file that is read: {_FORMATS}."
+            f"{path} is an SQLite database without the table gpkg_contents, so it is not a "
+            f"GeoPackage. Write its polygons to a file of one of these formats: {_FORMATS}."
         )
     # GDAL warns of the missing mark, and reads the file.
     pyogrio.set_gdal_config_options({"GPKG_WARN_UNRECOGNIZED_APPLICATION_ID": False})
@@ -129,8 +129,8 @@ def _check_head(path: Path, ending: str, head: bytes) -> None:
     }
     if not fits[ending]:
         raise DataError(
-            f"{path} ends in {ending}, but does not begin as such a file does. Fetch or make it "
-            "again."
+            f"{path} ends in {ending}, but does not begin like a file of this format. Download "
+            f"it or write it again."
         )
 
 
@@ -142,19 +142,19 @@ def _shapefile_in(path: Path) -> str:
         others = [name for name in members if name.lower().endswith(_NOT_IN_ARCHIVES)]
         if others and not names:
             raise DataError(
-                f"expected a shapefile in {path}, found {', '.join(others)[:200]}. Unpack it, and "
-                f"name the file itself: read are {_FORMATS}."
+                f"expected a shapefile in {path}, found {', '.join(others)[:200]}. Unpack it, "
+                f"and give the file itself. geogp reads {_FORMATS}."
             )
         if len(names) != 1:
             raise DataError(
                 f"expected one shapefile in {path}, found {len(names)}: "
-                f"{', '.join(names or members)[:200]}. Write the one that is meant to a file of "
-                f"its own: read are {_FORMATS}."
+                f"{', '.join(names or members)[:200]}. Write the one that you need to a file of "
+                f"its own. geogp reads {_FORMATS}."
             )
         if "\\" in names[0]:
             raise DataError(
-                f"{path} holds {names[0]}, a name that GDAL takes for another. Rename it, or "
-                "unpack the archive and name the file itself."
+                f"{path} holds {names[0]}, a name that GDAL would change. Rename it, or unpack "
+                f"the archive and give the file itself."
             )
         with archive.open(names[0]) as stream:
             _check_head(path, ".shp", stream.read(_HEAD))
@@ -180,13 +180,13 @@ def _check_geojson(path: Path) -> None:
         raise DataError(f"{path} cannot be read as GeoJSON: it is nested too deeply.") from error
     except ValueError as error:
         raise DataError(
-            f"{path} cannot be read as GeoJSON ({error}). Fetch or make it again."
+            f"{path} cannot be read as GeoJSON ({error}). Download it or write it again."
         ) from error
     types, wrong = found if isinstance(found, _Seen) else _Seen((), None)
     if wrong is not None:
         raise DataError(
             f"expected a CRS of type 'name' in {path}, found one of type "
-            f"{', '.join(map(repr, wrong))[:40] or 'none'}; a CRS at an address is not fetched. "
+            f"{', '.join(map(repr, wrong))[:40] or 'none'}; geogp does not download a CRS. "
             'Write it as {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4269"}}, '
             "or write the file in longitude and latitude, without a CRS."
         )
@@ -226,7 +226,7 @@ def _only_layer(path: Path, source: str) -> str:
         raise DataError(f"{path} holds no geometry. Expected polygons.")
     if len(names) > 1:
         raise DataError(
-            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the one "
-            "that is meant to a file of its own."
+            f"expected one layer in {path}, found {len(names)}: {', '.join(names)}. Write the "
+            f"layer that you need to a file of its own."
         )
     return names[0]

@@ -111,7 +111,7 @@ def _check(
     if not train.any():
         raise RequestError("expected at least one training row, found none.")
     if law.target != target:
-        raise RequestError(f"expected the law of {target}, found that of {law.target}.")
+        raise RequestError(f"expected a distribution of {target}, found one of {law.target}.")
     if neighbours < 1:
         raise RequestError(f"expected 1 or more neighbours, found {neighbours}.")
 

@@ -101,7 +101,7 @@ def simulate(
     if rows > len(grid.tiles) * len(quarters):
         raise RequestError(
             f"expected at most {len(grid.tiles) * len(quarters)} rows ({len(grid.tiles)} tiles "
-            f"in {region.name} times {len(quarters)} quarters), found {rows}. Ask for fewer."
+            f"in {region.name} times {len(quarters)} quarters), found {rows}. Choose fewer."
         )
     laws = laws_of(grid, seed)
     places = places_of(region, grid, laws["download"].urban_smoothing_km)

@@ -136,7 +136,9 @@ class Grid:
         """Return the grid of a region; RequestError where no tile's centre lies in it."""
         tiles = region.tiles()
         if not len(tiles):
-            raise RequestError(f"{region.name} holds no centre of a zoom-16 tile; draw it larger.")
+            raise RequestError(
+                f"{region.name} contains no centre of a zoom-16 tile; choose a larger region."
+            )
         middle = np.deg2rad((region.bounds[1] + region.bounds[3]) / 2)
         tile_km = quadkeys.tile_size_m() * float(np.cos(middle)) / 1000
         return cls(tiles, tiles.column - tiles.column.min(), tiles.row - tiles.row.min(), tile_km)

@@ -50,8 +50,8 @@ class HeldQuarters:
         if absent:
             raise DataError(
                 f"{_labels(absent)} {'was' if len(absent) == 1 else 'were'} named but {where} has "
-                f"no {tile_file(service, absent[0])}. Leave the quarter out, or give a range, in "
-                "which gaps are allowed."
+                f"no {tile_file(service, absent[0])}. Leave the quarter out, or give a range: a "
+                f"range may have gaps."
             )
 
     def warnings(self, where: str) -> list[str]:
@@ -60,19 +60,19 @@ class HeldQuarters:
         parts = urlsplit(where)
         if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
             told.append(
-                f"{where} is read without TLS: nothing vouches for what came over the network. "
-                "Where the server has an https:// address, give that."
+                f"{where} is read without TLS: the data could have been changed on the way. If "
+                f"the server has an https:// address, use it."
             )
         unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
         if unchecked:
             told.append(
-                f"{where} could not be asked whether its files changed: {_labels(unchecked)} are "
-                "taken from the cache as they are."
+                f"{where} could not be reached to check for changed files: {_labels(unchecked)} "
+                f"come from the cache, unchecked."
             )
         if self.unreached:
             told.append(
                 f"{where} could not be reached and {_labels(self.unreached)} are not in the "
-                "cache: they are left out. With the network, geogp fetch brings them."
+                f"cache: they are left out. When the network works, geogp fetch downloads them."
             )
         changed = {
             q: held.note.date for q, held in self.files.items() if held.changed and held.note
@@ -80,8 +80,8 @@ class HeldQuarters:
         if changed:
             since = min(changed.values())[:10]
             told.append(
-                f"{where} has other files of {_labels(changed)} since they were read on {since}; "
-                "geogp fetch --refresh takes the new ones."
+                f"{where} has other files of {_labels(changed)} since the download on {since}; "
+                f"geogp fetch --refresh downloads the new files."
             )
         return told
 

@@ -191,7 +191,7 @@ class RemoteFile:
             except SourceChangedError as error:
                 if not left:
                     raise NetworkError(
-                        f"{error} It was begun {RESTARTS} times; try again later."
+                        f"{error} The download was started {RESTARTS} times; try again later."
                     ) from error
         raise AssertionError
 
@@ -213,14 +213,14 @@ class RemoteFile:
 
         def take(answer: requests.Response) -> bytes:
             if answer.status_code == requests.codes.ok:
-                raise NoRangesError(f"{self.address} is not sent by parts.")
+                raise NoRangesError(f"{self.address} is not sent in parts.")
             if answer.status_code != requests.codes.partial_content:
                 raise self._unexpected(answer)
             place, _, size = answer.headers.get("Content-Range", "").partition("/")
             if place != f"bytes {asked}":
-                raise _FaultError(f"bytes {asked} were asked for, the answer has {place!r}")
+                raise _FaultError(f"expected bytes {asked}, found {place!r}")
             if not self._same(answer, int(size) if size.isdecimal() else None).strong:
-                raise NoRangesError(f"{self.address} is sent by parts without a strong ETag.")
+                raise NoRangesError(f"{self.address} is sent in parts without a strong ETag.")
             return b"".join(self._pieces(answer, length))
 
         headers = {"Range": f"bytes={asked}", "If-Match": str(self.version.etag)}
@@ -257,7 +257,7 @@ class RemoteFile:
                     stream.write(piece)
                 except OSError as error:
                     raise OutputError(
-                        f"cannot keep {self.address}: {error.strerror or error}. Free some space "
+                        f"cannot store {self.address}: {error.strerror or error}. Free some space "
                         f"or {CURE}."
                     ) from error
             return _version(answer, stream.tell())
@@ -290,8 +290,8 @@ class RemoteFile:
         told = f"{self.address} answered {answer.status_code} {answer.reason}"
         if answer.status_code in FORBIDDEN:
             return RefusedError(
-                f"{told}: nobody may read it without a name, or it is not there (a bucket that "
-                "may not be listed says so of absent files). Check the address and the quarters."
+                f"{told}: the file is missing or needs a login (some servers give this answer "
+                f"for missing files too). Check the address and the quarters."
             )
         return NetworkError(f"{told}; check the address and try again.")
 
@@ -300,7 +300,7 @@ class RemoteFile:
         encoding = answer.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             raise NetworkError(
-                f"{self.address} is sent in the encoding {encoding}; expected it as it is."
+                f"{self.address} is sent with the encoding {encoding}; expected no encoding."
             )
         patience, started, have = self._patience, time.monotonic(), 0
         while length is None or have <= length:
@@ -351,7 +351,7 @@ class RemoteFile:
                 self._transfer.stopped.wait(min(wait, patience.longest_wait_s))
         raise (NetworkError if reached else UnreachableError)(
             f"could not read {self.address}: {fault} (asked {patience.attempts} times). "
-            "Check the connection and try again; what is complete stays in the cache."
+            "Check the connection and try again; complete files stay in the cache."
         )
 
     @property
@@ -362,11 +362,11 @@ class RemoteFile:
         """Raise what no other try would mend."""
         told = ""
         if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
-            told = "leads to an address without TLS; not followed"
+            told = "redirects to an address without TLS, which geogp does not follow"
         elif _is_untrusted(error):
             told = f"cannot be trusted: {error}"
         elif isinstance(error, ValueError):
-            told = f"is no address that can be read: {error}"
+            told = f"is not a valid address: {error}"
         if told:
             raise NetworkError(f"{self.address} {told}.") from error
 

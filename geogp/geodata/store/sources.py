@@ -164,8 +164,9 @@ class Web:
             if known is not None and digest != known.sha256:
                 raise NetworkError(
                     f"{entry.source} is no longer what it was when it was first downloaded "
-                    f"({entry.note_path}), and the copy beside that note is damaged. Delete "
-                    "both to take the new file; runs made from the old one are then other runs."
+                    f"({entry.note_path}), and the copy next to this note is damaged. Delete "
+                    f"both to download the new file; runs that were made from the old file "
+                    f"cannot be continued then."
                 )
         if known is None:
             entry.keep(note)
@@ -241,8 +242,8 @@ def _require_form(address: str, stream: BinaryIO) -> None:
     wrong = form == "zip" and not zipfile.is_zipfile(stream)
     if wrong or (form == "parquet" and stream.read(4) != b"PAR1"):
         raise NetworkError(
-            f"{address} answered with something that is no {form} file. Does a proxy or a login "
-            "page stand between? Open the address in a browser, and try again."
+            f"{address} answered with something other than a {form} file. Did a proxy or a login "
+            f"page answer? Open the address in a browser, and try again."
         )
 
 
@@ -313,16 +314,16 @@ def _checked(address: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise RequestError(
             "expected an address such as https://host/folder, found one without https:// or "
-            "without a host. Look at AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL, too."
+            "without a host. Check AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL too."
         )
     if "@" in parts.netloc:
         raise RequestError(
-            "an address with a user name or password would be kept in run.json; put them "
-            "into ~/.netrc, and give the address without."
+            "an address with a user name or password would be stored in run.json; put them into "
+            "~/.netrc, and give the address without them."
         )
     if "?" in address or "#" in address:
         raise RequestError(
-            "an address with ? or # would be kept in run.json with the keys in it, and names of "
-            "files cannot follow it; give the address of a folder, without."
+            "an address with ? or # could store secret keys in run.json, and names of files "
+            "cannot follow it; give the address of a folder, without ? or #."
         )
     return address

@@ -108,7 +108,7 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
     about = region.about_tiles(quadkeys.ZOOM, most)
     if about > most:
         fewer = MOST_ROWS // about
-        cure = f"Ask for {fewer} or fewer with --quarters." if fewer else "Map a part of it."
+        cure = f"Choose {fewer} or fewer with --quarters." if fewer else "Map a part of the region."
         raise RequestError(
             f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters these are "
             f"{about * len(quarters):,} counts, more than {MOST_ROWS:,}. {cure}"

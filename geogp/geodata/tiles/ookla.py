@@ -200,13 +200,13 @@ def _read_quarter(
             again = hold_quarters(source, region, service, [quarter])
             if quarter not in again.files:
                 raise DataError(
-                    f"the file of {quarter_label(quarter)} went from {source.where} while it was "
-                    "read. Try again."
+                    f"the file of {quarter_label(quarter)} disappeared from {source.where} while "
+                    f"it was read. Try again."
                 ) from None
             held = again.files[quarter]
     raise DataError(
-        f"{held.path} changed {HOLDS} times between the check of its bytes and their reading. "
-        "Try again when nothing else writes it."
+        f"{held.path} changed {HOLDS} times between the check of its hash and its reading. Try "
+        f"again when no other program writes it."
     )
 
 

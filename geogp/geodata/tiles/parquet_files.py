@@ -104,7 +104,7 @@ class ParquetReading:
         """
         found = self.schema.names
         if names is None and len(set(found)) < len(found):
-            raise DataError(f"expected columns of one name each, found {', '.join(found)}.")
+            raise DataError(f"expected columns with different names, found {', '.join(found)}.")
         most = MOST_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
         table: pa.Table = self._ask("rows", most, groups=groups, names=names)["table"]
         return table if names is None else table.select(list(names))
@@ -258,7 +258,7 @@ class _Process:
             raise ReadingError(
                 f"the process that reads Parquet files did not start ({sys.executable} {program}"
                 f"{'' if fault is None else f': {fault}'}). Check that this Python can start "
-                "another, and that there is memory for it."
+                f"another Python process, and that there is enough memory."
             ) from fault
 
     def end(self) -> None:
@@ -280,16 +280,16 @@ class _Process:
             status = running.wait(1.0)
             how = signal.Signals(-status).name if status < 0 else f"status {status}"
         except subprocess.TimeoutExpired:
-            status, how = 0, "an answer without sense"
+            status, how = 0, "an invalid answer"
         self.end()
         if status < 0 and how not in _OF_DAMAGE:
             return ReadingError(
-                f"the process that reads Parquet files was ended from outside ({how}). Run the "
-                "command again; what came over a network is kept."
+                f"the process that reads Parquet files was stopped from outside ({how}). Run the "
+                f"command again; downloaded data are kept."
             )
         return DamagedParquetError(
-            f"it ended the process that reads it ({how}), as damage does, and a need of more than "
-            f"{MOST_MEMORY:,} bytes of memory"
+            f"reading it ended the reading process ({how}): the file is damaged, or needs more "
+            f"than {MOST_MEMORY:,} bytes of memory"
         )
 
 
@@ -326,7 +326,7 @@ def _rows(stream: IO[bytes], most: int) -> pa.Table:
                 batch.validate(full=True)
             except pa.ArrowInvalid as error:
                 raise DataError(
-                    f"expected text, found bytes that are no text ({error})."
+                    f"expected text, found bytes that are not text ({error})."
                 ) from error
             size += batch.nbytes
             if size > most:

@@ -93,7 +93,7 @@ class _OpenFile:
                     and not 4 <= first <= first + length <= self._size
                 ):
                     raise _RefusedError(
-                        f"the footer puts column {path} at bytes {first} to {first + length} of "
+                        f"the footer places column {path} at bytes {first} to {first + length} of "
                         f"{self._size}."
                     )
                 chunks.append([path, first, length])
@@ -103,7 +103,7 @@ class _OpenFile:
                         ends = [str(statistics.min), str(statistics.max)]
                     except UnicodeDecodeError as error:
                         raise _RefusedError(
-                            f"expected text, found bytes that are no text ({error})."
+                            f"expected text, found bytes that are not text ({error})."
                         ) from error
             found.append([ends, chunks])
         return found
@@ -144,7 +144,8 @@ class _OpenFile:
         self._refuse("rows in a group", max(rows, default=0))
         if min(rows, default=0) < 0 or sum(rows) != found.num_rows:
             raise _RefusedError(
-                f"the footer says {found.num_rows:,} rows, its row groups {sum(rows):,} in all."
+                f"the footer says {found.num_rows:,} rows, but its row groups have {sum(rows):,} "
+                f"in all."
             )
 
     def _refuse(self, what: str, found: int) -> None:
@@ -185,7 +186,7 @@ def _told(error: Exception) -> dict[str, Any]:
     if isinstance(error, OSError) and error.errno:
         return {"errno": [error.errno, os.strerror(error.errno)]}
     if isinstance(error, MemoryError):
-        return {"damaged": "it takes more memory than it may"}
+        return {"damaged": "it needs more memory than allowed"}
     return {"damaged": str(error) or type(error).__name__}
 
 

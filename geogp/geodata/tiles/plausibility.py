@@ -25,7 +25,7 @@ class Limit:
     source: str
 
 
-_LATENCY = Limit(60_000, "ms", "a minute; a test gives up before")
+_LATENCY = Limit(60_000, "ms", "a minute; a test stops earlier")
 _TESTS = Limit(10_000_000, "tests", "1 % of a quarter's tests in the whole world")
 _DEVICES = Limit(10_000_000, "devices", "as many as tests")
 _ETHERNET = Limit(100_000_000, "kbps", "100 Gigabit Ethernet, IEEE 802.3ba")
@@ -116,7 +116,7 @@ def beyond_limits(
     if count and (count > max(MOST_ROWS, MOST_SHARE * len(rows)) or count == len(rows)):
         raise DataError(
             f"expected values that can be measured, found {count} of {len(rows)} rows of the "
-            f"region without, too many to leave out: {told(first, service)}."
+            f"region with other values, too many to leave out: {told(first, service)}."
         )
     return rows, tuple(first)
 
@@ -148,10 +148,11 @@ def exchanged_columns(name: str, medians: Mapping[str, tuple[float, float]]) -> 
             found, known = found or jumps, f" (other quarters: {usual:g} and {usual_tests:g})"
         if found:
             warnings.append(
-                f"the columns {name} and tests of {file} look exchanged: their medians are "
+                f"the columns {name} and tests of {file} seem to be exchanged: their medians are "
                 f"{value:g} and {tests:g}{known}. Compare the file with its source."
                 if name != "tests"
-                else f"the column tests of {file} looks like another: its median is {tests:g}. "
+                else f"the column tests of {file} seems to contain another quantity: its median "
+                f"is {tests:g}. "
                 "Compare the file with its source."
             )
     return warnings

@@ -55,7 +55,7 @@ def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
         wrong = lengths != zoom
         raise DataError(
             f"expected quadkeys of {zoom} digits (zoom {zoom}), found {int(wrong.sum())} of "
-            f"another length, the first {str(texts[wrong][0])!r}. Keep tiles of one zoom only."
+            f"another length, the first {str(texts[wrong][0])!r}. Use tiles of one zoom only."
         )
     digits = np.ascontiguousarray(texts).view(np.uint32).reshape(len(texts), -1)[:, :zoom]
     digits = digits - np.uint32(ord("0"))

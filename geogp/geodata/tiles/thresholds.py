@@ -111,8 +111,9 @@ def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Th
         return ()
     if target not in DEFAULTS:
         raise RequestError(
-            f"--threshold is for {', '.join(DEFAULTS)}; --target {target} has none: its map gives "
-            "bounds of the number and the probability of none. Leave --threshold out."
+            f"--threshold is for {', '.join(DEFAULTS)}; --target {target} has no thresholds: its "
+            f"map shows bounds of the number of tests and the probability of no test. Leave "
+            f"--threshold out."
         )
     unit = find_target(target).unit
     for threshold in found:

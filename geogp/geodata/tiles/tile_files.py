@@ -29,7 +29,8 @@ IN_PLACE = "Repair the file or leave its quarter out."
 """What to do about faults of a file on this machine."""
 
 AT_SOURCE = (
-    "Leave its quarter out until the source has a better file; geogp fetch --refresh takes it then."
+    "Leave its quarter out until the source has a better file; then download it with geogp fetch "
+    "--refresh."
 )
 """What to do about faults of a file at its source."""
 

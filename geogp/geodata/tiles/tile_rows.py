@@ -157,7 +157,9 @@ def _read_table(
         raise DataError(f"{held.path} cannot be read ({error.strerror}).") from error
     except DamagedParquetError as error:
         cure = "Download it again." if held.note is None else AT_SOURCE
-        raise DataError(f"{_where(held)} is not a whole Parquet file ({error}). {cure}") from error
+        raise DataError(
+            f"{_where(held)} is not a complete Parquet file ({error}). {cure}"
+        ) from error
     except DataError as error:
         if _where(held) in str(error):
             raise

@@ -43,7 +43,7 @@ def write_excursions(
         (f"excursion_short_{tag}", found[1], threshold.missed),
     ):
         raster = frame.place(tiles, one.excursion.astype(np.float32), np.nan)
-        label = f"largest level of a region that is {words} everywhere at once and holds the tile"
+        label = f"largest probability of a joint region that is {words} and contains the tile"
         variables[name] = (("y", "x"), raster, {"long_name": label, "units": "1"})
     attributes = {"zoom": tiles.zoom, "region_code": region.code, "target": threshold.target}
     grid = xr.Dataset(variables, coords={"x": frame.x, "y": frame.y}, attrs=attributes)
@@ -94,6 +94,6 @@ def excursion_figure(
         for colour, text, count in zip(COLOURS.values(), words, counts, strict=True)
     ]
     canvas.legend(keys, LEFT, 0.85, fontsize=8.5)
-    title = f"Where the level is {threshold.met}, and where for sure not"
+    title = f"Where the level is {threshold.met}, and where it is certainly not"
     canvas.heading(below + height + 0.17, title, subtitle)
     return canvas.png()

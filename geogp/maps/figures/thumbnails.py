@@ -67,7 +67,9 @@ def read_picture(path: Path, *, most: int = MOST_PIXELS, sha256: str | None = No
     geogp, or without a value is a DataError.
     """
     if sha256 is not None and path.is_file() and sha256_of(path) != sha256:
-        raise DataError(f"{path} is not the map that the run wrote. Make the run again.")
+        raise DataError(
+            f"{path} is not the map that the run wrote. Run `geogp map` again with --fresh."
+        )
     try:
         with xr.open_dataset(path, engine="h5netcdf") as grid:
             view = views_of(grid)[0]

@@ -93,7 +93,7 @@ def _refuse_a_graph() -> None:
     if torch.is_grad_enabled():
         raise RequestError(
             "expected first derivatives of a network's kernel, found a backward pass with "
-            "create_graph; take differences of the first derivatives."
+            "create_graph. Use differences of the first derivatives."
         )
 
 

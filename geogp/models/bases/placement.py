@@ -45,8 +45,8 @@ def place_anchors(
         return torch.rand(r, x.shape[1], generator=generator, dtype=x.dtype) * 2 - 1
     if placement == "pivoted" and kernel is None:
         raise RequestError(
-            "placement pivoted needs a kernel that is known beforehand; inducing points that are "
-            "learned take kmeans, kmeans++, farthest or uniform."
+            "placement pivoted needs a fixed kernel; for learned inducing points, choose kmeans, "
+            "kmeans++, farthest or uniform."
         )
     distinct, rows = torch.unique(x, dim=0, return_inverse=True)
     if placement == "first":

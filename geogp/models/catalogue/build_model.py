@@ -97,8 +97,8 @@ def build(
         )
     if values is not None and len(values) < model.basis.rank:
         warnings.warn(
-            f"{len(values)} training rows for {model.basis.rank} weights: the model can be "
-            "fitted, but a smaller r says as much.",
+            f"{len(values)} training rows for {model.basis.rank} weights: more weights than "
+            f"rows. A smaller r fits equally well.",
             stacklevel=2,
         )
     return model
@@ -154,7 +154,7 @@ def _without_constants(values: Floats, architecture: Architecture) -> Architectu
     if dropped == set(architecture.columns):
         raise DataError(
             f"every column of the inputs that is used ({', '.join(names)}) has one value in all "
-            f"{len(values)} training rows; there is nothing to tell rows apart."
+            f"{len(values)} training rows; the rows cannot be distinguished."
         )
     if names:
         warnings.warn(

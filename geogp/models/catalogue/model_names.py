@@ -55,8 +55,9 @@ class ModelName:
         if noise != NOISES[0] and not self.takes_student:
             able = [model.name for model in MODELS.values() if model.takes_student]
             raise RequestError(
-                f"{self.name} has no {noise} noise: it takes a likelihood that splits into rows "
-                f"and the evidence lower bound. Choose one of {', '.join(able)}, or the noise "
+                f"{self.name} has no {noise} noise: this noise needs the evidence lower bound "
+                f"and a likelihood that is a product over rows. Choose one of {', '.join(able)}, "
+                f"or the noise "
                 f"{NOISES[0]}."
             )
 
@@ -64,7 +65,8 @@ class ModelName:
 _MODELS = (
     ModelName(
         "field",
-        "a deep basis over space and time, a process of single tiles, noise that knows the tests",
+        "a deep basis over space and time, a process of single tiles, noise that depends on the "
+        "number of tests",
         family="field",
         has_tiles=True,
     ),
@@ -114,7 +116,7 @@ _MODELS = (
         "dbk-exact-rbf",
         "deep basis kernel in closed form: inducing points, marginal likelihood, corrected",
     ),
-    ModelName("dbk-mml", "as dbk-exact without the correction, which collapses; for study"),
+    ModelName("dbk-mml", "as dbk-exact without the correction: its variance collapses; for study"),
     ModelName(
         "dnn",
         "a plain network, squared error; one noise variance from the validation rows",
@@ -127,7 +129,7 @@ _MODELS = (
     ),
     ModelName(
         "nystrom-mixed-fitc",
-        "as nystrom-mixed with the prior variance that anchors miss added to every row",
+        "as nystrom-mixed, plus the prior variance that the anchors do not explain",
         family="kernel",
     ),
     ModelName(

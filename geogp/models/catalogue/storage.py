@@ -64,11 +64,11 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except _DAMAGE as error:
         raise DataError(
-            f"{path} is not a whole file of tensors written by geogp ({error})."
+            f"{path} is not a complete file of tensors written by geogp ({error})."
         ) from error
     if "sha256" not in metadata:
         raise DataError(
-            f"{path} holds no hash of its content; it was not written by this version of geogp."
+            f"{path} contains no hash of its content; it was not written by this version of geogp."
         )
     if metadata["sha256"] != _digest(tensors, metadata["description"]):
         raise DataError(f"{path} was changed after geogp wrote it; use an unchanged copy.")
@@ -114,7 +114,7 @@ def save_model(model: LowRankGP, path: Path | str, context: dict[str, Any] | Non
     try:
         json.dumps(context or {}, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise RequestError(f"the context of a model must fit into JSON: {error}.") from None
+        raise RequestError(f"the context of a model must be valid JSON: {error}.") from None
     described = {
         "format": FORMAT,
         "model": model.name,

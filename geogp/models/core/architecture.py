@@ -65,8 +65,8 @@ class Architecture:
             )
         if len(set(names)) != self.d or not set(self.dropped) < set(names):
             raise RequestError(
-                f"expected {self.d} different names of columns, some of them dropped but not "
-                f"all, found {list(names)}, dropped {list(self.dropped)}."
+                f"expected {self.d} different names of columns, and at least one column that is "
+                f"not dropped, found {list(names)}, dropped {list(self.dropped)}."
             )
 
     def _check_sizes(self) -> None:

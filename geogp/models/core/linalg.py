@@ -87,7 +87,7 @@ def _with_jitter(
     # A sum is finite only if all values are; one that overflows is checked value by value.
     if not bool(torch.isfinite(K.sum())) and not bool(torch.isfinite(K).all()):
         raise NumericalError(
-            "a kernel matrix holds values that are not finite; the fit has diverged. "
+            "a kernel matrix contains values that are not finite; the fit has diverged. "
             "Lower the learning rate or check the inputs."
         )
     used = jitter

@@ -69,8 +69,8 @@ class Rows(NamedTuple):
 
 
 NO_NUMBERS = (
-    "expected a model whose parameters hold numbers, found one on the device meta, which keeps "
-    "their shapes alone. Build or load the model on cpu or cuda."
+    "expected a model whose parameters have values, found a model on the device meta, which "
+    "stores only shapes. Build or load the model on cpu or cuda."
 )
 
 
@@ -261,8 +261,8 @@ class LowRankGP(nn.Module):
         """
         if not self.has_level:
             raise RequestError(
-                f"{self.name} counts tests or other things: its level has no posterior in closed "
-                "form; choose a model of averages."
+                f"{self.name} is a model of counts: its level has no posterior in closed form. "
+                f"Choose a model of averages."
             )
 
     def joint(self, x: Floats, rows: Rows | None, how: LevelOptions) -> JointLevel:
@@ -272,7 +272,10 @@ class LowRankGP(nn.Module):
         Raises RequestError: rows are needed and not given.
         """
         if rows is None:
-            raise RequestError(f"{self.name} holds no rows: give those it was fitted to.")
+            raise RequestError(
+                f"{self.name} does not contain its training rows: give the rows "
+                f"that it was fitted to."
+            )
         return low_rank_level(self, x, rows, how)
 
     def predict(

@@ -137,7 +137,7 @@ class CoxGP(LowRankGP):
         Raises RequestError: a level was asked for; counts are predicted with their scatter.
         """
         if level:
-            raise RequestError(f"{self.name} predicts counts; it has no level apart from them.")
+            raise RequestError(f"{self.name} predicts counts; it has no separate level.")
         parts = []
         for part in x.split(CHUNK):
             with torch.no_grad():
@@ -159,6 +159,6 @@ def _check_counts(y: Floats) -> None:
     if wrong.any():
         raise DataError(
             f"expected counts, whole numbers of 0 or more, found {int(wrong.sum())} of {len(y)} "
-            f"that are not, the first {y[wrong][0]:g}. Models of other targets are `field` and "
-            "those of the papers."
+            f"that are not, the first {y[wrong][0]:g}. For other targets, choose another model "
+            f"from `geogp models`."
         )

@@ -58,8 +58,8 @@ class InverseGamma:
         """
         if self.a <= 1:
             raise RequestError(
-                f"expected a above 1, for a scale with a mean, found {self.a:g}; fit the process "
-                "to rows first, or take a surer prior."
+                f"expected a above 1, so that the scale has a mean, found {self.a:g}; fit the "
+                f"process to rows first, or choose a more informative prior."
             )
         return self.b / (self.a - 1)
 

@@ -63,14 +63,14 @@ class FieldProcess(LowRankGP):
             architecture.columns[2:],
         }:
             raise RequestError(
-                f"{name} takes two coordinates and, or not, a time, found the columns "
+                f"{name} expects two coordinates and optionally a time, found the columns "
                 f"{', '.join(architecture.columns)}"
                 f"{' without ' if architecture.dropped else ''}{', '.join(architecture.dropped)}."
             )
         if not architecture.units:
             raise RequestError(
-                f"{name} measures distances: give Architecture(units=...), the kilometres and "
-                "quarters that one unit of each input stands for."
+                f"{name} needs distances: give Architecture(units=...), the kilometres or "
+                f"quarters in one unit of each input."
             )
         r, dtype = parts["basis"].rank, architecture.torch_dtype
         super().__init__(name, architecture, **{**parts, "noise": MeasurementLaw(r, dtype)})
@@ -128,7 +128,7 @@ class FieldProcess(LowRankGP):
         """The places of the held rows, and a tree to search them."""
         if self._sites is None or len(self._sites[0].order) != len(self.rows.y):
             if not len(self.rows.y):
-                raise RequestError("the model has not been fitted: it holds no rows.")
+                raise RequestError("the model is not fitted: it has no training rows.")
             sites = Sites.of(numpy_of(self.points(self.rows.x)[:, :2]))
             assert (np.diff(sites.order) == 1).all(), "rows are held in the order of their places"
             self._sites = sites, KDTree(sites.centre)

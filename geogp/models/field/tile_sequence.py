@@ -233,9 +233,7 @@ def _field_variance(
 
 def _check(points: Tensor) -> None:
     if bool((points[:, 2] != points[0, 2]).any()):
-        raise DataError("expected tiles at one time, found several: take one quarter.")
+        raise DataError("expected tiles at one time, found several times: choose one quarter.")
     distinct = len(torch.unique(points[:, :2], dim=0))
     if distinct < len(points):
-        raise DataError(
-            f"expected each tile once, found {len(points) - distinct} repeated: no two at a place."
-        )
+        raise DataError(f"expected each tile once, found {len(points) - distinct} repeated.")

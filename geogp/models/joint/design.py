@@ -152,7 +152,7 @@ class Measuring:
                 f"{weights.shape} and {noise.shape}."
             )
         if not (weights >= 0).all() or not (weights > 0).any():
-            raise DataError("expected weights of 0 or more, not all 0.")
+            raise DataError("expected weights of 0 or more, at least one above 0.")
         if not (noise > 0).all():
             raise DataError(f"expected positive noise variances, found {noise.min():.3g}.")
         self._covariance, self._weights, self._noise = covariance, weights, noise

@@ -64,7 +64,7 @@ class FirstMisses:
 
     def __post_init__(self) -> None:
         if not len(self.score) or np.isnan(self.score).any():
-            raise DataError("expected a score for each of 1 point or more, and none missing.")
+            raise DataError("expected one score or more, and no missing score.")
         self._order = np.argsort(-self.score, kind="stable")
 
     def add(self, met: Booleans) -> None:

@@ -163,5 +163,5 @@ def _gram(model: "LowRankGP", x: Floats) -> Tensor:
     for phi in model.feature_chunks(x):
         gram = (phi.T @ phi).cpu() + gram
     if not bool(gram.trace() > 0):
-        raise NumericalError("all features are 0: the kernel has no rank.")
+        raise NumericalError("all features are 0: the kernel has rank 0.")
     return gram

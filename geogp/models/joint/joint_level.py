@@ -343,11 +343,11 @@ def check_rows(model: "LowRankGP", y: Floats) -> None:
     differ.
     """
     if model.holds_rows:
-        raise RequestError(f"{model.name} holds the rows that it was fitted to; give no others.")
+        raise RequestError(f"{model.name} already contains its training rows; leave out rows=.")
     held, given = (float(model.y_mean), float(model.y_sd)), (y.mean(), y.std())
     if not np.allclose(given, held, rtol=1e-9):
         raise DataError(
-            f"expected the rows that {model.name} learned from, of mean {held[0]:g} and sd "
+            f"expected the training rows of {model.name}, with mean {held[0]:g} and sd "
             f"{held[1]:g}, found {len(y)} rows of mean {given[0]:g} and sd {given[1]:g}."
         )
 

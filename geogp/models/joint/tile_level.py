@@ -166,7 +166,7 @@ def tile_level(model: "FieldNetwork", x: Floats, options: LevelOptions) -> TileL
     check_level(model.architecture, n, rows.n, options.columns, block)
     scaled = model.scaled(x)
     if not rows.n:
-        raise RequestError("the model has not been fitted: it holds no rows.")
+        raise RequestError("the model is not fitted: it has no training rows.")
     with torch.no_grad():
         m, L = model.conditioned(rows)
         tiles = tile_sequence(model, scaled, L, earlier=options.earlier, seed=options.seed)

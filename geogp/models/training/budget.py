@@ -56,7 +56,7 @@ def rank_for(
     expected = linear * ranks + square * ranks.astype(np.float64) ** 2
     if expected[0] > budget:
         raise RequestError(
-            f"a budget of {budget:g} s is too short: rank {LEAST_RANK} takes about "
+            f"a budget of {budget:g} s is too short: even rank {LEAST_RANK} takes about "
             f"{expected[0]:.0f} s. Give more time or fewer quarters, with --fresh."
         )
     at = int(np.flatnonzero(expected <= budget)[-1])

@@ -60,8 +60,7 @@ def check_places(data: Data) -> None:
     if places < LEAST_PLACES:
         raise DataError(
             f"expected measurements at {LEAST_PLACES} places or more, found {len(data.y)} rows at "
-            f"{places}: intervals cannot be stated from so few. Take more quarters or a larger "
-            "region."
+            f"{places}: too few for prediction intervals. Choose more quarters or a larger region."
         )
 
 

@@ -132,14 +132,15 @@ class FitPlan:
         if few:
             named = f" ({name})" if name else ""
             if stage is not None:
-                stage(f"the width of intervals from folds{named}")
+                stage(f"the width of intervals, by cross-validation{named}")
             start = monotonic()
             factor = widen(model, self.build, known, self.settings)
             state.seconds += monotonic() - start
             if warn is not None:
                 warn(
                     f"{len(known.y)} rows at {count_places(known)} places are few: the width of "
-                    f"the intervals{named} comes from folds, and is {factor:.2f} times the model's "
+                    f"the intervals{named} is estimated by cross-validation, and is {factor:.2f} "
+                    f"times the model's "
                     "own."
                 )
         return model, state

@@ -96,7 +96,7 @@ def restore_state(optimiser: torch.optim.Optimizer, flat: dict[str, Tensor]) -> 
         for parameter, found in optimiser.state.items():
             shapes = {key: () if key == "step" else parameter.shape for key in _MOMENTS}
             if {key: value.shape for key, value in found.items()} != shapes:
-                raise ValueError("the state of the optimiser is not that of its parameters")
+                raise ValueError("the state of the optimiser does not match its parameters")
 
 
 def _lbfgs_state(flat: dict[str, Tensor]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class ParameterAverage:
         Raises ValueError: its count of steps is not a number of 0 or more.
         """
         if self.values and not 0 <= float(tensors["count"]) < math.inf:
-            raise ValueError("the steps of its average are no number")
+            raise ValueError("the number of steps of its average is not a number")
         for index, value in enumerate(self.values):
             value.copy_(tensors[str(index)])
         if self.values:

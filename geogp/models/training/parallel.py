@@ -104,7 +104,7 @@ def _ending_quietly() -> Iterator[None]:
 def tell(team: Team, message: _Message | None) -> _Message:
     """Return the leader's message in every process; the others pass None."""
     if team.size == 1:
-        assert message is not None, "the leader has something to say"
+        assert message is not None, "the leader sends a value"
         return message
     content = b""
     if message is not None:

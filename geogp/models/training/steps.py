@@ -105,9 +105,9 @@ class ByRows(Step[M]):
         """Cut a part into `count` parts of about equal numbers of inputs."""
         if not self.splits:
             raise RequestError(
-                f"{model.name} is fitted to all rows at once, which {count} processes cannot "
-                "share. Start it without torchrun, or choose a model that is fitted by batches, "
-                "such as field."
+                f"{model.name} is fitted to all rows at once, so {count} processes cannot share "
+                f"the fit. Start it without torchrun, or choose a model that is fitted in "
+                f"batches, such as field."
             )
         return [Part(own, rows.at(own).n) for own in part.numbers.tensor_split(count)]
 

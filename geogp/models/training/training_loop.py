@@ -141,8 +141,8 @@ def fit(
         centre, spread = float(train.y.mean()), float(train.y.std())
     if not (math.isfinite(centre) and 0 < spread < math.inf):
         raise DataError(
-            f"the target's standard deviation is {spread:g} in double precision; give it in a "
-            "unit in which it is of ordinary size."
+            f"the target's standard deviation is {spread:g} in double precision; use another "
+            f"unit for the target, so that its standard deviation is near 1."
         )
     team = current_team()
     if team.leads and team.size > 1:
@@ -181,7 +181,9 @@ class _Run:
         self.team = current_team()
         self.step = spec_of(model).step
         if settings.solve_mean and not model.can_solve_mean:
-            raise RequestError(f"expected no solve_mean: not for the posterior of {model.name}.")
+            raise RequestError(
+                f"expected no solve_mean: it does not exist for the posterior of {model.name}."
+            )
         self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
@@ -205,7 +207,8 @@ class _Run:
         parts = self.step.parts(self.model, self.rows, settings.batch, rng, share)
         if settings.optimiser == "lbfgs" and len(parts) > 1:
             raise RequestError(
-                f"L-BFGS is for objectives of all rows; {self.model.name} takes {len(parts)} steps "
+                f"L-BFGS needs an objective over all rows at once; {self.model.name} makes "
+                f"{len(parts)} steps "
                 "an epoch. Choose the optimiser adamw."
             )
         total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
@@ -242,7 +245,7 @@ class _Run:
                 m.copy_(self.model.conditioned(self.rows)[0])
                 score = self._validate(1.0)
             except NumericalError as error:
-                logger.warning("the mean of the weights is left as it was learned: %s", error)
+                logger.warning("the mean of the weights stays as learned: %s", error)
             if score < state.best_nll:
                 state.best_nll = score
             else:

@@ -166,7 +166,7 @@ def compare(
     if not splits:
         which = ", ".join(f"{name} (seed {seed})" for name, seed in seeds.items())
         raise RequestError(
-            f"expected test rows that all runs have, found none for any split of {which}. "
+            f"expected test rows that are common to all runs, found none in any split of {which}. "
             + say("compare", "no_rows", list(seeds.values()))
         )
     first = runs[0].run
@@ -220,7 +220,7 @@ def _compare_split(
     beyond = {name: len(table) - len(common) for name, table in tables.items()}
     if not len(common):
         why = say("compare", "no_rows", [given(one.run.seed, None) for one in runs])
-        return None, [f"{title}: left out, as no test row is common to all runs. {why}"]
+        return None, [f"{title}: left out, because no test row is common to all runs. {why}"]
     joined = {name: table.loc[common] for name, table in tables.items()}
     check_same_rows(title, joined)
     scores = {name: scores_of(table) for name, table in joined.items()}

@@ -60,7 +60,7 @@ def check_comparable(runs: Sequence[RunContent]) -> None:
         if counted(first.predictions) != counted(one.predictions):
             raise RequestError(
                 f"expected predictions of one kind, found counts in only one of {first.name} and "
-                f"{one.name}: the probability of a count and a density cannot be compared."
+                f"{one.name}: the probability of a count cannot be compared with a density."
             )
 
 
@@ -72,8 +72,9 @@ def table_of(one: RunContent) -> pd.DataFrame:
     twice = int(table.duplicated(["split", *_KEYS]).sum())
     if twice:
         raise DataError(
-            f"{one.name}: expected each tile and quarter once in a fold of a split, found {twice} "
-            "again. Was test_predictions.parquet edited? Run `geogp map` again with --fresh."
+            f"{one.name}: expected each tile and quarter once in a fold of a split, found "
+            f"{twice} repeated rows. Was test_predictions.parquet edited? Run `geogp map` again "
+            f"with --fresh."
         )
     odd = sorted(set(table["split"]) - set(SPLITS))
     if odd:
@@ -103,8 +104,8 @@ def check_same_rows(title: str, joined: dict[str, pd.DataFrame]) -> None:
         if wrong:
             raise DataError(
                 f"expected one measurement of each row, found {wrong} of {len(table)} common rows "
-                f"({title}) that {first} and {name} measured differently: the runs are of "
-                "different data. Compare runs made from the same source."
+                f"({title}) with different measurements in {first} and {name}: the runs use "
+                f"different data. Compare runs that were made from the same source."
             )
 
 

@@ -129,8 +129,8 @@ def draw(
     if not prediction.shape.has_power_mean:
         told.append(
             f"the mean of the predicted {quantity.subject} does not exist: its distribution is "
-            "Student-t on the log scale, with tails too heavy for one. The median is mapped; the "
-            "mean holds no data."
+            f"Student-t on the log scale, and the tails are too heavy for a mean. The map shows "
+            f"the median; the layer of the mean is empty."
         )
     else:
         told += _missing_means(grid, quantity)
@@ -178,8 +178,8 @@ def _missing_means(grid: xr.Dataset, quantity: Quantity) -> list[str]:
         return []
     text = (
         f"at {absent:,} tiles the tails of the predictive distribution are too heavy for a mean "
-        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the mean holds "
-        "no data there."
+        f"{quantity.subject} below {np.finfo(np.float32).max:.2g} {quantity.unit}; the layer of "
+        f"the mean is empty there."
     )
     return [text]
 

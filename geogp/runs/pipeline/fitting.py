@@ -73,12 +73,14 @@ def threads_for(job: Job, began: int | None) -> int:
     if began is None or began == now:
         return now
     if began <= cores_here():
-        job.listener.stage(f"going on with {began} threads, as the run began, instead of {now}")
+        job.listener.stage(
+            f"continuing with {began} threads, as at the start of the run, instead of {now}"
+        )
         return began
     job.warn(
-        f"the run began with {began} threads and goes on with {now}, as this process may use "
-        f"{cores_here()} cores: its numbers may differ in the last digits from those of a run "
-        "without a break."
+        f"the run started with {began} threads and continues with {now}, because this process "
+        f"may use {cores_here()} cores: the last digits may differ from the digits of a run "
+        f"without interruption."
     )
     return now
 
@@ -94,7 +96,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         return FittedRank(r=job.preset.r, chosen_by="preset")
     path = job.folder.unfinished / RANK_FILE
     if not path.exists():
-        job.listener.stage("choosing the rank by the time it takes")
+        job.listener.stage("choosing the rank for the time budget")
         rows = job.data(train)
         fits = len(job.request.splits) * job.request.folds + job.refits
         fits *= 1 + FOLDS if are_few(job.data(train | validation)) else 1

@@ -231,7 +231,7 @@ def _check_strata(job: Job) -> None:
         raise RequestError(
             f"--conformal {BY_STRATA} needs the stratum of every tile, and {lost:,} of "
             f"{len(tiles):,} lie in neither {strata.names[0]} nor {strata.names[1]}. Extend the "
-            "polygons of --strata, or take --conformal marginal or local."
+            f"polygons of --strata, or choose --conformal marginal or local."
         )
 
 
@@ -240,7 +240,7 @@ def _check_question(job: Job) -> None:
     if question.quarter != question.latest and scale.times is None:
         raise RequestError(
             f"--at {quarter_label(question.quarter)} needs a model of time, but the inputs are "
-            f"those of place alone; the data are of {quarter_label(question.latest)}"
+            f"place only; the data are of {quarter_label(question.latest)}"
             f"{' and before' if len(job.observations.quarters) > 1 else ''}."
         )
     first = job.observations.quarters[0]
@@ -255,21 +255,21 @@ def _check_question(job: Job) -> None:
             f"--at {quarter_label(question.quarter)} lies beyond the data, which end in "
             f"{quarter_label(question.latest)}; "
             + (
-                "numbers of tests are mapped within the data only."
+                "numbers of tests can be mapped only for quarters within the data."
                 if about.counts
-                else "only the model field says how sure it is there."
+                else "only the model field states its uncertainty there."
             )
         )
     asked = job.request.question == "single-test" or job.request.tests
     if question.tests is None and question.name not in {LEVEL, COUNT} and asked:
         job.warn(
-            f"the noise of {spec.name} is the same for any number of tests: the map is that of a "
-            "measurement as the data hold them."
+            f"the noise of {spec.name} does not depend on the number of tests: the map predicts "
+            f"a measurement with as many tests as in the data."
         )
     if question.name == LEVEL and not about.has_spread:
         raise RequestError(
-            f"{spec.name} says nothing of how sure its level is, so --for level has no intervals; "
-            "map --for tile-mean or single-test, or take another model."
+            f"{spec.name} does not state the uncertainty of its level, so --for level has no "
+            f"intervals; map --for tile-mean or single-test, or take another model."
         )
     if question.name == LEVEL and about.spread_is_noise:
         job.warn(
@@ -279,7 +279,8 @@ def _check_question(job: Job) -> None:
     if question.beyond:
         job.warn(
             f"the map shows {quarter_label(question.quarter)}, but the data end in "
-            f"{quarter_label(question.latest)}: the level stays as it was, and the intervals grow."
+            f"{quarter_label(question.latest)}: the predicted level stays constant, and the "
+            f"intervals become wider."
         )
 
 

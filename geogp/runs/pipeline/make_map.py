@@ -141,7 +141,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
     if same and set(lost) <= set(REPORT_FILES):
         job.listener.stage("writing the report again from run.json and the test predictions")
         return _remade_report(job.folder.path)
-    job.listener.stage("drawing the map of the fitted model anew")
+    job.listener.stage("drawing the map of the fitted model again")
     return _redraw(job, identity, held, keep_later=same)
 
 

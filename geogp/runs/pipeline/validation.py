@@ -96,8 +96,8 @@ def _check_tested(job: Job, rows: int) -> None:
     most = MOST_TABLE_BYTES // (8 * columns + text)
     if rows > most:
         raise RequestError(
-            f"the splits and folds asked for test {rows:,} rows, more than the {most:,} that a "
-            "report reads. Ask for fewer splits, folds or quarters."
+            f"the chosen splits and folds test {rows:,} rows, more than the {most:,} that a "
+            f"report can read. Choose fewer splits, folds or quarters."
         )
 
 
@@ -141,20 +141,22 @@ def _warn_of(job: Job) -> None:
     request = job.request
     if request.folds > 1 and request.tune_weights and job.about.uses:
         job.warn(
-            "alpha and beta are chosen once, on rows that no first fold tests; later folds test "
-            "some of these rows, so that their scores may be a little too good."
+            "alpha and beta are chosen once, on rows that are outside the test rows of every "
+            "first fold. Later folds test some of these rows, so their scores may be slightly "
+            "too good."
         )
     if LATEST.name not in request.splits:
         return
     if not job.about.has_tiles:
         job.warn(
-            f"the split latest asks {job.spec.name} for a quarter after those it is fitted to; "
-            "its intervals do not widen there, so they may hold less than they say."
+            f"the split latest asks {job.spec.name} for a quarter after the quarters that it is "
+            f"fitted to. Its intervals do not become wider there, so their coverage may be below "
+            f"the stated level."
         )
     elif len(job.observations.quarters) == request.folds + 1:
         job.warn(
-            "the split latest fits a single quarter, which does not tell how much the level "
-            "changes from one to the next; its intervals may hold less than they say."
+            "the split latest fits a single quarter, which does not show how much the level "
+            "changes between quarters; the coverage of its intervals may be below the stated level."
         )
 
 
@@ -174,8 +176,8 @@ def tuning_rows(job: Job, plan: Plan) -> tuple[Rows, Rows]:
     train, validation = (plan.rows(first, 0, part) & open_rows for part in (TRAIN, VALIDATION))
     if job.request.tune_weights and not (train.any() and validation.any()):
         raise RequestError(
-            f"--tune-weights has no rows left to choose by: {job.request.folds} folds keep them "
-            "all for tests and calibration. Ask for fewer folds or splits."
+            f"--tune-weights has no rows left: {job.request.folds} folds use all rows for tests "
+            f"and calibration. Choose fewer folds or splits."
         )
     return train, validation
 
@@ -219,8 +221,8 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
     yardstick = _pooled([one.baseline for one in found])
     for group in losing_groups(metrics, yardstick):
         job.warn(
-            f"the model's log score is worse than the baseline's ({name} split, {group}): the "
-            "mean of each quarter tells more there than the map."
+            f"the model's log score is worse than the baseline's ({name} split, {group}): there, "
+            f"the mean of each quarter predicts better than the map."
         )
     folds = [
         FoldRecord(
@@ -253,8 +255,8 @@ def _run_fold(job: Job, name: str, fold: int, plan: Plan, weights: Weights) -> _
     if reference.rows_pooled:
         which = f"{name} split, fold {fold + 1}" if job.request.folds > 1 else f"{name} split"
         job.warn(
-            f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few "
-            "training rows; their baseline is that of all quarters."
+            f"{reference.rows_pooled} test rows ({which}) lie in quarters with too few training "
+            f"rows; their baseline is the mean and variance of all quarters."
         )
     y = seen.y[test]
     stratum = stratum_column(seen.stratum[test], seen.strata)

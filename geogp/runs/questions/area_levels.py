@@ -55,8 +55,8 @@ def area_levels(opened: Reopened, asked: AreaQuestion) -> AreaLevels:
     layer, number = opened.areas(asked.by)
     if job.request.calibrated:
         job.warn(
-            "the conformal repair of this run is of single measurements: means over areas are "
-            "those of the model, with and without noise."
+            "the conformal repair of this run applies to single measurements: means over areas "
+            "come from the model without repair, with and without noise."
         )
     level = opened.level(seed=asked.seed, columns=max(asked.draws, len(layer)))
     measured = level.measured(float(job.question.tests or 1))

@@ -75,7 +75,7 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
         "variance_after": total - float(chosen.gains.sum()),
         "removed": float(chosen.gains.sum()) / total,
         "removed_by_widest": float(widest(*given).gains.sum()) / total,
-        "unit": "variance of the level in log10, summed over the tiles that count",
+        "unit": "variance of the level in log10, summed over the chosen area",
         "evaluated": chosen.evaluated,
         "warnings": opened.job.warnings,
     }
@@ -125,8 +125,8 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
     if asked.among is not None:
         if region.strata is None:
             raise RequestError(
-                f"--among {asked.among} needs strata, and {region.name} was mapped without: no "
-                "urban areas were at hand, nor were there any --strata."
+                f"--among {asked.among} needs strata, but {region.name} was mapped without "
+                f"strata: no urban areas were found, and --strata was not given."
             )
         if asked.among not in region.strata_names:
             raise RequestError(
@@ -141,7 +141,7 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
             some = ", ".join(layer.labels[:_SHOWN_LABELS])
             more = len(layer) - _SHOWN_LABELS
             raise RequestError(
-                f"no area {asked.within!r} in {layer.name}; there are {some}"
+                f"no area {asked.within!r} in {layer.name}; the areas are {some}"
                 f"{f' and {more} more' if more > 0 else ''}."
             )
         counted &= layer.index(longitude, latitude) == number

@@ -28,8 +28,10 @@ class _Question:
         A value is not among those allowed, or two do not go together.
     """
 
-    at: str | None = setting("Quarter. Default: that of the run's map.")
-    seed: int = setting("Fixes the draws.", default=0, noun="a seed", least=0, most=MOST_SEED)
+    at: str | None = setting("Quarter. Default: the quarter of the run's map.")
+    seed: int = setting(
+        "Random seed of the draws.", default=0, noun="a seed", least=0, most=MOST_SEED
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -41,7 +43,7 @@ class AreaQuestion(_Question):
 
     by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
-        "Tests of a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
+        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
     )
     draws: int = setting(
         "Posterior draws, for medians and arithmetic means.",
@@ -55,20 +57,27 @@ class AreaQuestion(_Question):
 class ChoiceQuestion(_Question):
     """Which tiles to choose; each field says what it is."""
 
-    tiles: int = setting("Tiles to choose.", default=50, least=1, most=MOST_TILES)
+    tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MOST_TILES)
     among: str | None = setting(
-        "urban or rural, or a stratum of the run: whose variance counts. Default: all."
+        "Stratum whose variance counts: urban, rural or another stratum of the run. Default: all."
     )
-    within: str | None = setting("Area whose tiles count: a county's name.", option="--in")
-    by: str = setting("What --in names: county, urban, or FILE or FILE:COLUMN.", default=BY_COUNTY)
+    within: str | None = setting("Area whose variance counts: the name of a county.", option="--in")
+    by: str = setting(
+        "Kind of area that --in names: county, urban, FILE or FILE:COLUMN.", default=BY_COUNTY
+    )
     tests: int | None = setting(
-        "Tests of each new measurement. Default: the region's median.", least=1, most=MOST_TESTS
+        "Number of tests in each new measurement. Default: the region's median.",
+        least=1,
+        most=MOST_TESTS,
     )
     candidates: int = setting(
-        "Tiles whose gain is worked out exactly.", default=CANDIDATES, least=1, most=2 * MOST_TILES
+        "Number of tiles whose gain is computed exactly.",
+        default=CANDIDATES,
+        least=1,
+        most=2 * MOST_TILES,
     )
     seed: int = setting(
-        "Fixes the estimates that choose candidates.",
+        "Random seed of the estimates that choose candidates.",
         default=0,
         noun="a seed",
         least=0,
@@ -78,7 +87,7 @@ class ChoiceQuestion(_Question):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.by != BY_COUNTY and self.within is None:
-            raise RequestError(f"--by {self.by} names areas; say which one counts with --in.")
+            raise RequestError(f"--by {self.by} names a kind of area; choose one area with --in.")
         if self.candidates < 2 * self.tiles:
             raise RequestError(
                 f"expected {2 * self.tiles} candidates or more for {self.tiles} tiles, found "
@@ -91,9 +100,9 @@ class ThresholdQuestion(_Question):
     """Which thresholds to compare the level with; each field says what it is."""
 
     threshold: tuple[float, ...] | None = setting(
-        "In Mbps, or ms; repeatable. Default: those of the run's map."
+        "In Mbps or ms; repeatable. Default: the thresholds of the run's map."
     )
-    by: str | None = setting("Shares of county, urban, or polygons as FILE or FILE:COLUMN, too.")
+    by: str | None = setting("Also shares by county, urban, or polygons as FILE or FILE:COLUMN.")
     draws: int = setting(
         "Posterior draws, 200 or more.", default=500, least=LEAST_DRAWS, most=MOST_DRAWS
     )

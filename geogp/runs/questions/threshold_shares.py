@@ -51,10 +51,10 @@ def threshold_shares(opened: Reopened, asked: ThresholdQuestion) -> tuple[Excurs
     areas, weights = area_weights(opened, asked.by)
     level = opened.level(seed=asked.seed, columns=asked.draws)
     if not job.about.has_tiles:
-        own = ", with a variance of its own in each tile" if level.own.any() else ""
+        own = ", with a variance that differs between tiles" if level.own.any() else ""
         job.warn(
             f"{job.spec.name} has no process of single tiles: its level is a smooth "
-            f"field{own}, and shares of tiles and joint regions are surer than they should be."
+            f"field{own}, and the uncertainty of shares and joint regions is too small."
         )
     job.listener.stage(f"{asked.draws} draws of all tiles")
     return excursions(level, thresholds, areas, weights, draws=asked.draws, seed=asked.seed)

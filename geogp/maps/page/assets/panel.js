@@ -43,8 +43,8 @@ class Panel {
         if (group === box) {
           group = element('div', 'geogp-group');
           group.setAttribute('role', 'group');
-          group.setAttribute('aria-label', 'How far one place informs others');
-          group.append(element('p', 'geogp-group-name', 'How far one place informs others'));
+          group.setAttribute('aria-label', 'How strongly one place informs other places');
+          group.append(element('p', 'geogp-group-name', 'How strongly one place informs other places'));
           box.append(group);
         }
       }
