@@ -284,7 +284,7 @@ def test_an_infinite_score_has_no_mean(pair):
     assert stratum.figures["worse"].log_score is None
     assert stratum.differences["worse"]["log_score"] == Estimate(None)
     assert stratum.differences["worse"]["absolute_error"].value > 1e150
-    assert "no probability at all" in found.notes[0]
+    assert "the probability 0" in found.notes[0]
     json.loads(comparison_json(found))
     assert "\N{EN DASH}" in comparison_html(found)
 

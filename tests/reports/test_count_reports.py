@@ -56,7 +56,9 @@ def test_right_counts_hold_although_more_than_95_percent_lie_inside():
     assert group.coverage_expected["coverage_95"] == pytest.approx(
         group.scores["coverage_95"], abs=0.006
     )
-    assert report.headline.endswith("intervals hold in town and in the country.")
+    assert report.headline.endswith(
+        "intervals have the stated coverage in town and in the country."
+    )
     curve = group.reliability
     np.testing.assert_allclose(curve.observed, curve.level, atol=0.025)
     share = np.array(group.pit) / N
@@ -77,7 +79,7 @@ def test_pages_say_what_right_intervals_would_hold():
     rows = _predictions(1.2)
     report = build_report(as_record(_run(rows)), rows)
     for text in (report_markdown(report), report_html(report, rows)):
-        assert "right ones would hold" in text.replace("\N{NO-BREAK SPACE}", " ")
+        assert "right intervals would contain" in text.replace("\N{NO-BREAK SPACE}", " ")
         assert "expected tests per tile and quarter" in text
         assert "factor of 10" not in text
 

@@ -86,8 +86,8 @@ def test_json_round_trip(both, run_of):
 @pytest.mark.parametrize(
     ("urban", "rural", "expected"),
     [
-        (1.0, 1.0, "95 % intervals hold in town and in the country."),
-        (1.0, 0.6, "hold in town and are too narrow in the country."),
+        (1.0, 1.0, "95 % intervals have the stated coverage in town and in the country."),
+        (1.0, 0.6, "have the stated coverage in town and are too narrow in the country."),
         (1.6, 0.6, "are wider than needed in town and are too narrow in the country."),
     ],
 )
@@ -105,7 +105,7 @@ def test_headline_says_whether_the_intervals_hold(predictions_of, run_of, urban,
 
 def test_few_rows_are_not_a_proof(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["urban"] * 20 + ["rural"] * 20, seed=11)
-    assert "as far as so few rows can tell" in build_report(as_record(run_of(rows)), rows).headline
+    assert "but rows are few" in build_report(as_record(run_of(rows)), rows).headline
 
 
 def test_only_random_is_said_aloud(both, run_of):
@@ -128,17 +128,17 @@ def test_regions_without_urban_areas(predictions_of, run_of):
     report = build_report(as_record(run), rows)
     assert report.splits["blocks"].groups["rural"].reliability is None
     assert report.splits["blocks"].width_ratio is None
-    assert "no urban areas are at hand" in report.headline
+    assert "urban areas are not available" in report.headline
     assert json.loads(report_json(report))["splits"]["blocks"]["groups"]["urban"]["pit"] is None
     page = Page(report_html(report, rows))
-    assert "No urban areas are at hand" in page.text
+    assert "No urban areas are available" in page.text
     assert "MAE" + 3 * f" {MISSING}" in page.text
 
 
 def test_one_empty_stratum_is_named(predictions_of, run_of):
     rows = predictions_of("blocks", stratum=["rural"] * 300)
     report = build_report(as_record(run_of(rows)), rows)
-    assert "cannot be judged in town and hold in the country" in report.headline
+    assert "cannot be judged in town and have the stated coverage in the country" in report.headline
     assert any("no test row lies in town" in statement for statement in report.statements)
 
 
@@ -218,7 +218,7 @@ def test_rows_left_out_are_counted_where_there_are_some(both, run_of):
     for left_out in ([], [told, told | {"rows": 3}]):
         report = build_report(as_record(run_of(both) | {"rows_left_out": left_out}), both)
         assert report.rows_left_out == (5 if left_out else 0)
-        words = "ows left out, with values that cannot be"
+        words = "ows left out because of impossible values"
         assert (words in Page(report_html(report, both)).text) == bool(left_out)
         assert (f"{words} | 5 |" in report_markdown(report)) == bool(left_out)
 

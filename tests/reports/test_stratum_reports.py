@@ -166,15 +166,15 @@ def test_distances_out_of_range_are_refused(wide, run_of):
         ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(2.00 times as much)"),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},
-            "weights was learned by steps",
+            "weights was learned by gradient steps",
         ),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "field"}},
-            "scaled so that each tile by itself has the stated one",
+            "scaled so that each single tile has the stated variance",
         ),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0, "differ_by": "point"}},
-            "states no variance of its function",
+            "states no function variance",
         ),
     ],
 )

@@ -96,7 +96,10 @@ def test_the_two_variances_stand_in_run_and_report(finished):
     assert check["stated"] > 0
     assert check["closed_form"] > 0
     said = json.loads((finished.path / "report.json").read_text())["repairs"]
-    assert any("The posterior of the field's weights was learned by steps" in text for text in said)
+    assert any(
+        "The posterior of the field's weights was learned by gradient steps" in text
+        for text in said
+    )
 
 
 def test_test_predictions_agree_with_the_metrics(finished, small):

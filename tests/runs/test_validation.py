@@ -304,7 +304,7 @@ def test_a_repaired_run_says_so_everywhere(wide, tmp_path, method):
     assert held["method"] == method
     assert held["n"] == run["n"]["random"]["calibration"]
     said = held["splits"]["random"]
-    promise = "nothing is guaranteed" if method == "local" else "drawn alike"
+    promise = "there is no guarantee" if method == "local" else "drawn in the same way"
     assert promise in said["statement"]
     assert (said["folds"][0]["cells"] == []) == (method == "local")
     inside = (table["lower_95"] <= table["y"]) & (table["y"] <= table["upper_95"])
