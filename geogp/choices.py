@@ -88,9 +88,9 @@ class Setting:
             whole_number(noun, value, self.least, self.most)
 
 
-def setting(told: str, *, default: Any = None, **more: Any) -> Any:
+def setting(help_text: str, *, default: Any = None, **more: Any) -> Any:
     """Return a field of a request with its description; see `Setting`."""
-    about = {"setting": Setting(told, default, **more)}
+    about = {"setting": Setting(help_text, default, **more)}
     return field(metadata=about) if default is REQUIRED else field(default=default, metadata=about)
 
 

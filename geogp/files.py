@@ -31,10 +31,10 @@ def check_path(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     except (OSError, ValueError) as error:
-        told = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
+        reason = f"{error.strerror}" if isinstance(error, OSError) else f"{error}"
         raise RequestError(
             f"expected a path that a file can have, found {str(path)[:80]!r} ({len(str(path))} "
-            f"characters): {told}. Name another."
+            f"characters): {reason}. Name another."
         ) from error
 
 
@@ -217,5 +217,5 @@ def output_error(path: Path, error: OSError, cure: str) -> OutputError:
             f"cannot write {path}: the disk is full or a file-size limit is reached. "
             f"Free some space or {cure}."
         )
-    told = f"{cure[0].upper()}{cure[1:]}"
-    return OutputError(f"cannot write {path}: {error.strerror or error}. {told}.")
+    advice = f"{cure[0].upper()}{cure[1:]}"
+    return OutputError(f"cannot write {path}: {error.strerror or error}. {advice}.")

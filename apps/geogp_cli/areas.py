@@ -18,22 +18,22 @@ def areas(request: AreasRequest, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(result.described_with("areas")))
         return
-    told, level = result.described, request.question == "level"
+    described, level = result.described, request.question == "level"
     kind = "level_mean" if level else "tile_mean"
     what = (
         "level, without measurement noise"
         if level
-        else f"averages of {told['tests_per_tile'] or 'the usual'} tests a tile, with noise"
+        else f"averages of {described['tests_per_tile'] or 'the usual'} tests a tile, with noise"
     )
     table = console.table(
-        f"{told['at']}, {told['unit']}. mean: geometric mean of the tiles; {what}",
+        f"{described['at']}, {described['unit']}. mean: geometric mean of the tiles; {what}",
         "area, tiles, measured, tests, mean, 95 % interval, median level, 95 % interval",
         (
             (
                 row["area"],
                 *(f"{row[name]:,}" for name in ("tiles", "measured_tiles", "tests")),
-                *_interval(row, kind, told["unit"].lower()),
-                *_interval(row, "level_median", told["unit"].lower()),
+                *_interval(row, kind, described["unit"].lower()),
+                *_interval(row, "level_median", described["unit"].lower()),
             )
             for row in result.table.to_dict(orient="records")
         ),

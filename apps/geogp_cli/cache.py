@@ -63,8 +63,8 @@ def _show(items: "list[Item]", *, as_json: bool) -> None:
     from geogp.geodata.store.cache import cache_folder
 
     if as_json:
-        told = [item.described() for item in items]
-        print(json.dumps({"cache": str(cache_folder()), "items": told}))
+        entry = [item.described() for item in items]
+        print(json.dumps({"cache": str(cache_folder()), "items": entry}))
         return
     table = Table(title=escape(str(cache_folder())), title_justify="left")
     for heading in ("file", "kind", "state", "date", "source"):
@@ -72,11 +72,11 @@ def _show(items: "list[Item]", *, as_json: bool) -> None:
     for heading in ("bytes", "rows", "bytes read", "of stored"):
         table.add_column(heading, justify="right")
     for item in items:
-        told = item.described()
-        numbers = [told[key] for key in ("size", "rows", "bytes_read", "bytes_stored")]
+        entry = item.described()
+        numbers = [entry[key] for key in ("size", "rows", "bytes_read", "bytes_stored")]
         table.add_row(
             escape(item.path.name),
-            *(escape(str(told[key] or "-")) for key in ("kind", "state", "date", "source")),
+            *(escape(str(entry[key] or "-")) for key in ("kind", "state", "date", "source")),
             *("-" if number is None else f"{number:,}" for number in numbers),
         )
     Console(soft_wrap=True).print(table)

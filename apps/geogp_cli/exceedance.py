@@ -20,9 +20,9 @@ def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
         files = [str(path) for path in result.files]
         print(json.dumps({"files": files, "thresholds": list(result.described)}))
         return
-    for told in result.described:
+    for described in result.described:
         table = console.table(
-            f"{told['at']}, level: share of area {told['falls_short']}",
+            f"{described['at']}, level: share of area {described['falls_short']}",
             "area, tiles, km², share, 95 % interval",
             (
                 (
@@ -32,21 +32,23 @@ def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
                     f"{100 * row['mean']:.1f} %",
                     f"{100 * row['lower']:.1f} to {100 * row['upper']:.1f} %",
                 )
-                for row in told["share_falling_short"]
+                for row in described["share_falling_short"]
             ),
         )
-        console.tell(table, *(_words(one, told) for one in told["joint_regions"].values()))
+        console.tell(
+            table, *(_words(one, described) for one in described["joint_regions"].values())
+        )
     console.tell(*result.files)
 
 
-def _words(region: dict[str, Any], told: dict[str, Any]) -> str:
+def _words(region: dict[str, Any], described: dict[str, Any]) -> str:
     """Return the size of a joint region and its certainty, in words."""
     low, high = region["tiles_interval"]
     if not region["tiles"]:
         return f"{region['is']}: in no joint region (up to {high:,} tiles in repeated draws)."
     return (
-        f"{region['is']} in {region['tiles']:,} of {told['tiles']:,} tiles, in all of them at "
-        f"once in {100 * region['probability']:.1f} % of {told['draws']} draws (with other "
+        f"{region['is']} in {region['tiles']:,} of {described['tiles']:,} tiles, in all of them at "
+        f"once in {100 * region['probability']:.1f} % of {described['draws']} draws (with other "
         f"draws, the "
         f"region has {low:,} to {high:,} tiles)."
     )

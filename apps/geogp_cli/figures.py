@@ -21,8 +21,8 @@ def figures(request: FiguresRequest, as_json: Json = False) -> None:
         result = make_figures(request, listener)
     if as_json:
         files = [str(path) for path in result.files]
-        told = {"files": files, "captions": result.captions, "left_out": result.left_out}
-        print(json.dumps(told))
+        output = {"files": files, "captions": result.captions, "left_out": result.left_out}
+        print(json.dumps(output))
         return
     left_out = (f"{name} is left out: {reason}." for name, reason in result.left_out.items())
     console.tell(*result.files, *left_out)

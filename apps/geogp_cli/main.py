@@ -84,8 +84,8 @@ def simulate(request: SimulationRequest, as_json: Json = False) -> None:
         return
     console.tell(f"{described['rows']:,} rows in {request.out}")
     for split, scores in described.get("oracles", {}).items():
-        told = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
-        console.tell(f"log score on the test rows ({split} split): {told}")
+        scores_text = ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
+        console.tell(f"log score on the test rows ({split} split): {scores_text}")
 
 
 @app.command()

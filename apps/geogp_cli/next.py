@@ -24,12 +24,12 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(result.described_with("chosen")))
         return
-    told, chosen = result.described, result.table
-    tests = told["tests"]
+    described, chosen = result.described, result.table
+    tests = described["tests"]
     measured = f"{tests} tests each" if tests else "with as many tests as in the data"
     places = [name for name in ("county", "stratum") if name in chosen]
     table = console.table(
-        f"{told['at']}, {measured}; first {min(_SHOWN, len(chosen))} of {len(chosen)} tiles",
+        f"{described['at']}, {measured}; first {min(_SHOWN, len(chosen))} of {len(chosen)} tiles",
         ", ".join(
             ["rank, longitude, latitude", *places, "tests so far, sd, after, variance removed"]
         ),
@@ -50,8 +50,8 @@ def next_command(request: NextRequest, as_json: Json = False) -> None:
     )
     console.tell(
         table,
-        f"All {len(chosen)} tiles remove {told['removed']:.2%} of the variance of the level of "
-        f"{told['counted']} ({told['counted_tiles']:,}); as many tiles, each chosen where the "
-        f"interval is widest, would remove {told['removed_by_widest']:.2%}.",
+        f"All {len(chosen)} tiles remove {described['removed']:.2%} of the variance of the level "
+        f"of {described['counted']} ({described['counted_tiles']:,}); as many tiles, each chosen "
+        f"where the interval is widest, would remove {described['removed_by_widest']:.2%}.",
         *result.files,
     )

@@ -227,14 +227,14 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
             if not remote.open():
                 continue
             size = remote.version.size
-            told = f"answers; {name}" + (f" has {size:,} bytes" if size is not None else "")
+            text = f"answers; {name}" + (f" has {size:,} bytes" if size is not None else "")
             if not by_parts:
-                return told
+                return text
             try:
                 remote.read(0, 4)
             except NoRangesError:
-                return f"{told}, sends only complete files: every file is downloaded once"
-            return f"{told}, sends parts of files"
+                return f"{text}, sends only complete files: every file is downloaded once"
+            return f"{text}, sends parts of files"
     return f"answers, but has no {names[0]}"
 
 

@@ -78,8 +78,8 @@ def make_exceedance(
         described = tuple({**common, **_described(one)} for one in found)
         files = [
             path
-            for one, told in zip(found, described, strict=True)
-            for path in _write(opened, one, told)
+            for one, description in zip(found, described, strict=True)
+            for path in _write(opened, one, description)
         ]
     return ExceedanceResult(tuple(files), found, described)
 

@@ -89,9 +89,9 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     )
     held.check_named(wanted.named if wanted else (), source.where, request.service)
     if not held.files:
-        told = ", ".join(map(quarter_label, quarters[:1] + quarters[-1:]))
+        period = ", ".join(map(quarter_label, quarters[:1] + quarters[-1:]))
         raise DataError(
-            f"{source.where} has no {request.service} tiles for {told}, or between these. Choose "
+            f"{source.where} has no {request.service} tiles for {period}, or between these. Choose "
             f"other quarters."
         )
     warnings = tuple(held.warnings(source.where))

@@ -125,8 +125,10 @@ def make_gallery(
         )
     read.sort(key=lambda one: (*one.kind, one.region, one.run.model, one.name))
     attributions = sorted({given(one.run.attribution, "") or DEFAULT_ATTRIBUTION for one in read})
-    told = [(printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped]
-    page = {"groups": _groups(read), "skipped": told, "attributions": attributions}
+    left_out = [
+        (printable(str(path)), printable(" ".join(reason.split()))) for path, reason in skipped
+    ]
+    page = {"groups": _groups(read), "skipped": left_out, "attributions": attributions}
     write_text(out / _PAGE, html_page("gallery", page | {"count": len(read), "units": UNITS}))
     return Gallery(out / _PAGE, tuple(one.path for one in read), tuple(skipped))
 

@@ -105,8 +105,10 @@ def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> 
     if not counts:
         conformal = opened.record.settings.conformal != "none"
         more = _spread_figures(region, tiles, widths, cells, f"log10 {quantity_of(target).unit}")
-        told = _spread_captions(what, model, SPLITS[split].title, cells, conformal=conformal)
-        drawn, captions = drawn | more, captions | told
+        spread_captions = _spread_captions(
+            what, model, SPLITS[split].title, cells, conformal=conformal
+        )
+        drawn, captions = drawn | more, captions | spread_captions
     drawn |= {
         "basis": component_panels(region, tiles, components.values, components.share),
         "reliability": reliability_panels(_curves(run, counts=counts)),

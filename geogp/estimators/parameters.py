@@ -64,12 +64,12 @@ class Parameters:
             if "__init__" in vars(one)
             for part in inspect.signature(vars(one)["__init__"]).parameters.values()
         }
-        told = ", ".join(
+        arguments = ", ".join(
             f"{name}={value!r}"
             for name, value in self.get_params().items()
             if value is not usual[name] and not _equal(value, usual[name])
         )
-        return f"{type(self).__name__}({told})"
+        return f"{type(self).__name__}({arguments})"
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether `fit` was called, for scikit-learn."""

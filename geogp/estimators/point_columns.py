@@ -134,8 +134,8 @@ class PointColumns:
                     "(pandas.DataFrame) whose columns have names."
                 ) from None
         if array.dtype.kind not in "iuf":
-            told = " Complex data not supported." if array.dtype.kind == "c" else ""
-            raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{told}")
+            hint = " Complex data not supported." if array.dtype.kind == "c" else ""
+            raise DataError(f"expected an array of real numbers, found dtype {array.dtype}.{hint}")
         if array.ndim != 2:
             raise DataError(
                 f"expected an array of shape (n, 2) or more columns, found {array.shape}. "

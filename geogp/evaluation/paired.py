@@ -76,7 +76,7 @@ def paired_estimates(
         error = spread * widening(number)
         pairs = zip(value, error, strict=True)
         found = [_estimate(float(one), float(sure), number - 1) for one, sure in pairs]
-    return [one if told else Estimate(None) for one, told in zip(found, finite, strict=True)]
+    return [one if usable else Estimate(None) for one, usable in zip(found, finite, strict=True)]
 
 
 def mark(family: Sequence[Estimate], share: float = SHARE) -> list[Estimate]:

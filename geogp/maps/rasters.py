@@ -101,8 +101,8 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
             dataset.set_band_description(1, str(band.attrs["long_name"]))
             dataset.set_band_unit(1, str(band.attrs.get("units", "")))
             # GDAL writes no scale of 1, so a tag holds it.
-            told = _statistics(values, nodata) | _meanings(band)
-            dataset.update_tags(1, scale="1", offset="0", **told)
+            tags = _statistics(values, nodata) | _meanings(band)
+            dataset.update_tags(1, scale="1", offset="0", **tags)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
         return bytes(memory.getbuffer())
 
@@ -121,7 +121,7 @@ def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
     The statistics of GDAL 3.10 itself have a wrong share of valid pixels.
     """
     valid = values[~np.isnan(values) if np.isnan(nodata) else values != nodata].astype(np.float64)
-    told = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}
+    tags = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}
     if valid.size:
         found = {
             "MINIMUM": valid.min(),
@@ -129,8 +129,8 @@ def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
             "MEAN": valid.mean(),
             "STDDEV": valid.std(),
         }
-        told |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in found.items()}
-    return told
+        tags |= {f"STATISTICS_{name}": f"{value:.17g}" for name, value in found.items()}
+    return tags
 
 
 def _meanings(band: xr.DataArray) -> dict[str, str]:

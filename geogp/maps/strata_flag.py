@@ -18,12 +18,12 @@ def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:
     """Return the name and the attributes of the variable."""
     if strata.names == STRATA:
         year = "" if strata.vintage is None else f" of {strata.vintage}"
-        told = {"long_name": f"in a Census urban area{year}", "flag_meanings": "rural urban"}
-        return URBAN_FLAG, told
+        attributes = {"long_name": f"in a Census urban area{year}", "flag_meanings": "rural urban"}
+        return URBAN_FLAG, attributes
     first, second = strata.names
     meanings = " ".join(re.sub(r"[^\w.+@-]", "_", name) for name in (second, first))
-    told = {"long_name": f"stratum: {first} or {second}", "flag_meanings": meanings}
-    return OWN_FLAG, {**told, _FIRST: first, _SECOND: second}
+    attributes = {"long_name": f"stratum: {first} or {second}", "flag_meanings": meanings}
+    return OWN_FLAG, {**attributes, _FIRST: first, _SECOND: second}
 
 
 def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | None:
@@ -31,8 +31,8 @@ def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | N
     if URBAN_FLAG in grid:
         return grid[URBAN_FLAG].to_numpy(), STRATA
     if OWN_FLAG in grid:
-        told = grid[OWN_FLAG].attrs
-        return grid[OWN_FLAG].to_numpy(), (str(told[_FIRST]), str(told[_SECOND]))
+        attributes = grid[OWN_FLAG].attrs
+        return grid[OWN_FLAG].to_numpy(), (str(attributes[_FIRST]), str(attributes[_SECOND]))
     return None
 
 

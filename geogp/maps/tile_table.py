@@ -67,10 +67,10 @@ def tile_table(
         values = variable.to_numpy()[pixels]
         values = values == 1 if "flag_values" in variable.attrs else values
         columns[str(name)] = values
-        told = {
+        table = {
             key: str(variable.attrs[key]) for key in ("long_name", "units") if key in variable.attrs
         }
-        fields.append(pa.field(str(name), pa.array(values[:0]).type, metadata=told))
+        fields.append(pa.field(str(name), pa.array(values[:0]).type, metadata=table))
     squares = shapely.to_wkb(shapely.box(bounds.west, bounds.south, bounds.east, bounds.north))
     arrays = [
         pa.array(values, one.type) for values, one in zip(columns.values(), fields, strict=True)

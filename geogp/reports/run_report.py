@@ -215,8 +215,8 @@ def _repairs(run: RunRecord) -> list[str]:
     method = given(given(run.settings, RunSettings()).conformal, "none")
     if method == "none":
         return []
-    told = given(given(run.calibration, CalibrationRecord()).statements, [])
-    return [say("report", "repaired", method), *told]
+    statements = given(given(run.calibration, CalibrationRecord()).statements, [])
+    return [say("report", "repaired", method), *statements]
 
 
 def _variances(check: VarianceCheck | None) -> list[str]:

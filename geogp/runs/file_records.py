@@ -46,8 +46,8 @@ def spoilt_of_sizes(sizes: dict[str, int], run: RunRecord) -> list[str]:
     records = run.file_records
     if records is UNSET:
         return [name for name in _files(run) if name not in held]
-    told = {name: record.bytes for name, record in records.items()}
-    return [name for name in _files(run) if name not in held or held[name] != told.get(name)]
+    recorded = {name: record.bytes for name, record in records.items()}
+    return [name for name in _files(run) if name not in held or held[name] != recorded.get(name)]
 
 
 def record_files(run_file: Path, run: RunRecord, names: Iterable[str]) -> RunRecord:

@@ -118,10 +118,10 @@ def _holder(path: Path) -> str:
     try:
         note = read_json(path, _MOST_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))
-        told = datetime.fromisoformat(since).astimezone(UTC)
+        start = datetime.fromisoformat(since).astimezone(UTC)
     except (DataError, LookupError, TypeError, ValueError):
         return "another process"
-    return f"process {str(pid)[:20]} on {str(host)[:100]!r} since {told:%Y-%m-%d %H:%M:%S} UTC"
+    return f"process {str(pid)[:20]} on {str(host)[:100]!r} since {start:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _unlockable(

@@ -73,9 +73,11 @@ class Reopened:
         layer = held[by] if by in held else read_layer(by)
         if layer is None:
             where = self.job.request.boundaries
-            told = "no boundaries given, so" if where is None else f"the boundaries in {where} hold"
+            reason = (
+                "no boundaries given, so" if where is None else f"the boundaries in {where} hold"
+            )
             raise RequestError(
-                f"{told} no {by} areas of {self.job.region.name}; give polygons of your own with "
+                f"{reason} no {by} areas of {self.job.region.name}; give polygons of your own with "
                 "--by FILE:COLUMN."
             )
         overlap = layer.overlap(*self.tiles.centres, "tiles")
@@ -205,10 +207,10 @@ def _check_model(
     path: Path, record: OpenedRecord, job: Job, name: str, notes: dict[str, Any]
 ) -> None:
     """Refuse a run.json that contradicts the model's file."""
-    told = {"model": job.spec.name, "region": record.region}
-    told |= {"target": record.target, "service": record.service}
-    held = {**told, **notes, "model": name}
-    wrong = [f"{key} {told[key]}" for key in told if held[key] != told[key]]
+    expected = {"model": job.spec.name, "region": record.region}
+    expected |= {"target": record.target, "service": record.service}
+    held = {**expected, **notes, "model": name}
+    wrong = [f"{key} {expected[key]}" for key in expected if held[key] != expected[key]]
     if wrong:
         raise DataError(
             f"{path / RUN_FILE} says {', '.join(wrong)}, but {MODEL_FILE} differs. Was one of "
@@ -218,13 +220,13 @@ def _check_model(
 
 def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
     """Return the tiles of the map; refuse a zoom that contradicts run.json."""
-    zoom, told = record.map.zoom, record.map.tiles
+    zoom, count = record.map.zoom, record.map.tiles
     if zoom == job.region.zoom_within(zoom, MOST_TILES):
         tiles = job.region.tiles(zoom)
-        if len(tiles) == (len(tiles) if told is UNSET else told) > 0:
+        if len(tiles) == (len(tiles) if count is UNSET else count) > 0:
             return tiles
     raise DataError(
-        f"{path / RUN_FILE} says that the map has {told} tiles of zoom {zoom}, but "
+        f"{path / RUN_FILE} says that the map has {count} tiles of zoom {zoom}, but "
         f"{job.region.name} does not have these tiles. Was the file edited? Make the run again "
         f"with --fresh."
     )

@@ -202,9 +202,9 @@ class RunFolder:
         try:
             self._unstage()
             staged.mkdir(parents=True)
-            told = write(staged)
+            written = write(staged)
             files = sorted(file.name for file in staged.iterdir())
-            run = replace(told, files=files, file_records=records_of(staged, files))
+            run = replace(written, files=files, file_records=records_of(staged, files))
             old = {*self._held().get("files", [])}
             if not keep_later:
                 old |= {file.name for name in LATER_FILES for file in self.path.glob(name)}

@@ -151,11 +151,11 @@ class Place:
         except GeogpError:
             raise
         except (OSError, ValueError) as error:
-            told = f"cannot {what} {self.show(*parts)}: {error}."
+            message = f"cannot {what} {self.show(*parts)}: {error}."
             if self.local:
-                raise OutputError(f"{told} {ELSEWHERE[0].upper()}{ELSEWHERE[1:]}.") from error
+                raise OutputError(f"{message} {ELSEWHERE[0].upper()}{ELSEWHERE[1:]}.") from error
             raise NetworkError(
-                f"{told} Check the address, the connection and your access rights."
+                f"{message} Check the address, the connection and your access rights."
             ) from error
 
 

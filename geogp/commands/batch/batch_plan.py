@@ -174,8 +174,8 @@ def shared_settings(batch: BatchRequest, run: PlannedRun) -> dict[str, Any]:
     The model is the requested one: the meaning of ``auto`` depends on the target.
     """
     plain = msgspec.json.decode(msgspec.json.encode(run.request, enc_hook=str))
-    told = {**plain, "model": batch.maps.get("model", AUTO)}
-    return {name: told[name] for name in MAP_SETTINGS}
+    settings = {**plain, "model": batch.maps.get("model", AUTO)}
+    return {name: settings[name] for name in MAP_SETTINGS}
 
 
 def check_apart(runs: Sequence[PlannedRun]) -> None:

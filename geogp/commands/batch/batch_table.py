@@ -87,8 +87,8 @@ class BatchTable(Struct, kw_only=True):
 
     def add(self, run: PlannedRun) -> None:
         """Add a run, or reset its row."""
-        told = {name: getattr(run.request, name) for name in VARIED}
-        self.runs[run.name] = BatchRow(**told)
+        values = {name: getattr(run.request, name) for name in VARIED}
+        self.runs[run.name] = BatchRow(**values)
 
     def planned(self) -> dict[str, PlannedRun]:
         """Return the runs by the name of their folder, which follows from their maps.

@@ -196,8 +196,10 @@ class _Batch:
                     if self._ended(name, future):
                         queue.append(name)
                 heard = {name: crew.heard[name] for name in flying.values() if name in crew.heard}
-                told = [f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()]
-                note = "; ".join(told) or f"{len(queue) + len(flying)} waiting"
+                messages = [
+                    f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()
+                ]
+                note = "; ".join(messages) or f"{len(queue) + len(flying)} waiting"
                 self._listener.progress("runs", self._done, len(self._rows), note)
         finally:
             for future in flying:

@@ -35,7 +35,7 @@ _COG = {
 }
 
 _WHOLE = """<VRTDataset rasterXSize="{frame.width}" rasterYSize="{frame.height}">
-<SRS>EPSG:3857</SRS><GeoTransform>{transform}</GeoTransform><Metadata>{told}</Metadata>
+<SRS>EPSG:3857</SRS><GeoTransform>{transform}</GeoTransform><Metadata>{metadata}</Metadata>
 {bands}</VRTDataset>
 """
 _BAND = """<VRTRasterBand dataType="Float32" band="{number}"><Description>{about}</Description>
@@ -63,14 +63,14 @@ def join_rasters(runs: Sequence[Path], bands: Sequence[str], out: Path) -> None:
     """
     sources = [[_source(run / f"{band}.tif") for run in runs] for band in bands]
     frame, virtual = _around(sources[0]), out.with_suffix(".vrt")
-    told = {
+    metadata = {
         "runs": " ".join(run.name for run in runs),
         "variables": " ".join(bands),
         "attribution": " ".join(sorted({one.attribution for one in sources[0]} - {""})),
     }
     # The driver would make no overview here.
     small = {"overview_count": 1} if 1 < max(frame.width, frame.height) <= BLOCK else {}
-    virtual.write_text(_virtual(sources, frame, told), "utf-8")
+    virtual.write_text(_virtual(sources, frame, metadata), "utf-8")
     try:
         with rasterio.Env(GDAL_CACHEMAX=CACHE_BYTES):
             rasterio.shutil.copy(virtual, out, **_COG, **small)
@@ -146,7 +146,7 @@ def _spans(part: Frame, fine: int) -> list[tuple[tuple[int, int], tuple[int, int
     ]
 
 
-def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, told: dict[str, str]) -> str:
+def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, metadata: dict[str, str]) -> str:
     """Return the virtual raster; of the sources of a band GDAL takes the last with a value."""
     bands = (
         _BAND.format(
@@ -160,7 +160,9 @@ def _virtual(sources: Sequence[Sequence[_Source]], frame: Frame, told: dict[str,
     return _WHOLE.format(
         frame=frame,
         transform=", ".join(map(repr, frame.transform.to_gdal())),
-        told="".join(f'<MDI key="{key}">{escape(text)}</MDI>' for key, text in told.items()),
+        metadata="".join(
+            f'<MDI key="{key}">{escape(text)}</MDI>' for key, text in metadata.items()
+        ),
         bands="".join(bands),
     )
 

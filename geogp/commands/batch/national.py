@@ -166,14 +166,14 @@ def join_tables(base: Path, found: dict[str, JoinedRun], out: Path) -> int:
     columns = pa.schema([one for one in columns if one.name != last.name] + [last])
     west, south, east, north = zip(*(one.box for one in parts), strict=True)
     geo["columns"][last.name]["bbox"] = [min(west), min(south), max(east), max(north)]
-    told = {
+    metadata = {
         "runs": list(found),
         "marks": [run.mark for run in found.values()],
         "attribution": " ".join(sorted({one.attribution for one in parts} - {""})),
     }
     whole = pa.schema(
         [pa.field(REGION, pa.string()), *columns],
-        metadata={"geo": json.dumps(geo), "geogp": json.dumps(told)},
+        metadata={"geo": json.dumps(geo), "geogp": json.dumps(metadata)},
     )
     kinds = {one.name: one.type for one in whole}
     rows = 0

@@ -149,24 +149,24 @@ def _check_names(names: list[str], where: str) -> None:
 
 def _warnings(strata: Strata, region: Region) -> tuple[str, ...]:
     """Return warnings of places in both strata, of places in neither, and of an empty stratum."""
-    whole, told = region.boundary.area, []
+    whole, warnings = region.boundary.area, []
     held = region.boundary.intersection(strata.area)
     other = region.boundary.difference(strata.area)
     if strata.rest is not None:
         twice = held.intersection(strata.rest).area / whole
         if twice > _SLIVER:
-            told.append(
+            warnings.append(
                 f"{twice:.1%} of {region.name} lies in both strata, and is counted in "
                 f"{strata.names[0]}."
             )
         other = other.intersection(strata.rest)
         neither = 1 - (held.area + other.area) / whole
         if neither > _SLIVER:
-            told.append(
+            warnings.append(
                 f"{neither:.1%} of {region.name} lies in neither stratum: the stratum of these "
                 f"places is unknown, and they count for the whole region only."
             )
     for name, part in zip(strata.names, (held, other), strict=True):
         if part.area <= _SLIVER * whole:
-            told.append(f"no part of {region.name} lies in the stratum {name}.")
-    return tuple(told)
+            warnings.append(f"no part of {region.name} lies in the stratum {name}.")
+    return tuple(warnings)

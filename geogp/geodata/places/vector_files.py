@@ -191,9 +191,9 @@ def _check_geojson(path: Path) -> None:
             "or write the file in longitude and latitude, without a CRS."
         )
     if len(types) != 1 or types[0] not in _TOP_TYPES:
-        told = repr(types[0])[:40] if types else "none"
+        type_name = repr(types[0])[:40] if types else "none"
         raise DataError(
-            f"expected GeoJSON in {path}, of type {', '.join(_TOP_TYPES)}, found type {told}."
+            f"expected GeoJSON in {path}, of type {', '.join(_TOP_TYPES)}, found type {type_name}."
         )
 
 

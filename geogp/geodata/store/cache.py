@@ -100,11 +100,11 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note_sha256: str = ""
 
     @classmethod
-    def of(cls, remote: RemoteFile, sha256: str, size: int, **told: Any) -> "Note":
+    def of(cls, remote: RemoteFile, sha256: str, size: int, **details: Any) -> "Note":
         """Return the note of a file that was made from a remote one just now."""
         date = dt.datetime.now(tz=dt.UTC).isoformat(timespec="seconds")
         stored, etag, changed = vars(remote.version).values()
-        return cls(remote.address, etag, changed, stored, date, sha256, size, **told)
+        return cls(remote.address, etag, changed, stored, date, sha256, size, **details)
 
     @property
     def version(self) -> Version:

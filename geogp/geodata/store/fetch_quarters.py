@@ -56,21 +56,21 @@ class HeldQuarters:
 
     def warnings(self, where: str) -> list[str]:
         """Say what could not be asked, taken or trusted, and what the source has changed since."""
-        told = []
+        texts = []
         parts = urlsplit(where)
         if parts.scheme == "http" and parts.hostname not in _HERE and self.files:
-            told.append(
+            texts.append(
                 f"{where} is read without TLS: the data could have been changed on the way. If "
                 f"the server has an https:// address, use it."
             )
         unchecked = [quarter for quarter, held in self.files.items() if not held.checked]
         if unchecked:
-            told.append(
+            texts.append(
                 f"{where} could not be reached to check for changed files: {_labels(unchecked)} "
                 f"come from the cache, unchecked."
             )
         if self.unreached:
-            told.append(
+            texts.append(
                 f"{where} could not be reached and {_labels(self.unreached)} are not in the "
                 f"cache: they are left out. When the network works, geogp fetch downloads them."
             )
@@ -79,11 +79,11 @@ class HeldQuarters:
         }
         if changed:
             since = min(changed.values())[:10]
-            told.append(
+            texts.append(
                 f"{where} has other files of {_labels(changed)} since the download on {since}; "
                 f"geogp fetch --refresh downloads the new files."
             )
-        return told
+        return texts
 
 
 @reading_process()

@@ -287,13 +287,13 @@ class RemoteFile:
             return SourceChangedError(
                 f"{self.address} changed while it was read (status {answer.status_code})."
             )
-        told = f"{self.address} answered {answer.status_code} {answer.reason}"
+        answered = f"{self.address} answered {answer.status_code} {answer.reason}"
         if answer.status_code in FORBIDDEN:
             return RefusedError(
-                f"{told}: the file is missing or needs a login (some servers give this answer "
+                f"{answered}: the file is missing or needs a login (some servers give this answer "
                 f"for missing files too). Check the address and the quarters."
             )
-        return NetworkError(f"{told}; check the address and try again.")
+        return NetworkError(f"{answered}; check the address and try again.")
 
     def _pieces(self, answer: requests.Response, length: int | None) -> Iterator[bytes]:
         """Yield a body that must have so many bytes."""
@@ -360,15 +360,15 @@ class RemoteFile:
 
     def _check_final(self, error: Exception) -> None:
         """Raise what no other try would mend."""
-        told = ""
+        fault = ""
         if isinstance(error, requests.exceptions.InvalidSchema) and self._by_tls:
-            told = "redirects to an address without TLS, which geogp does not follow"
+            fault = "redirects to an address without TLS, which geogp does not follow"
         elif _is_untrusted(error):
-            told = f"cannot be trusted: {error}"
+            fault = f"cannot be trusted: {error}"
         elif isinstance(error, ValueError):
-            told = f"is not a valid address: {error}"
-        if told:
-            raise NetworkError(f"{self.address} {told}.") from error
+            fault = f"is not a valid address: {error}"
+        if fault:
+            raise NetworkError(f"{self.address} {fault}.") from error
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
@@ -386,5 +386,5 @@ def _version(answer: requests.Response, size: int | None) -> Version:
 
 def _length(answer: requests.Response) -> int | None:
     """Return the length of a body as its header gives it."""
-    told = answer.headers.get("Content-Length", "")
-    return int(told) if told.isdecimal() else None
+    header = answer.headers.get("Content-Length", "")
+    return int(header) if header.isdecimal() else None

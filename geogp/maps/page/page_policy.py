@@ -35,8 +35,8 @@ def page_policy(
         "base-uri": [],
         "form-action": [],
     }
-    told = (f"{name} {' '.join(sources or [_NOTHING])}" for name, sources in rules.items())
-    return "; ".join(told)
+    directives = (f"{name} {' '.join(sources or [_NOTHING])}" for name, sources in rules.items())
+    return "; ".join(directives)
 
 
 def _hashed(text: str) -> str:

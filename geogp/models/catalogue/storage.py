@@ -144,8 +144,8 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         model.load_state_dict({"widening": model.widening, **tensors})
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        told = str(error)[:MOST_TOLD]  # torch names every tensor that is too many
-        raise DataError(f"the tensors in {path} do not fit its model: {told}.") from error
+        message = str(error)[:MOST_TOLD]  # torch names every tensor that is too many
+        raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):
             raise DataError(f"the tensor {name} in {path} is not finite.")

@@ -151,8 +151,8 @@ class TileLevel(JointLevel):
         field = spread(self._tile_features(), change)
         seen = spread(self._row_features(), change)
         for part, white in zip(batches(field.shape[1]), drawn, strict=True):
-            told = self._fresh(white.own) - self.tiles.A @ seen[:, part]
-            found = field[:, part] + self.tiles.forward(told)
+            residuals = self._fresh(white.own) - self.tiles.A @ seen[:, part]
+            found = field[:, part] + self.tiles.forward(residuals)
             yield found + np.sqrt(self.shared) * white.common
 
     def _row_features(self) -> Iterator[Tensor]:

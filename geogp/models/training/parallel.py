@@ -167,8 +167,8 @@ def _serve() -> None:
             Data(*(rows[f"{name}.{part}"] for part in ("x", "y", "tests")))
             for name in ("train", "validation")
         )
-        told = described["settings"]
-        settings = FitSettings(**{**told, "weights": Weights(**told["weights"])})
+        fit_settings = described["settings"]
+        settings = FitSettings(**{**fit_settings, "weights": Weights(**fit_settings["weights"])})
         try:
             fit(model.to(described["device"]), train, validation, settings)
         except GeogpError:

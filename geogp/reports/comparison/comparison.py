@@ -159,8 +159,8 @@ def compare(
     splits = {}
     for split in shared:
         parts = {name: table[table["split"] == split] for name, table in tables.items()}
-        found, told = _compare_split(split, runs, parts, draws=draws, seed=seed)
-        notes += told
+        found, split_notes = _compare_split(split, runs, parts, draws=draws, seed=seed)
+        notes += split_notes
         if found is not None:
             splits[split] = found
     if not splits:
@@ -264,8 +264,8 @@ def _different_settings(runs: Sequence[RunContent]) -> dict[str, dict[str, str]]
     found = {}
     for key in dict.fromkeys(key for settings in held.values() for key in settings):
         values = {name: settings.get(key) for name, settings in held.items()}
-        told = {json.dumps(value, default=str, sort_keys=True) for value in values.values()}
-        if len(told) > 1:
+        distinct = {json.dumps(value, default=str, sort_keys=True) for value in values.values()}
+        if len(distinct) > 1:
             found[key] = {name: plain(value) for name, value in values.items()}
     return found
 

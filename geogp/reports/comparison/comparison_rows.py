@@ -126,10 +126,10 @@ def check_stored(one: RunContent, split: str, scores: pd.DataFrame) -> None:
     """Refuse scores that differ from run.json; the rows are all that the run tested."""
     stored = one.run.metrics.get(split, {}).get(ALL)
     for name, key in _STORED.items():
-        told, found = getattr(stored, key, None), float(scores[name].mean())
-        if told is not None and not abs(told - found) <= TOLERANCE:
+        on_file, found = getattr(stored, key, None), float(scores[name].mean())
+        if on_file is not None and not abs(on_file - found) <= TOLERANCE:
             raise DataError(
                 f"{one.name}: expected the figures of run.json to follow from "
-                f"test_predictions.parquet, found {key} of {split} {told} on file and {found} "
+                f"test_predictions.parquet, found {key} of {split} {on_file} on file and {found} "
                 "here. Was one of the files edited? Run `geogp map` again with --fresh."
             )

@@ -120,24 +120,24 @@ def draw(
         settings={**settings, "quarter": question.at, "zoom": zoom},
         thresholds=request.thresholds,
     )
-    told = []
+    texts = []
     if zoom < request.zoom:
-        told.append(
+        texts.append(
             f"{region.name} has more than {MOST_TILES:,} tiles of zoom {request.zoom}; mapped at "
             f"{zoom}."
         )
     if not prediction.shape.has_power_mean:
-        told.append(
+        texts.append(
             f"the mean of the predicted {quantity.subject} does not exist: its distribution is "
             f"Student-t on the log scale, and the tails are too heavy for a mean. The map shows "
             f"the median; the layer of the mean is empty."
         )
     else:
-        told += _missing_means(grid, quantity)
+        texts += _missing_means(grid, quantity)
     if len(tiles) > LARGE_TILES and not has_zarr():
-        told.append("grid.zarr is not written: zarr is not installed (pip install 'geogp[zarr]').")
+        texts.append("grid.zarr is not written: zarr is not installed (pip install 'geogp[zarr]').")
     if repair.n and question.name == LEVEL:
-        told.append(say("conformal", "level"))
+        texts.append(say("conformal", "level"))
     others = [] if job.scale.times is None else sorted({*seen.quarters} - {question.quarter})
     quarters = asker.other_quarters(tiles, others)
     shown = sum(one < question.quarter for one in others)
@@ -155,7 +155,7 @@ def draw(
         job.boundaries.counties,
         job.boundaries.urban_areas,
     )
-    return Drawing(grid, content, question, seen.target, told)
+    return Drawing(grid, content, question, seen.target, texts)
 
 
 def _kernel(model: SpatialGP, tiles: Tiles, quarter: int) -> KernelBasis | None:

@@ -176,11 +176,11 @@ def _search(job: Job, train: Data, validation: Data) -> TunedWeights:
         tell=done.append,
     )
     uses = job.about.uses
-    told = [
+    records = [
         _named(TrialRecord(validation_nll=trial.nll), trial.weights, uses)
         for trial in trials
         if np.isfinite(trial.nll)
     ]
     seconds = sum(trial.seconds for trial in trials)
-    found = TunedWeights(chosen_by="validation", seconds=seconds, trials=told)
+    found = TunedWeights(chosen_by="validation", seconds=seconds, trials=records)
     return _named(found, trials[0].weights, uses)

@@ -353,10 +353,10 @@ def _settings_of(job: Job) -> RunSettings:
 
 def flat_settings(run: RunIdentity) -> dict[str, str | int | float]:
     """Return the settings of a run as attributes of a raster."""
-    told = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
-    settings, _, _ = (told.pop(k) for k in ("settings", "inputs", "versions"))
+    identity = {k: to_builtins(getattr(run, k)) for k in IDENTITY_KEYS}
+    settings, _, _ = (identity.pop(k) for k in ("settings", "inputs", "versions"))
     drawing = {f"map_{k}": v for k, v in to_builtins(run.drawing).items()}
-    flat = {**told, **settings, **drawing}
+    flat = {**identity, **settings, **drawing}
     return {k: v if type(v) in {str, int, float} else json.dumps(v) for k, v in flat.items()}
 
 

@@ -150,10 +150,10 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
     before, plan = len(job.warnings), make_plan(job)
     note = job.folder.begin(RunNote(**asdict(identity), threads=torch.get_num_threads()))
     with arithmetic(threads_for(job, note.threads)):
-        final, predictions, told = _fitted(job, plan)
+        final, predictions, facts = _fitted(job, plan)
         fitted = FittedRecord(
             **asdict(identity_of(job)),
-            **told,
+            **facts,
             variance_check=_variance_check(job, final, plan),
             seconds=job.seconds,
             fit_warnings=job.warnings[before:],
@@ -178,7 +178,7 @@ def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, An
     else:
         final = outcomes[RANDOM.name].model
     repairs = {name: outcome.repairs for name, outcome in outcomes.items()}
-    told = {
+    facts = {
         "weights": chosen,
         "rank": rank,
         "n": {name: outcome.folds[0].n for name, outcome in outcomes.items()},
@@ -188,7 +188,7 @@ def _fitted(job: Job, plan: Plan) -> tuple[SpatialGP, pd.DataFrame, dict[str, An
         "calibration": CalibrationRecord(splits=repaired_splits(request.conformal, repairs)),
     }
     tables = [outcome.table for outcome in outcomes.values()]
-    return final, pd.concat(tables, ignore_index=True), told
+    return final, pd.concat(tables, ignore_index=True), facts
 
 
 def _redraw(job: Job, identity: RunIdentity, held: RunRecord, *, keep_later: bool) -> RunResult:

@@ -40,8 +40,10 @@ class AreaLevels:
     @property
     def frame(self) -> gpd.GeoDataFrame:
         """The table with polygons, quarter and tests."""
-        told = self.described
-        table = self.table.assign(quarter=told["at"], tests_per_tile=told["tests_per_tile"])
+        described = self.described
+        table = self.table.assign(
+            quarter=described["at"], tests_per_tile=described["tests_per_tile"]
+        )
         return gpd.GeoDataFrame(table, geometry=self.shapes, crs=4326)
 
 
