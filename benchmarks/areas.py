@@ -80,7 +80,7 @@ def make_world(side: int, rows: int, quarters: int, seed: int) -> World:
     assert isinstance(model, FieldNetwork)
     tests = random.geometric(0.15, rows).astype(np.float64)
     held = Rows(model.scaled(x), torch.zeros(rows).double(), torch.from_numpy(tests))
-    model.hold(held, seed)
+    model.keep_rows(held, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         # The laws vary over the square.

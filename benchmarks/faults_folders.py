@@ -26,7 +26,7 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.geodata.tiles.quarters import parse_quarters
 
 LIMIT_S = 600
-"""A command that takes longer hangs; so does one that takes `fork_command.MOST_SECONDS` of work."""
+"""A command that takes longer hangs; so does one that takes `fork_command.MAX_SECONDS` of work."""
 
 NOWHERE = "http://127.0.0.1:9"
 """A proxy that is not there: no trial leaves this machine."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from faults_folders import LIMIT_S, RUN, Tally, Told, World, forget
-from fork_command import MOST_SECONDS
+from fork_command import MAX_SECONDS
 
 MARKUP = "<script>faults()</script>"
 """Text that must never stand in a page as it is."""
@@ -85,7 +85,7 @@ def faults_of(
         Whether it may also end with 70 and one line with the path of a log that is there.
     """
     if told.code is None:
-        return [f"did not end (in {MOST_SECONDS} s of work, or {LIMIT_S} s)"]
+        return [f"did not end (in {MAX_SECONDS} s of work, or {LIMIT_S} s)"]
     faults = []
     if "Traceback (most recent call last)" in told.text:
         faults.append(f"wrote a traceback: {told.last}")

@@ -34,7 +34,7 @@ KRIGED_ROWS = 1_500
 RATE = 0.05
 """Learning rate of boosting."""
 
-MOST_TREES = 2_000
+MAX_TREES = 2_000
 PATIENCE = 50
 """Boosting stops when this many trees have not improved the validation rows."""
 
@@ -234,7 +234,7 @@ def _weight(tests: Floats) -> Floats:
     return tests / (1 + tests / 4)
 
 
-def _boosting(seed: int, rate: float = RATE, trees: int = MOST_TREES, **kind: Any) -> Any:
+def _boosting(seed: int, rate: float = RATE, trees: int = MAX_TREES, **kind: Any) -> Any:
     """Return LightGBM's regression, unfitted."""
     import lightgbm  # noqa: PLC0415
 

@@ -32,7 +32,7 @@ STRATUM_TOLERANCE = 0.015
 FAR, BEYOND_CHANCE = "†", "‡"
 """Marks of a coverage beyond `STRATUM_TOLERANCE`, and of a level outside its band."""
 
-LEAST_ROWS = 30
+MIN_ROWS = 30
 LEVELS = (0.5, 0.8, 0.95)
 SCORES = {"nll": "log score", "crps": "CRPS", "mae_median": "MAE of the median"}
 
@@ -146,11 +146,11 @@ def _classes(rows: dict[str, np.ndarray]) -> list[ClassReport]:
     quarter = np.array([quarter_label(q) for q in rows["quarter"].tolist()])
     groups = {
         "all": {"all": np.ones(len(quarter), bool)},
-        "stratum": merged(value_groups(rows["stratum"]), LEAST_ROWS),
-        "quarter": merged(value_groups(quarter), LEAST_ROWS),
-        "tests": merged(tests_groups(rows["tests"]), LEAST_ROWS),
+        "stratum": merged(value_groups(rows["stratum"]), MIN_ROWS),
+        "quarter": merged(value_groups(quarter), MIN_ROWS),
+        "tests": merged(tests_groups(rows["tests"]), MIN_ROWS),
     }
-    return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=LEAST_ROWS)
+    return class_reports(rows["pit"], groups, blocks.reshape(-1), levels=LEVELS, least=MIN_ROWS)
 
 
 def _scores(lines: list[Line]) -> str:

@@ -27,10 +27,10 @@ import geogp.commands.fetch  # what `geogp fetch` loads when it is called
 import geogp_cli
 from geogp_cli.main import run
 
-MOST_BYTES = 12 << 30
+MAX_BYTES = 12 << 30
 """Address space of a copy: a command that wants all memory must not take the machine with it."""
 
-MOST_SECONDS = 90
+MAX_SECONDS = 90
 """Time of a processor that a copy may take; then ``SIGXCPU`` ends it."""
 
 _LOADED_LATE = ("torch._dynamo", "matplotlib.pyplot", "h5netcdf", "distributed", "pyogrio.raw")
@@ -191,8 +191,8 @@ def _become_the_command(asked: dict[str, Any]) -> int:
     sys.stdout, sys.stderr = (open(stream, "w", closefd=False) for stream in (1, 2))  # noqa: SIM115
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(asked.get("environment", {}))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not asked.get("pictures", True):
         leave_out_pictures()

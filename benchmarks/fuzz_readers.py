@@ -338,7 +338,7 @@ def read_stale(world: World, content: bytes, place: Path) -> str:
     (run / ".unfinished" / "files" / "run.json").write_bytes(world.seeds("run-folder")[0])
     (run / ".unfinished" / "stale.json").write_bytes(content)
     try:
-        RunFolder(run).settle()
+        RunFolder(run).prepare()
         return digest(sorted(path.name for path in run.iterdir()))
     finally:
         assert (place / "runs" / "mine").is_file(), "a file of another folder was deleted"

@@ -47,7 +47,13 @@ from geogp.geodata.tiles.quadkeys import ZOOM, format_quadkeys, tiles_at, tiles_
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.lowrank import Rows
 from geogp.models.field.field_model import FieldNetwork
-from geogp.models.joint.design import LevelCovariance, Measuring, choose, covariance_of, widest
+from geogp.models.joint.design import (
+    LevelCovariance,
+    SequentialDesign,
+    choose,
+    covariance_of,
+    widest,
+)
 from geogp.models.joint.joint_level import JointLevel, joint_level
 from geogp.models.joint.tile_level import TileLevel, closed_form_mean
 from geogp.runs.open_run import open_run
@@ -144,7 +150,7 @@ class Measured:
         cls, covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices
     ) -> "Measured":
         """Measure tiles in their order."""
-        measuring = Measuring(covariance, weights, noise)
+        measuring = SequentialDesign(covariance, weights, noise)
         found = [measuring.measure(int(tile)) for tile in tiles]
         h, gains = (np.array(part) for part in zip(*found, strict=True))
         return cls(tiles, h, gains, noise[tiles])

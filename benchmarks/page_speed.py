@@ -83,7 +83,7 @@ KERNEL = """async ([place, cells]) => {
   return cells.map(cell => values[cell]);
 }"""
 
-MOST_TILES = 40_000
+MAX_TILES = 40_000
 """To which the error of the live kernel is measured."""
 
 ABOUT = """() => { const {kernel, frame, quarters, steps} = geogp.page.data;
@@ -162,7 +162,7 @@ def about(browser: Browser, path: Path, places: int) -> Figures:
     def inputs(tiles: Tiles) -> Any:
         return tile_table(tiles, opened.job.question.quarter)
 
-    rows = np.sort(random.choice(len(tiles), min(MOST_TILES, len(tiles)), replace=False))
+    rows = np.sort(random.choice(len(tiles), min(MAX_TILES, len(tiles)), replace=False))
     some = Tiles(tiles.column[rows], tiles.row[rows], tiles.zoom)
     down, across = frame.pixels(some)
     cells = (down * frame.width + across).tolist()

@@ -59,7 +59,7 @@ STUDIES = (
 SHARED = {10_000: 10_000, 20_000: 2_000, 50_000: 1_000}
 """Points of the exact first block, which all others are conditioned on, by n."""
 
-MOST_DRAWS = 20
+MAX_DRAWS = 20
 
 LARGEST_EXACT = 10_000
 """Scenarios with more rows have no exact oracle."""
@@ -124,7 +124,7 @@ class Case:
 
 @dataclass(frozen=True)
 class World:
-    """Inputs (n, d) of a scenario, its functions (MOST_DRAWS, n), and its noise variance."""
+    """Inputs (n, d) of a scenario, its functions (MAX_DRAWS, n), and its noise variance."""
 
     x: Floats
     f: Floats
@@ -152,7 +152,7 @@ def make_world(scenario: Scenario) -> World:
     x, kernel = design(scenario.n, scenario.inputs, rng), truth()
     mean_variance = float(kernel.diagonal(torch.from_numpy(x)).mean())
     process = Vecchia.of(kernel, x, NEAREST, SHARED.get(scenario.n, scenario.n))
-    return World(x, process.draw(rng, MOST_DRAWS), NUGGET * mean_variance, mean_variance)
+    return World(x, process.draw(rng, MAX_DRAWS), NUGGET * mean_variance, mean_variance)
 
 
 class Study:
@@ -229,7 +229,7 @@ class Study:
         model = make_model(case, train, self.world(case.scenario))
         model.take_target(train.y)
         rows = model.as_rows(train.x, train.y, np.ones(len(train.y)))
-        model.settle(rows, rows)
+        model.update_closed_forms(rows, rows)
         return {**asdict(case), **score(model.predict(test.x), test.y)}
 
 
@@ -357,8 +357,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     asked = parser(__doc__, out="scenarios", table="scenarios")
     asked.add_argument("study", nargs="?", default="all", choices=["all", *STUDIES])
     asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
-    asked.add_argument("--seeds", type=int, default=4, choices=range(1, MOST_DRAWS + 1))
-    asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MOST_DRAWS + 1))
+    asked.add_argument("--seeds", type=int, default=4, choices=range(1, MAX_DRAWS + 1))
+    asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument("--r", type=int, default=500)
     asked.add_argument("--batch", type=int, default=2000, help="rows the kernel is learned from")
     asked.add_argument("--epochs", type=int, default=2, help="of ten iterations of L-BFGS")

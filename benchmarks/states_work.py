@@ -60,7 +60,7 @@ def peak_bytes() -> int:
 
 def regions(asked: dict[str, Any]) -> dict[str, Any]:
     """Return tiles and ground of all states that the boundaries hold."""
-    from geogp.runs.settings import MOST_TILES  # noqa: PLC0415
+    from geogp.runs.settings import MAX_TILES  # noqa: PLC0415
 
     source = open_source(asked["boundaries"])
     held, found = set(state_codes(source)), {}
@@ -69,7 +69,7 @@ def regions(asked: dict[str, Any]) -> dict[str, Any]:
             region = read_region(source, code).region
             tiles = region.about_tiles(ZOOM, _COUNTED // 4)
             drawn = tiles
-            while drawn > MOST_TILES:  # as `geogp map` drops to a coarser zoom
+            while drawn > MAX_TILES:  # as `geogp map` drops to a coarser zoom
                 drawn //= 4
             ground = ground_km2(region.boundary)
             found[code] = {"tiles": tiles, "map_tiles": drawn, "km2": ground}

@@ -116,7 +116,7 @@ def condition(model: LowRankGP, train: Data, *, centre: float, spread: float) ->
     model.y_sd.fill_(spread)
     y = torch.from_numpy((train.y - centre) / spread)
     rows = Rows(model.scaled(train.x), y, torch.ones_like(y))
-    model.settle(rows, rows)
+    model.update_closed_forms(rows, rows)
 
 
 def scale_figures(n: int, wrong: float, seed: int) -> Figures:

@@ -19,16 +19,16 @@ from geogp.errors import RequestError
 REQUIRED: Any = inspect.Parameter.empty
 """Default of a setting that must be given."""
 
-MOST_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 """Limit of PyTorch."""
 
-LEAST_DRAWS, MOST_DRAWS = 200, 100_000
+MIN_DRAWS, MAX_DRAWS = 200, 100_000
 """Draws of a posterior; with fewer, ten draws or less decide where a region of 95 % ends."""
 
-MOST_TESTS = 1_000_000
+MAX_TESTS = 1_000_000
 """Tests behind one average."""
 
-MOST_KM = 20_000
+MAX_KM = 20_000
 """The largest distance on Earth."""
 
 

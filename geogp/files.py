@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from geogp.errors import DataError, OutputError, RequestError
 
-MOST_JSON_BYTES = 16 << 20
+MAX_JSON_BYTES = 16 << 20
 """Largest file of JSON that is read: geogp writes some kilobytes."""
 
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
@@ -147,7 +147,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
+def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return the content of a file of JSON in UTF-8.
 
     DataError where it is absent, has more than `most` bytes, is nested too deeply, or is no JSON.
@@ -155,7 +155,7 @@ def read_json(path: Path, most: int = MOST_JSON_BYTES) -> Any:
     return parse_json(read_text(path, most), str(path))
 
 
-def read_text(path: Path, most: int = MOST_JSON_BYTES) -> str:
+def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
     """Return the text of a file in UTF-8.
 
     DataError where it is absent, has more than `most` bytes, or is no text.

@@ -13,8 +13,8 @@ import pytest
 
 from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import BatchRequest
-from geogp.commands.batch.batch_work import Order, WorkOutcome, make_run, mark_of
-from geogp.commands.batch.cluster import Crew
+from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, digest_of, make_run
+from geogp.commands.batch.cluster import WorkerPool
 from geogp.records.record_reading import run_text
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
@@ -95,7 +95,7 @@ def working_here(patch: pytest.MonkeyPatch) -> Iterator[Direct]:
 
     @contextmanager
     def workers(*_):
-        yield Crew(direct, lambda: 1)
+        yield WorkerPool(direct, lambda: 1)
 
     patch.setattr("geogp.commands.batch.make_batch.workers", workers)
     yield direct
@@ -108,19 +108,19 @@ def leave_out_pictures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("geogp.runs.pipeline.make_map.report_html", lambda *_: "no report")
 
 
-def make_run_without_pictures(order: Order) -> WorkOutcome:
+def make_run_without_pictures(order: WorkOrder) -> WorkOutcome:
     """Make a run in a worker's process, which is then rid of pictures for good."""
     leave_out_pictures(pytest.MonkeyPatch())
     return make_run(order)
 
 
-def make_nothing(order: Order) -> WorkOutcome:
+def make_nothing(order: WorkOrder) -> WorkOutcome:
     """Make a run that is a run.json alone."""
     from run_worlds import made_up_run
 
     content = run_text(made_up_run()).encode()
     open_place(order.place).write(content, order.run.name, RUN_FILE)
-    return WorkOutcome("made", mark_of(content), 1.0, 10**9, "here:1")
+    return WorkOutcome("made", digest_of(content), 1.0, 10**9, "here:1")
 
 
 @dataclass

@@ -200,7 +200,7 @@ def test_a_run_folder_deletes_nothing_outside(tmp_path, name, file):
         (run.unfinished / "files" / "run.json").write_text("{}")
         (run.unfinished / file).write_text(json.dumps([name]))
     with pytest.raises(DataError, match=f"{file} is damaged: expected names of files, found"):
-        run.complete(lambda _: made_up_run()) if file == "run.json" else run.settle()
+        run.complete(lambda _: made_up_run()) if file == "run.json" else run.prepare()
     assert (tmp_path / "runs" / "mine").read_text() == "mine"
     assert run.path.is_dir()
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from geogp.errors import GeogpError, OutputError, RequestError, word_without_secrets
 
-NOBODY_READS = 1
+BROKEN_PIPE = 1
 """Exit code after the reader of the output has ended, such as ``head``: as Python's tools use."""
 
 FAULT = 70
@@ -46,7 +46,7 @@ def run() -> NoReturn:
 def _code() -> int | str | None:
     """Return the exit code of the command, after the message of an error."""
     try:
-        _settle_streams()
+        _configure_streams()
         _check_folder()
         _check_words(sys.argv[1:])
         _command()
@@ -73,7 +73,7 @@ def _command() -> None:
             app()
 
 
-def _settle_streams() -> None:
+def _configure_streams() -> None:
     """Make the streams accept any text: file names may hold characters that no encoding has."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -122,7 +122,7 @@ def _told(error: Exception) -> int:
         _say(str(error))
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        return NOBODY_READS
+        return BROKEN_PIPE
     if isinstance(error, OSError) and error.errno in _SYSTEM:
         what = "the output" if error.filename is None else os.fsdecode(error.filename)
         _say(f"cannot use {what}: {error.strerror}. {_SYSTEM[error.errno]}.")

@@ -12,7 +12,8 @@ from geogp_cli.place import Json
 
 def gallery(
     runs: Annotated[
-        list[Path], typer.Argument(help="Finished run folders, or folders that hold some.")
+        list[Path],
+        typer.Argument(help="Finished run folders, or folders that contain run folders."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("gallery"),
     as_json: Json = False,

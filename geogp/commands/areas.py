@@ -5,7 +5,7 @@ from pathlib import Path
 from time import monotonic
 
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import RunAnswer, open_asked
+from geogp.commands.run_answer import RunAnswer, open_requested
 from geogp.commands.run_requests import AreasRequest
 from geogp.files import write_bytes
 from geogp.maps.figures.choropleth import choropleth
@@ -14,7 +14,7 @@ from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.area_levels import REACH, AreaLevels, area_levels
 from geogp.runs.reopen import Reopened
-from geogp.runs.run_folder import held_run
+from geogp.runs.run_folder import locked_run
 
 
 def make_areas(request: AreasRequest, listener: ProgressListener | None = None) -> RunAnswer:
@@ -25,8 +25,8 @@ def make_areas(request: AreasRequest, listener: ProgressListener | None = None) 
     differs from the run's inputs, is a DataError. Files that cannot be written are an OutputError.
     """
     started = monotonic()
-    with held_run(request.run), arithmetic():
-        opened = open_asked(request, listener).reopen(tests=request.tests, at=request.at)
+    with locked_run(request.run), arithmetic():
+        opened = open_requested(request, listener).reopen(tests=request.tests, at=request.at)
         found = area_levels(opened, request)
         described = {
             "run": str(request.run),

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.choices import MOST_SEED, REQUIRED, check_settings, one_of, setting
+from geogp.choices import MAX_SEED, REQUIRED, check_settings, one_of, setting
 from geogp.geodata.places.region_choice import RegionChoice
 from geogp.geodata.store.addresses import PUBLIC_SOURCE
 from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.geodata.tiles.targets import SERVICES
 
-MOST_ROWS = 100_000_000
+MAX_ROWS = 100_000_000
 """Largest number of rows; the region, read later, may hold fewer."""
 
 
@@ -49,7 +49,7 @@ class SimulationRequest:
     )
     region_name: str | None = setting("Name of your own region. Default: the name of the file.")
     rows: int = setting(
-        "Number of rows, over all quarters.", default=36_000, least=1, most=MOST_ROWS
+        "Number of rows, over all quarters.", default=36_000, least=1, most=MAX_ROWS
     )
     quarters: str = setting("Quarters.", default="2022Q1..2023Q4")
     service: str = setting("mobile or fixed.", default=SERVICES[0], choices=SERVICES)
@@ -62,7 +62,7 @@ class SimulationRequest:
         default=0,
         noun="a seed",
         least=0,
-        most=MOST_SEED,
+        most=MAX_SEED,
     )
 
     def __post_init__(self) -> None:

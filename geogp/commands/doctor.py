@@ -23,7 +23,7 @@ from geogp.errors import GeogpError
 from geogp.geodata.places.census import STATE_FILES
 from geogp.geodata.store.cache import cache_folder
 from geogp.geodata.store.cache_contents import UNFINISHED, cache_items
-from geogp.geodata.store.remote import GLANCE, NoRangesError, RemoteFile
+from geogp.geodata.store.remote import SHORT_PATIENCE, NoRangesError, RemoteFile
 from geogp.geodata.store.sources import Folder, Web, open_source
 from geogp.geodata.tiles.ookla import FIRST_QUARTER
 from geogp.geodata.tiles.targets import SERVICES
@@ -54,7 +54,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
-class Checkup:
+class DoctorResult:
     """The facts and problems of an installation.
 
     `facts` are texts by group (``geogp``, ``packages``, ``devices``, ``environment``, ``cache``,
@@ -80,7 +80,7 @@ class Checkup:
         return "\n".join(lines)
 
 
-def examine(source: str, boundaries: str, *, ask: bool = True) -> Checkup:
+def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
     """Examine this installation; a fault becomes a problem in the result, not an error.
 
     `source` and `boundaries` are places as for a map; `ask` says whether to ask them for an answer.
@@ -99,7 +99,7 @@ def examine(source: str, boundaries: str, *, ask: bool = True) -> Checkup:
         for group, found in facts.items()
         if found
     }
-    return Checkup(clean, tuple(map(_clean, problems)))
+    return DoctorResult(clean, tuple(map(_clean, problems)))
 
 
 def _about() -> dict[str, str]:
@@ -223,7 +223,7 @@ def _answer(where: str, names: tuple[str, ...], *, by_parts: bool) -> str:
         return f"a folder with {here}" if here else f"a folder, without {names[0]}"
     assert isinstance(place, Web)
     for name in names:
-        with closing(RemoteFile(f"{place.url}/{name}", GLANCE)) as remote:
+        with closing(RemoteFile(f"{place.url}/{name}", SHORT_PATIENCE)) as remote:
             if not remote.open():
                 continue
             size = remote.version.size

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from geogp.commands.csv_tables import write_csv
-from geogp.commands.run_answer import open_asked
+from geogp.commands.run_answer import open_requested
 from geogp.commands.run_requests import ExceedanceRequest
 from geogp.files import write_text
 from geogp.maps.figures.excursion_figures import write_excursions
@@ -19,7 +19,7 @@ from geogp.runs.questions.threshold_shares import (
     threshold_shares,
 )
 from geogp.runs.reopen import WHOLE, Reopened
-from geogp.runs.run_folder import held_run
+from geogp.runs.run_folder import locked_run
 
 NOTES = (
     (
@@ -58,8 +58,8 @@ def make_exceedance(
     differs from the run's inputs, is a DataError; a file that cannot be written is an OutputError.
     """
     started = monotonic()
-    with held_run(request.run), arithmetic():
-        opened = open_asked(request, listener).reopen(at=request.at)
+    with locked_run(request.run), arithmetic():
+        opened = open_requested(request, listener).reopen(at=request.at)
         found = threshold_shares(opened, request)
         opened.job.listener.stage("writing shares and joint regions")
         common = {

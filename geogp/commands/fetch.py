@@ -5,8 +5,8 @@ from typing import Any
 
 from geogp.commands.data_requests import FetchRequest
 from geogp.errors import DataError, RequestError
-from geogp.geodata.store.fetch_quarters import hold_quarters
-from geogp.geodata.store.sources import Folder, Held, open_source
+from geogp.geodata.store.fetch_quarters import fetch_quarters
+from geogp.geodata.store.sources import Folder, LocalFile, open_source
 from geogp.geodata.tiles.ookla import all_quarters
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_label
 from geogp.runs.progress import ProgressListener
@@ -79,7 +79,7 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
         listener.warn(text)
     region = found.region
     quarters = wanted.all if wanted else all_quarters()
-    held = hold_quarters(
+    held = fetch_quarters(
         source,
         region,
         request.service,
@@ -107,7 +107,7 @@ def fetch(request: FetchRequest, listener: ProgressListener | None = None) -> Fe
     )
 
 
-def _fetched(quarter: int, held: Held) -> FetchedQuarter:
+def _fetched(quarter: int, held: LocalFile) -> FetchedQuarter:
     note = held.note
     assert note is not None
     return FetchedQuarter(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geogp.commands.run_answer import RunAnswer, open_asked
+from geogp.commands.run_answer import RunAnswer, open_requested
 from geogp.commands.run_requests import NextRequest
 from geogp.files import write_bytes, write_text
 from geogp.maps.figures.numbered import numbered_figure
@@ -16,7 +16,7 @@ from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.progress import ProgressListener
 from geogp.runs.questions.measurement_choice import NextTiles, next_tiles
 from geogp.runs.reopen import Reopened
-from geogp.runs.run_folder import held_run
+from geogp.runs.run_folder import locked_run
 
 STEM = "next_tiles"
 
@@ -29,8 +29,8 @@ def choose_tiles(request: NextRequest, listener: ProgressListener | None = None)
     differs from the run's inputs, is a DataError; files that cannot be written are an OutputError.
     """
     started = monotonic()
-    with held_run(request.run), arithmetic():
-        opened = open_asked(request, listener).reopen(tests=request.tests, at=request.at)
+    with locked_run(request.run), arithmetic():
+        opened = open_requested(request, listener).reopen(tests=request.tests, at=request.at)
         found = next_tiles(opened, request)
         described = {"run": str(request.run), **found.described}
         files = _write(opened, found, described)

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from geogp.commands.run_answer import open_asked
+from geogp.commands.run_answer import open_requested
 from geogp.commands.run_requests import FiguresRequest
 from geogp.errors import RequestError
 from geogp.evaluation.assessment import split_rows, widths_by_group
 from geogp.evaluation.score_groups import Reliability, group_reports
 from geogp.evaluation.splits.split_names import RANDOM, SPLITS
-from geogp.evaluation.spread import CELL_DEGREES, LEAST_ROWS, spread_by_cell
+from geogp.evaluation.spread import CELL_DEGREES, MIN_ROWS, spread_by_cell
 from geogp.files import write_bytes, write_text
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.places.stratum_column import ALL
@@ -32,7 +32,7 @@ from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.reference_slices import reference_slices
 from geogp.runs.progress import ProgressListener
 from geogp.runs.reopen import Reopened
-from geogp.runs.run_folder import check_apart, held_run
+from geogp.runs.run_folder import check_apart, locked_run
 from geogp.runs.run_names import run_names
 
 Floats = NDArray[np.float64]
@@ -74,12 +74,12 @@ def make_figures(
     apart = out.resolve() != own.resolve()
     if apart:
         check_apart(out, [request.run, *request.beside], "a set of figures")
-    with nullcontext() if apart else held_run(request.run), arithmetic():
+    with nullcontext() if apart else locked_run(request.run), arithmetic():
         return _figures(request, out, listener or ProgressListener())
 
 
 def _figures(request: FiguresRequest, out: Path, listener: ProgressListener) -> FiguresResult:
-    run = open_asked(request, listener)
+    run = open_requested(request, listener)
     counts, split = find_model(run.record.model).counts, _split_of(run)
     if counts and request.beside:
         raise RequestError(
@@ -154,7 +154,7 @@ def _spread_captions(
             split,
             cells=len(cells),
             degrees=CELL_DEGREES,
-            least=LEAST_ROWS,
+            least=MIN_ROWS,
             together=float(together) if np.isfinite(together) else None,
             conformal=conformal,
         ),

@@ -11,7 +11,7 @@ from geogp.runs.open_run import Run, open_run
 from geogp.runs.progress import ProgressListener
 
 
-def open_asked(request: RunRequest, listener: ProgressListener | None) -> Run:
+def open_requested(request: RunRequest, listener: ProgressListener | None) -> Run:
     """Return the run that a request names; see `open_run`."""
     return open_run(
         request.run,

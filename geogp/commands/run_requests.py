@@ -6,7 +6,7 @@ from pathlib import Path
 from geogp.choices import REQUIRED, check_settings, setting
 from geogp.errors import RequestError
 from geogp.runs.questions.question_types import AreaQuestion, ChoiceQuestion, ThresholdQuestion
-from geogp.runs.run_places import ReadFrom
+from geogp.runs.run_places import RunPlaces
 from geogp.runs.settings import DEVICE_CHOICES
 
 AREA_QUESTIONS = ("level", "tile-mean")
@@ -36,9 +36,9 @@ class RunRequest:
         check_settings(self)
 
     @property
-    def read_from(self) -> ReadFrom:
+    def read_from(self) -> RunPlaces:
         """Sources of the run's tiles and boundaries."""
-        return ReadFrom(self.source, self.boundaries)
+        return RunPlaces(self.source, self.boundaries)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from geogp.distributions.heavy_shapes import (
 from geogp.distributions.shapes import BURR_COLUMNS, Floats
 from geogp.errors import NumericalError, RequestError
 
-LEAST_EFFECTIVE = 4.0
+MIN_EFFECTIVE = 4.0
 """Least effective sample size: fewer evenly spaced nodes miss a bell curve by more than 1e-10."""
 
 _STEP = 0.25
@@ -44,7 +44,7 @@ _STEP = 0.25
 _REACH = 40.0
 """Nodes end where log p(u | y) and log s² p(u | y) are below their maxima by this much."""
 
-_MOST_NODES = 1 << 12
+_MAX_NODES = 1 << 12
 _FARTHEST = 600.0
 _LARGEST_EXPONENT = 700.0
 
@@ -126,7 +126,7 @@ class BurrScale:
         low, _ = self._ends(0.0)
         _, high = self._ends(1.0)
         count = (high - low) / self._step
-        if not max(-low, high) < _FARTHEST or count > _MOST_NODES:
+        if not max(-low, high) < _FARTHEST or count > _MAX_NODES:
             raise NumericalError(
                 f"the distribution of the scale is too wide for the quadrature nodes: log s² "
                 f"from {low:.3g} to {high:.3g}. Choose a prior with larger c and c d, or use "
@@ -141,7 +141,7 @@ class BurrScale:
 
     @property
     def effective_size(self) -> float:
-        """(Σ w)² / Σ w², the effective number of nodes; `LEAST_EFFECTIVE` are enough."""
+        """(Σ w)² / Σ w², the effective number of nodes; `MIN_EFFECTIVE` are enough."""
         return effective_size(self.weights)
 
     @property
@@ -243,14 +243,14 @@ def midpoints(low: float, high: float, count: int) -> tuple[Floats, float]:
 def normalised(log_weights: Floats) -> Floats:
     """Return importance weights divided by their sum, from their logarithms.
 
-    Raises NumericalError: their effective sample size is below `LEAST_EFFECTIVE`.
+    Raises NumericalError: their effective sample size is below `MIN_EFFECTIVE`.
     """
     found: Floats = np.exp(log_weights - log_weights.max())
     found /= found.sum()
     size = effective_size(found)
-    if not size >= LEAST_EFFECTIVE:
+    if not size >= MIN_EFFECTIVE:
         raise NumericalError(
-            f"expected an effective sample size of the scale of {LEAST_EFFECTIVE:g} or more, "
+            f"expected an effective sample size of the scale of {MIN_EFFECTIVE:g} or more, "
             f"found {size:.3g} of {len(found)} nodes: too few nodes lie where the posterior of "
             f"the scale is large. Check that the targets are finite, or choose a less "
             f"informative prior."

@@ -23,7 +23,7 @@ rate with s sqrt(y) up to 256; beyond, probabilities of single counts lose digit
 _TAIL = 1e-6
 """Sums over counts end where less probability is left."""
 
-_MOST_STEPS = 4096
+_MAX_STEPS = 4096
 """Counts up to this are visited one by one; beyond, sums take this many evenly spaced ones."""
 
 
@@ -146,7 +146,7 @@ class RateMixture:
         """Sum F² or (1 - F)² over the counts from start to before stop."""
         if stop <= start:
             return 0.0
-        step = np.ceil((stop - start) / _MOST_STEPS)
+        step = np.ceil((stop - start) / _MAX_STEPS)
         lows = np.arange(start, stop, step)
         widths = np.minimum(step, stop - lows)
         # Between two counts the incomplete functions continue smoothly.
@@ -195,7 +195,7 @@ class _Walk:
 
     def step(self) -> bool:
         """Go on to the next count; False where the rest is late."""
-        if self.count >= _MOST_STEPS:
+        if self.count >= _MAX_STEPS:
             self.late = np.concatenate([self.late, self.open])
             return False
         growth = (1 + self.dispersion * self.count) / (self.count + 1)

@@ -19,7 +19,7 @@ MixtureFunction = Callable[[Floats, Floats, Floats], Floats]
 VALUES_AT_ONCE = 1 << 21
 """Values of components, or of pairs of them, held at once."""
 
-_LEAST_PROBABILITY = 1e-300
+_MIN_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200
 _NEWTON_TOLERANCE = 1e-8
 _STIRLING_FROM = 50.0
@@ -33,7 +33,7 @@ class SymmetricShape(Shape):
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), from the lower tail."""
         z = np.asarray(z, np.float64)
-        lower = self.quantile(np.maximum(special.ndtr(-np.abs(z)), _LEAST_PROBABILITY))
+        lower = self.quantile(np.maximum(special.ndtr(-np.abs(z)), _MIN_PROBABILITY))
         found: Floats = np.where(z > 0, -lower, lower)
         return found
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.choices import MOST_DRAWS, whole_number
+from geogp.choices import MAX_DRAWS, whole_number
 from geogp.distributions.quantity import Quantity, Variable
 from geogp.distributions.shapes import GAUSSIAN, Shape
 from geogp.errors import DataError, NumericalError, RequestError
@@ -201,7 +201,7 @@ class Prediction:
         RequestError
             The size is no whole number of 1 or more.
         """
-        whole_number("a size", size, 1, MOST_DRAWS)
+        whole_number("a size", size, 1, MAX_DRAWS)
         return self._drawn(size, np.random.default_rng(random_state))
 
     def _drawn(self, size: int, random: np.random.Generator) -> Floats:
@@ -249,7 +249,7 @@ class Prediction:
 
     def pit(self, y: ArrayLike) -> Floats:
         """Return the probability integral transforms at `y`, (n,): uniform if the law is right."""
-        return self.cdf(self._seen(y))
+        return self.cdf(self._checked_values(y))
 
     def cdf(self, value: ArrayLike) -> Floats:
         """Return P(y <= value) at each point; at the observed y this is the PIT. Shape (n,)."""
@@ -261,14 +261,16 @@ class Prediction:
 
     def log_score(self, y: ArrayLike) -> Floats:
         """Return the negative log density at the observations `y`, shape (n,); lower is better."""
-        return 0.5 * np.log(self.variance) - self.shape.log_density(self._standard(self._seen(y)))
+        return 0.5 * np.log(self.variance) - self.shape.log_density(
+            self._standard(self._checked_values(y))
+        )
 
     def crps(self, y: ArrayLike) -> Floats:
         """Return the continuous ranked probability score at `y`, shape (n,); lower is better.
 
         The score of a location-scale family is sd times its shape's at (y - mean) / sd.
         """
-        return self.sd * self.shape.crps(self._standard(self._seen(y)))
+        return self.sd * self.shape.crps(self._standard(self._checked_values(y)))
 
     def power_mean(self, base: float) -> Floats:
         """Return E[base^y] at each point, (n,): base 10 gives the mean speed from its log10.
@@ -279,7 +281,7 @@ class Prediction:
         found: Floats = np.exp(rate * self.mean) * self.shape.exponential_mean(rate * self.sd)
         return found
 
-    def _seen(self, y: ArrayLike) -> Floats:
+    def _checked_values(self, y: ArrayLike) -> Floats:
         """Return measurements (n,).
 
         Raises DataError: they have another shape or are not finite.

@@ -31,8 +31,8 @@ SHAPE_COLUMNS = {
 }
 """Columns that describe shapes, with the normal's values, which absent columns have."""
 
-_LEAST_PROBABILITY = 1e-300
-_MOST_BELOW_1 = 1 - 2.0**-53
+_MIN_PROBABILITY = 1e-300
+_MAX_BELOW_1 = 1 - 2.0**-53
 
 
 class Shape(ABC):
@@ -68,14 +68,14 @@ class Shape(ABC):
 
     def from_normal(self, z: Floats) -> Floats:
         """Return the quantiles at Φ(z), accurate in both tails."""
-        found: Floats = self.quantile(np.clip(special.ndtr(z), _LEAST_PROBABILITY, _MOST_BELOW_1))
+        found: Floats = self.quantile(np.clip(special.ndtr(z), _MIN_PROBABILITY, _MAX_BELOW_1))
         return found
 
     def normal_score(self, x: Floats) -> Floats:
         """Return Φ^(-1)(P(X <= x)), accurate in both tails; at least from -37 to 37."""
         x = np.asarray(x, np.float64)
         lower, upper = self.cdf(x), self.survival(x)
-        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _LEAST_PROBABILITY))
+        tail = special.ndtri(np.maximum(np.minimum(lower, upper), _MIN_PROBABILITY))
         found: Floats = np.where(lower < upper, tail, -tail)
         return found
 

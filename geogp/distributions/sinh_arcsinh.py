@@ -9,11 +9,11 @@ import numpy as np
 from geogp.distributions.shapes import GAUSSIAN, Floats, RowShapes, Shape
 from geogp.errors import RequestError
 
-LEAST_TAILWEIGHT = 0.6
+MIN_TAILWEIGHT = 0.6
 """Heavier tails are not fitted: at 0.5 and below 10^X has no mean."""
 
-MOST_TAILWEIGHT = 2.0
-MOST_SKEWNESS = 2.0
+MAX_TAILWEIGHT = 2.0
+MAX_SKEWNESS = 2.0
 
 _REACH = 9.0
 _STEP = 0.01
@@ -44,12 +44,12 @@ class SinhArcsinh(Shape):
 
     def __post_init__(self) -> None:
         if not (
-            abs(self.skewness) <= MOST_SKEWNESS
-            and LEAST_TAILWEIGHT <= self.tailweight <= MOST_TAILWEIGHT
+            abs(self.skewness) <= MAX_SKEWNESS
+            and MIN_TAILWEIGHT <= self.tailweight <= MAX_TAILWEIGHT
         ):
             raise RequestError(
-                f"expected a skewness from -{MOST_SKEWNESS:g} to {MOST_SKEWNESS:g} and a "
-                f"tailweight from {LEAST_TAILWEIGHT:g} to {MOST_TAILWEIGHT:g}, found "
+                f"expected a skewness from -{MAX_SKEWNESS:g} to {MAX_SKEWNESS:g} and a "
+                f"tailweight from {MIN_TAILWEIGHT:g} to {MAX_TAILWEIGHT:g}, found "
                 f"{self.skewness} and {self.tailweight}."
             )
 

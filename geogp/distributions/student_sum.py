@@ -17,7 +17,7 @@ from geogp.distributions.heavy_shapes import (
 from geogp.distributions.shapes import Floats, RowChoice, Shape
 from geogp.errors import RequestError
 
-LEAST_MASS = 1e-12
+MIN_MASS = 1e-12
 """Mass at the wide end that `student_scales` merges into one component."""
 
 _SHARES = 129
@@ -128,7 +128,7 @@ def student_scales(df: float) -> tuple[Floats, Floats]:
     log_mass = a * (u - np.expm1(u))
     log_mass -= special.logsumexp(log_mass)
     mass, spread = np.exp(log_mass), np.exp(log_mass - u)
-    first = int(np.argmax(np.cumsum(mass) > LEAST_MASS))
+    first = int(np.argmax(np.cumsum(mass) > MIN_MASS))
     last = len(mass) - int(np.argmax(np.cumsum(mass[::-1]) > 1e-17))
     w, v = mass[first:last].copy(), np.exp(-u[first:last])
     w[0] = mass[: first + 1].sum()

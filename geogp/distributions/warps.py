@@ -18,7 +18,7 @@ LADDER = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
 """Columns of a table that hold the knots, one a level."""
 
-LEAST_SLOPE = 0.01
+MIN_SLOPE = 0.01
 """Least slope of g from knot to knot (see `covering_knots`)."""
 
 MARGIN = 1e-9
@@ -39,13 +39,13 @@ def covering_knots(scores: Floats) -> Floats:
     processors; without the margin such rows would fall out by chance. Scores come back from ends to
     1e-11.
 
-    Knots are raised further where needed, so that the slope of g is at least `LEAST_SLOPE`: equal
+    Knots are raised further where needed, so that the slope of g is at least `MIN_SLOPE`: equal
     knots (of scores with ties) would make g flat and its density infinite. Knots are only ever
     raised, by at most `MARGIN` and 0.01 t: intervals are never narrowed. NaN stay.
     """
     found, before = np.array(scores, np.float64) * (1 + MARGIN), np.zeros(len(scores))
     for k, step in enumerate(KNOTS - _STARTS):
-        found[:, k] = np.maximum(found[:, k], before + LEAST_SLOPE * float(step))
+        found[:, k] = np.maximum(found[:, k], before + MIN_SLOPE * float(step))
         before = found[:, k]
     return found
 

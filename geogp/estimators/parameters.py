@@ -4,7 +4,7 @@ import inspect
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
-from geogp.choices import MOST_SEED, whole_number
+from geogp.choices import MAX_SEED, whole_number
 from geogp.errors import RequestError
 from geogp.estimators.point_columns import PointColumns
 from geogp.estimators.point_scale import PointScale
@@ -123,10 +123,10 @@ class SpatialParameters(Parameters):
                 f"{self.model!r}. geogp.list_models() names the families."
             )
         about.check_noise(self.noise)
-        whole_number("random_state", self.random_state, 0, MOST_SEED)
+        whole_number("random_state", self.random_state, 0, MAX_SEED)
         for name in ("epochs", "rank", "batch"):
             if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), 1, MOST_SEED)
+                whole_number(name, getattr(self, name), 1, MAX_SEED)
 
     def columns(self) -> PointColumns:
         """Return the columns by their use."""

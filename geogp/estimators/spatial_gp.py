@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from geogp.choices import MOST_TESTS, whole_number
+from geogp.choices import MAX_TESTS, whole_number
 from geogp.distributions.prediction import Prediction
 from geogp.errors import RequestError
 from geogp.estimators.fit_rows import (
@@ -26,7 +26,7 @@ from geogp.estimators.point_scale import Bounds, PointScale
 from geogp.estimators.point_times import Times, time_at
 from geogp.geodata.places.region import Region
 from geogp.geodata.tiles.quadkeys import ZOOM
-from geogp.maps.prediction_grid import MOST_CELLS, Box, box_grid, tile_grid
+from geogp.maps.prediction_grid import MAX_CELLS, Box, box_grid, tile_grid
 from geogp.models.catalogue.model_names import find_model
 from geogp.models.catalogue.storage import save_model
 from geogp.models.core.lowrank import LowRankGP
@@ -291,7 +291,7 @@ class SpatialGP(SpatialParameters):
                     "expected time=, because the model was fitted to rows at several times."
                 )
             when = time_at(time, self.time_unit)
-        whole_number("tests", tests, 1, MOST_TESTS)
+        whole_number("tests", tests, 1, MAX_TESTS)
 
         def predict(x: Floats, y: Floats) -> Prediction:
             points = Points(x, y)
@@ -310,10 +310,10 @@ class SpatialGP(SpatialParameters):
                 "expected a box in plain units, because crs is None; found a region."
             )
         whole_number("zoom", zoom, 1, ZOOM)
-        found = region.about_tiles(zoom, MOST_CELLS)
-        if found > MOST_CELLS:
+        found = region.about_tiles(zoom, MAX_CELLS)
+        if found > MAX_CELLS:
             raise RequestError(
-                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MOST_CELLS:,}; "
+                f"{region.name} has {found:,} tiles of zoom {zoom}, more than {MAX_CELLS:,}; "
                 f"choose a smaller zoom."
             )
         tiles = region.tiles(zoom)

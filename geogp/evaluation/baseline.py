@@ -10,7 +10,7 @@ from geogp.errors import DataError
 
 Floats = NDArray[np.float64]
 
-_LEAST_SD = 1e-9
+_MIN_SD = 1e-9
 """Standard deviations up to this are rounding error of equal values."""
 
 
@@ -49,7 +49,7 @@ def quarter_baseline(
     mean = np.bincount(member, y, minlength=len(known)) / count
     squares = np.bincount(member, (y - mean[member]) ** 2, minlength=len(known))
     variance = squares / np.maximum(count - 1, 1)
-    usable = (count >= 2) & (variance > _LEAST_SD**2)
+    usable = (count >= 2) & (variance > _MIN_SD**2)
 
     asked = np.asarray(test_quarter, np.int64)
     at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
@@ -73,7 +73,7 @@ def _check(quarter: NDArray[np.int64], y: NDArray[np.float64]) -> None:
     if not np.isfinite(y).all():
         wrong = int(np.count_nonzero(~np.isfinite(y)))
         raise DataError(f"expected finite targets, found {wrong} that are not; drop them first.")
-    if len(y) < 2 or y.std() <= _LEAST_SD:
+    if len(y) < 2 or y.std() <= _MIN_SD:
         raise DataError(
             "expected at least two different training values for a variance, found "
             f"{len(np.unique(y))} among {len(y)} rows. Choose more quarters or a larger region."

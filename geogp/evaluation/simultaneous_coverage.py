@@ -23,8 +23,8 @@ estimated from the whole split, as the correlation r of hits within its blocks. 
 rows, m_b of them in block b, counts as n / (1 + r (sum m_b² / n - 1)) independent rows (the design
 effect; Kish 1965). With this number its band is the exact binomial one (Korn and Graubard 1998)
 with the split's B, at a level shared between all such checks (Bonferroni). A stratum with fewer
-than `LEAST_BLOCKS` blocks or `LEAST_ROWS` rows is not judged, nor is any stratum of a split in
-fewer than `LEAST_SPLIT_BLOCKS` effective blocks.
+than `MIN_BLOCKS` blocks or `MIN_ROWS` rows is not judged, nor is any stratum of a split in
+fewer than `MIN_SPLIT_BLOCKS` effective blocks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from scipy import special, stats
 from geogp.errors import DataError
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.splits.split_rows import cell_indices
-from geogp.evaluation.strata import LEAST_ROWS
+from geogp.evaluation.strata import MIN_ROWS
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -48,10 +48,10 @@ CLASS_LEVELS = (0.5, 0.8, 0.9, 0.95)
 FEW_BLOCKS = 20
 """Strata in fewer effective blocks take the correlation within blocks from the whole split."""
 
-LEAST_BLOCKS = 3
+MIN_BLOCKS = 3
 """Strata in fewer blocks (their plain number) are not judged."""
 
-LEAST_SPLIT_BLOCKS = 5
+MIN_SPLIT_BLOCKS = 5
 """Splits in fewer effective blocks are not judged: the correlation within blocks is unknown."""
 
 DRAWS = 1000
@@ -157,7 +157,7 @@ def class_reports(
     blocks: NDArray[np.int64],
     *,
     levels: Sequence[float] = CLASS_LEVELS,
-    least: int = LEAST_ROWS,
+    least: int = MIN_ROWS,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[ClassReport]:
@@ -225,8 +225,8 @@ def _bands(counts: _Counts, least: int, draws: int, seed: int) -> tuple[Floats, 
     """Return lower ends, upper ends, standard errors, each (strata, levels); NaN if not judged."""
     lower, upper, error = (np.full(counts.observed.shape, np.nan) for _ in range(3))
     within = np.count_nonzero(counts.sizes, axis=0)
-    judged = (within >= LEAST_BLOCKS) & (counts.sizes.sum(0) >= least)
-    judged &= counts.split_blocks >= LEAST_SPLIT_BLOCKS
+    judged = (within >= MIN_BLOCKS) & (counts.sizes.sum(0) >= least)
+    judged &= counts.split_blocks >= MIN_SPLIT_BLOCKS
     many = judged & (counts.effective >= FEW_BLOCKS)
     few = judged & ~many
     if many.any():

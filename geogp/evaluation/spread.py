@@ -8,7 +8,7 @@ from geogp.errors import DataError
 CELL_DEGREES = 0.05
 """Side of a cell, as in figure 10 of Zhu, Yuchi and Xie."""
 
-LEAST_ROWS = 5
+MIN_ROWS = 5
 """Cells of fewer test rows are left out: their empirical spread is mostly chance."""
 
 
@@ -42,10 +42,10 @@ def spread_by_cell(rows: pd.DataFrame) -> pd.DataFrame:
             "predicted": np.sqrt(cells["variance"].mean()),
         }
     )
-    found = found[found["n"] >= LEAST_ROWS].reset_index()
+    found = found[found["n"] >= MIN_ROWS].reset_index()
     if found.empty:
         raise DataError(
-            f"expected a cell of {CELL_DEGREES} degrees with {LEAST_ROWS} test rows or more, found "
+            f"expected a cell of {CELL_DEGREES} degrees with {MIN_ROWS} test rows or more, found "
             f"none among {len(rows)} rows. Map a larger region or more quarters."
         )
     return found

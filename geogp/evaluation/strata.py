@@ -1,6 +1,6 @@
 """Which rows of a split belong to which stratum, and how small strata are pooled.
 
-Classes of an ordered kind (tests, distance, speed, quarters) with fewer than `LEAST_ROWS` rows join
+Classes of an ordered kind (tests, distance, speed, quarters) with fewer than `MIN_ROWS` rows join
 the next class. Places (counties, areas of a layer) with fewer form one stratum of others. A stratum
 that is still too small is shown, but not judged.
 """
@@ -20,7 +20,7 @@ from geogp.geodata.places.stratum_column import names_of
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Fewest rows of a stratum: 95 of 100 has an exact 95 % interval of less than 5 points each way."""
 
 LAYER = "layer_"
@@ -137,7 +137,7 @@ def value_groups(values: NDArray[np.str_]) -> dict[str, Rows]:
     return {str(name): number.reshape(-1) == k for k, name in enumerate(names)}
 
 
-def joined(groups: dict[str, Rows], least: int = LEAST_ROWS) -> list[Stratum]:
+def joined(groups: dict[str, Rows], least: int = MIN_ROWS) -> list[Stratum]:
     """Return the groups; those with fewer than `least` rows join the next one, in order.
 
     A last one that is too small joins the one before it; empty groups are dropped.
@@ -161,12 +161,12 @@ def joined(groups: dict[str, Rows], least: int = LEAST_ROWS) -> list[Stratum]:
     return found
 
 
-def merged(groups: dict[str, Rows], least: int = LEAST_ROWS) -> dict[str, Rows]:
+def merged(groups: dict[str, Rows], least: int = MIN_ROWS) -> dict[str, Rows]:
     """Return the rows of the strata of `joined`, by name."""
     return {stratum.name: stratum.rows for stratum in joined(groups, least)}
 
 
-def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = LEAST_ROWS) -> list[Stratum]:
+def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS) -> list[Stratum]:
     """Return the rows of each place (n,); places with fewer than `least` form the last stratum.
 
     A single small place keeps its name; several are called `noun`. There may be thousands of

@@ -11,7 +11,7 @@ B the Brier score of each: small reliability is good, large resolution is good.
 The module judges the differences mean o - mean p over all rows and within bins of p. Their bands
 hold for all differences of a split together: the bootstrap bands of `simultaneous_coverage.py`,
 which draw blocks of tiles, not rows. The degrees of freedom come from the effective number of
-blocks of the difference's own rows; with fewer than `LEAST_EFFECTIVE` it is not judged.
+blocks of the difference's own rows; with fewer than `MIN_EFFECTIVE` it is not judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from geogp.errors import DataError
 from geogp.evaluation.metrics import binomial_interval, rows_by_group
 from geogp.evaluation.paired import effective_blocks, simultaneous, student_quantile
 from geogp.evaluation.simultaneous_coverage import DRAWS, TOLERANCE, blocks_of
-from geogp.evaluation.strata import LEAST_ROWS
+from geogp.evaluation.strata import MIN_ROWS
 from geogp.geodata.tiles.thresholds import Threshold
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ Booleans = NDArray[np.bool_]
 BINS = 10
 """Bins with equal numbers of rows; fewer where many rows have one probability."""
 
-LEAST_EFFECTIVE = 10
+MIN_EFFECTIVE = 10
 """Differences of rows in fewer effective blocks are not judged."""
 
 
@@ -44,7 +44,7 @@ class Difference:
     """Observed share minus mean stated probability, with its band.
 
     `lower` and `upper` hold for all differences of a split together with 95 %, None where the rows
-    lie in fewer than `LEAST_EFFECTIVE` effective blocks. `off` says that 0 lies outside the band
+    lie in fewer than `MIN_EFFECTIVE` effective blocks. `off` says that 0 lies outside the band
     and the difference is more than 3 points.
     """
 
@@ -129,7 +129,7 @@ def exceedance_reports(
 
     `probability` returns the probability that each row meets a threshold, (n,), for an average of
     the row's own number of tests; see `Threshold.probability`. By threshold there is a report on
-    all rows, then on urban and rural rows where there are `LEAST_ROWS` or more. A threshold of
+    all rows, then on urban and rural rows where there are `MIN_ROWS` or more. A threshold of
     another target, no row, or a missing probability is a DataError.
     """
     foreign = [threshold.met for threshold in thresholds if threshold.target != target]
@@ -189,7 +189,7 @@ def _parts(rows: pd.DataFrame, probability: Floats, threshold: Threshold) -> lis
             bins_of(probability[chosen]),
         )
         for name, chosen in rows_by_group(rows["stratum"], len(rows)).items()
-        if name == "all" or chosen.sum() >= LEAST_ROWS
+        if name == "all" or chosen.sum() >= MIN_ROWS
     ]
 
 
@@ -227,7 +227,7 @@ def _quarter_share(met: Floats, quarter: NDArray[np.str_]) -> Floats:
     """Return the share of each row's quarter; the share of all rows if the quarter has few."""
     _, where = np.unique(quarter, return_inverse=True)
     size = np.bincount(where)
-    share = np.where(size >= LEAST_ROWS, np.bincount(where, met) / size, met.mean())
+    share = np.where(size >= MIN_ROWS, np.bincount(where, met) / size, met.mean())
     return np.asarray(share[where], np.float64)
 
 
@@ -250,7 +250,7 @@ def _differences(
             spread.append(variance[chosen].sum() / chosen.sum() ** 2)
     n, total = (np.stack(each, 1).astype(np.float64) for each in (sizes, sums))
     value = total.sum(0) / n.sum(0)
-    judged = effective_blocks(n) >= LEAST_EFFECTIVE
+    judged = effective_blocks(n) >= MIN_EFFECTIVE
     half = np.full(len(value), np.nan)
     if judged.any():
         floor = np.sqrt(np.array(spread)[judged])

@@ -24,7 +24,7 @@ LEVEL = 0.95
 CELLS = 100
 """Cells along the longer side of a box, unless a resolution is asked for."""
 
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 """Most cells of a raster; more are refused."""
 
 LABELS = {
@@ -64,7 +64,7 @@ class Box:
         if not 0 < side < np.inf:
             raise RequestError(f"expected a resolution above 0, found {resolution}.")
         columns, rows = (max(1, round(length / side)) for length in (east - west, north - south))
-        if columns * rows > MOST_CELLS:
+        if columns * rows > MAX_CELLS:
             raise RequestError(
                 f"a raster of {columns:,} by {rows:,} cells is too large; ask for a coarser "
                 "resolution."

@@ -29,7 +29,7 @@ _LADDERS = (
     (1, 3),
     (1,),
 )
-_MOST_TICKS = 7
+_MAX_TICKS = 7
 _TICK_ROOM = 0.08  # share of the scale that two labels need between them
 _CLIPPED_PERCENT = 1.0
 
@@ -103,7 +103,7 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
         steps = _ladder_values(ladder, low, high)
         room = (high / low) ** _TICK_ROOM
         inner = steps[(steps > low * room) & (steps < high / room)]
-        if len(inner) + 2 <= _MOST_TICKS:
+        if len(inner) + 2 <= _MAX_TICKS:
             break
     ticks = (low, *inner.tolist(), high)
     return Scale(label, palette, low, high, logarithmic=True, ticks=ticks)
@@ -120,7 +120,7 @@ def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
     for ladder in ((1, 2, 5), (1, 3), (1,)):
         inner = _ladder_values(ladder, 1.0, top)
         inner = inner[inner + 1 < (top + 1) ** (1 - _TICK_ROOM)]
-        if len(inner) + 2 <= _MOST_TICKS:
+        if len(inner) + 2 <= _MAX_TICKS:
             break
     ticks = (0.0, *inner.tolist(), top)
     return Scale(label, palette, 0.0, top, logarithmic=True, ticks=ticks, shift=1.0)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from geogp.choices import MOST_SEED
+from geogp.choices import MAX_SEED
 from geogp.evaluation.conformal.repair_methods import METHODS
 from geogp.evaluation.scores import LARGEST, LARGEST_WHOLE, Real
-from geogp.evaluation.splits.split_names import MOST_FOLDS, SPLITS
+from geogp.evaluation.splits.split_names import MAX_FOLDS, SPLITS
 from geogp.geodata.places.census import URBAN_VINTAGES
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.geodata.tiles.targets import SERVICES, TARGETS
@@ -63,9 +63,9 @@ Sha256 = Annotated[
 ]
 AboveZero = Annotated[float, Meta(gt=0, le=LARGEST)]
 Some = Annotated[int, Meta(ge=1, le=LARGEST_WHOLE)]
-Folds = Annotated[int, Meta(ge=1, le=MOST_FOLDS)]
+Folds = Annotated[int, Meta(ge=1, le=MAX_FOLDS)]
 Zoom = Annotated[int, Meta(ge=1, le=ZOOM)]
-Seed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
+Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
 Nanoseconds = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number of 0 or more")]
 Rank = Annotated[Some | Literal["budget"], Meta(description="a rank, or budget")]
 WeightsAsked = Annotated[

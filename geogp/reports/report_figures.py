@@ -33,8 +33,8 @@ Okabe and Ito's blue and vermilion, which colour-blind readers can distinguish.
 _SMALL = (4.0, 3.4)
 _DASHES = ("-", "--", "-")
 _MARKERS = ("o", "s", "o")
-_MOST_POINTS = 2000
-_MOST_ROWS = 8
+_MAX_POINTS = 2000
+_MAX_ROWS = 8
 _LEVEL = 95.0
 _ROW_INCHES = 0.19
 _THRESHOLD_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#4d4d4d")
@@ -129,7 +129,7 @@ def _rows(kind: str, strata: list[StratumReport]) -> list[tuple[str, list[Stratu
     """Return the rows of a kind: one stratum each, or all strata in one row if there are many."""
     if kind == "all":
         return [("all rows", strata)]
-    if len(strata) > _MOST_ROWS:
+    if len(strata) > _MAX_ROWS:
         many = {"county": "counties", "quarter": "quarters"}.get(kind, say("report", "kind", kind))
         return [(f"{len(strata)} {many}", strata)]
     end = {"tests": " tests", "expected": " expected"}.get(kind, "")
@@ -236,7 +236,7 @@ def _looks(names: Iterable[str]) -> list[dict[str, str]]:
 
 def _violin(axes: Axes, place: int, values: Floats, colour: str) -> None:
     # Evenly spaced order statistics: the same shape from few points, and no random draw.
-    kept = np.quantile(values, np.linspace(0, 1, min(len(values), _MOST_POINTS)))
+    kept = np.quantile(values, np.linspace(0, 1, min(len(values), _MAX_POINTS)))
     if np.ptp(kept) > 1e-6 * float(kept.mean()):
         height = np.linspace(kept[0], kept[-1], 120)
         density = stats.gaussian_kde(kept)(height)

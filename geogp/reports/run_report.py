@@ -20,13 +20,13 @@ from geogp.evaluation.assessment import (
 )
 from geogp.evaluation.simultaneous_coverage import (
     FEW_BLOCKS,
-    LEAST_BLOCKS,
-    LEAST_SPLIT_BLOCKS,
+    MIN_BLOCKS,
+    MIN_SPLIT_BLOCKS,
     TOLERANCE,
 )
 from geogp.evaluation.splits.split_names import BLOCKS, SPLITS
-from geogp.evaluation.strata import LEAST_ROWS
-from geogp.evaluation.threshold_reliability import LEAST_EFFECTIVE
+from geogp.evaluation.strata import MIN_ROWS
+from geogp.evaluation.threshold_reliability import MIN_EFFECTIVE
 from geogp.geodata.places.stratum_column import with_strata
 from geogp.records.record_names import NOISE_IN_SPREAD, POINT
 from geogp.records.run_record import (
@@ -42,12 +42,12 @@ from geogp.reports.split_report import SplitReport, split_report
 from geogp.reports.words import DEFAULT_ATTRIBUTION, UNITS
 
 LIMITS = {
-    "rows": LEAST_ROWS,
-    "blocks": LEAST_BLOCKS,
-    "split_blocks": LEAST_SPLIT_BLOCKS,
+    "rows": MIN_ROWS,
+    "blocks": MIN_BLOCKS,
+    "split_blocks": MIN_SPLIT_BLOCKS,
     "few": FEW_BLOCKS,
     "points": round(100 * TOLERANCE),
-    "effective": LEAST_EFFECTIVE,
+    "effective": MIN_EFFECTIVE,
 }
 """Limits from which strata and probabilities are judged and marked, for the sentences."""
 

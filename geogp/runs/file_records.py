@@ -23,7 +23,7 @@ def records_of(folder: Path, names: Iterable[str]) -> dict[str, FileRecord]:
     return {name: _record(folder / name) for name in names}
 
 
-def spoilt(folder: Path, run: RunRecord) -> list[str]:
+def damaged_files(folder: Path, run: RunRecord) -> list[str]:
     """Return the names of files of a run that are missing or changed.
 
     A file of the same size and time counts as unchanged. With another time, as in a copy of the
@@ -37,7 +37,7 @@ def spoilt(folder: Path, run: RunRecord) -> list[str]:
         raise DataError(f"a file of the run {folder} cannot be read: {error}.") from error
 
 
-def spoilt_of_sizes(sizes: dict[str, int], run: RunRecord) -> list[str]:
+def files_of_wrong_size(sizes: dict[str, int], run: RunRecord) -> list[str]:
     """Return the same by a store's list: the bytes of each file, by its path in the folder."""
     held: dict[str, int] = {}
     for path, size in sizes.items():

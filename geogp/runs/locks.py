@@ -30,17 +30,17 @@ LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})
 _NOTED_S = 0.2
 """Seconds in which a holder writes its note; until then, the note may be of another holder."""
 
-_MOST_TRIES = 100
+_MAX_TRIES = 100
 """Attempts to make a folder that vanishes meanwhile."""
 
-_MOST_NOTE_BYTES = 4096
+_MAX_NOTE_BYTES = 4096
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 """Errors of file systems without locks; NFS without its lock service: ENOLCK."""
 
 
 @contextmanager
-def hold(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator[None]:
+def lock_folder(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator[None]:
     """Hold a folder, which is made where it is absent, against all other processes.
 
     The operating system frees the lock when a process ends, however it ends. Threads of one process
@@ -56,7 +56,7 @@ def hold(folder: Path, *, wait: bool = False, cure: str = ELSEWHERE) -> Iterator
             (folder / NOTE_FILE).write_text(json.dumps(_described()), encoding="utf-8")
         yield
     finally:
-        _let_go(folder, lock, absent)
+        _release(folder, lock, absent)
 
 
 def is_vacant(folder: Path) -> bool:
@@ -76,7 +76,7 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
         except Timeout:
             raise _refusal(folder) from None
         except (OSError, NotImplementedError) as error:
-            if isinstance(error, FileNotFoundError) and tries < _MOST_TRIES:
+            if isinstance(error, FileNotFoundError) and tries < _MAX_TRIES:
                 continue  # the holder before removed the folder, in which nothing was done
             raise _unlockable(folder, error, cure) from error
         if isinstance(lock, SoftFileLock):  # which a process that is killed would leave
@@ -87,7 +87,7 @@ def _locked(folder: Path, cure: str, *, wait: bool) -> FileLock:
         lock.release()  # the holder before removed it, as the last that was in the folder
 
 
-def _let_go(folder: Path, lock: FileLock, absent: list[Path]) -> None:
+def _release(folder: Path, lock: FileLock, absent: list[Path]) -> None:
     """Free a lock; where the folder holds nothing else, remove it and the folders made for it."""
     try:
         with suppress(OSError):
@@ -116,7 +116,7 @@ def _refusal(folder: Path) -> RequestError:
 def _holder(path: Path) -> str:
     """Return the holder of a lock in words; without a readable note it is unknown."""
     try:
-        note = read_json(path, _MOST_NOTE_BYTES)
+        note = read_json(path, _MAX_NOTE_BYTES)
         pid, host, since = (note[name] for name in ("pid", "host", "since"))
         start = datetime.fromisoformat(since).astimezone(UTC)
     except (DataError, LookupError, TypeError, ValueError):

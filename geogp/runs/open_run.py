@@ -29,7 +29,7 @@ from geogp.runs.questions.question_types import (
 from geogp.runs.questions.threshold_shares import threshold_shares
 from geogp.runs.reopen import Reopened, reopen
 from geogp.runs.run_folder import MODEL_FILE, read_predictions, read_run_record
-from geogp.runs.run_places import AS_TOLD, ReadFrom
+from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Run:
     content: dict[str, Any] = field(repr=False)
     record: RunRecord = field(repr=False)
     device: str = "auto"
-    read_from: ReadFrom = AS_TOLD
+    read_from: RunPlaces = PLACES_IN_RUN
     listener: ProgressListener = field(default_factory=ProgressListener, repr=False)
     _opened: dict[Any, Reopened] = field(default_factory=dict, init=False, repr=False)
 
@@ -180,7 +180,7 @@ def open_run(
     path: Path | str,
     *,
     device: str = "auto",
-    read_from: ReadFrom = AS_TOLD,
+    read_from: RunPlaces = PLACES_IN_RUN,
     listener: ProgressListener | None = None,
 ) -> Run:
     """Return a finished run.

@@ -27,8 +27,8 @@ from geogp.runs.questions.question_types import BY_COUNTY, BY_URBAN
 from geogp.runs.run_folder import MODEL_FILE
 from geogp.runs.run_identity import input_record, same_input
 from geogp.runs.run_names import RUN_FILE
-from geogp.runs.run_places import AS_TOLD, ReadFrom
-from geogp.runs.settings import MOST_TILES, MapRequest
+from geogp.runs.run_places import PLACES_IN_RUN, RunPlaces
+from geogp.runs.settings import MAX_TILES, MapRequest
 
 Floats = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def reopen(
     loaded: tuple[SpatialGP, dict[str, Any]],
     listener: ProgressListener,
     *,
-    read_from: ReadFrom = AS_TOLD,
+    read_from: RunPlaces = PLACES_IN_RUN,
     device: str = "auto",
     tests: int | None = None,
     at: str | None = None,
@@ -221,7 +221,7 @@ def _check_model(
 def _tiles(path: Path, record: OpenedRecord, job: Job) -> Tiles:
     """Return the tiles of the map; refuse a zoom that contradicts run.json."""
     zoom, count = record.map.zoom, record.map.tiles
-    if zoom == job.region.zoom_within(zoom, MOST_TILES):
+    if zoom == job.region.zoom_within(zoom, MAX_TILES):
         tiles = job.region.tiles(zoom)
         if len(tiles) == (len(tiles) if count is UNSET else count) > 0:
             return tiles

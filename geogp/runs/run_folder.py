@@ -29,7 +29,7 @@ from geogp.records.checked_types import checked
 from geogp.records.record_reading import read_record, run_text
 from geogp.records.run_record import RunIdentity, RunNote, RunRecord
 from geogp.runs.file_records import records_of
-from geogp.runs.locks import LOCK_FILES, hold, is_vacant
+from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
 from geogp.runs.run_identity import IDENTITY_KEYS, differences, identity_in
 from geogp.runs.run_names import RUN_FILE
 
@@ -66,7 +66,7 @@ class RunFolder:
     A call may be stopped anywhere. Two files mark its progress: ``files/run.json`` in the hidden
     folder says that all files are staged and only their moves remain; ``identity.json`` that the
     checkpoints belong to its run. They are removed first when the hidden folder is removed, so that
-    the rest without them belongs to no run; see `settle`.
+    the rest without them belongs to no run; see `prepare`.
     """
 
     path: Path
@@ -101,7 +101,7 @@ class RunFolder:
                 "another folder with --out."
             )
 
-    def settle(self, *, fresh: bool = False) -> None:
+    def prepare(self, *, fresh: bool = False) -> None:
         """Complete, or clear away, the rest of a call that was stopped.
 
         Staged files whose moves had begun are moved; checkpoints without the note of their run and
@@ -126,9 +126,9 @@ class RunFolder:
     def finished(self, identity: RunIdentity) -> RunRecord | None:
         """Return the record of run.json where the fits of this run are already complete.
 
-        Its map may differ: that is its key `drawing`. Whether its files still exist tells `spoilt`.
-        A run that was begun here counts before a finished run. RequestError where the folder holds
-        another run, finished or not; DataError where run.json is damaged.
+        Its map may differ: that is its key `drawing`. `damaged_files` tells which files are missing
+        or changed. A run that was started here takes precedence over a finished run. RequestError
+        where the folder holds another run, finished or not; DataError where run.json is damaged.
         """
         begun = self._begun.is_file()
         held = _read_json(self._begun, _FRESH) if begun else self._held()
@@ -193,7 +193,7 @@ class RunFolder:
         """Write all files beside, move them into place, ``run.json`` last, and return its record.
 
         Once the first file has moved, the run consists of the staged files only: if the moves are
-        interrupted, the next `settle` completes them. `write` writes every file but run.json into
+        interrupted, the next `prepare` completes them. `write` writes every file but run.json into
         the folder that it gets, and returns the record; `files` and `file_records` are added.
         `keep_later` keeps the files of commands (`LATER_FILES`). OutputError where a file cannot be
         written: then none is left in the run folder, and checkpoints stay.
@@ -288,14 +288,14 @@ def read_run_record(path: Path) -> tuple[dict[str, Any], RunRecord]:
 
 
 @contextmanager
-def held_run(path: Path) -> Iterator[None]:
+def locked_run(path: Path) -> Iterator[None]:
     """Hold a finished run, so that no other process changes it meanwhile.
 
     RequestError where the folder is not a finished run, or another process holds it; DataError
     where run.json is damaged; OutputError where the folder cannot be written.
     """
     read_run_record(path)  # nothing is left in a folder that is no run
-    with hold(path):
+    with lock_folder(path):
         yield
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ReadFrom:
+class RunPlaces:
     """The user's places of a run's tiles and boundaries; None takes the places in run.json.
 
     Somebody else may have written run.json: it may name a folder or geogp's own addresses, but no
@@ -55,5 +55,5 @@ def _check_own(file: Path, held: str, what: str, option: str, own: str) -> None:
         )
 
 
-AS_TOLD = ReadFrom()
+PLACES_IN_RUN = RunPlaces()
 """The places in run.json."""

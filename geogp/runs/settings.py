@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from geogp.choices import MOST_KM, MOST_SEED, MOST_TESTS, check_settings, one_of, setting
+from geogp.choices import MAX_KM, MAX_SEED, MAX_TESTS, check_settings, one_of, setting
 from geogp.errors import RequestError
 from geogp.evaluation.conformal.repair_methods import METHODS
-from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MOST_FOLDS, SPLITS
+from geogp.evaluation.splits.split_names import BUFFER, BUFFER_KM, MAX_FOLDS, SPLITS
 from geogp.geodata.places.region_choice import VINTAGE_CHOICES, RegionChoice, absolute_name
 from geogp.geodata.store.addresses import PUBLIC_SOURCE, absolute_place
 from geogp.geodata.tiles.quadkeys import ZOOM
@@ -37,13 +37,13 @@ COUNT_MODEL = "cox-nb"
 
 DEVICE_CHOICES = (AUTO, "cpu", "cuda")
 
-MOST_TILES = 1_000_000
+MAX_TILES = 1_000_000
 """A map of more tiles drops to a coarser zoom."""
 
-MOST_EPOCHS = 100_000
+MAX_EPOCHS = 100_000
 """No fit gains from more."""
 
-MOST_BUDGET_S = 1_000_000
+MAX_BUDGET_S = 1_000_000
 """Eleven days."""
 
 
@@ -94,14 +94,14 @@ class MapRequest:
         "Number of folds of each split, with other rows held out in each (1 to 5).",
         default=1,
         least=1,
-        most=MOST_FOLDS,
+        most=MAX_FOLDS,
     )
     buffer_km: float = setting(
         "Width of the split buffer: training rows this near to test rows are left out.",
         default=BUFFER_KM,
         noun="a buffer",
         positive=True,
-        most=MOST_KM,
+        most=MAX_KM,
         unit="km",
     )
     layers: tuple[str, ...] = setting(
@@ -116,12 +116,12 @@ class MapRequest:
         choices=METHODS,
     )
     inputs: str = setting("auto, place or place-quarter.", default=AUTO, choices=INPUT_CHOICES)
-    epochs: int | None = setting("Default: the preset's.", least=1, most=MOST_EPOCHS)
+    epochs: int | None = setting("Default: the preset's.", least=1, most=MAX_EPOCHS)
     budget: float | None = setting(
         "Time for the fits in seconds; chooses the rank of models with anchors.",
         noun="a budget",
         positive=True,
-        most=MOST_BUDGET_S,
+        most=MAX_BUDGET_S,
         unit="seconds",
     )
     noise: str = setting(
@@ -134,7 +134,7 @@ class MapRequest:
     )
     device: str = setting("auto, cpu or cuda.", default=AUTO, choices=DEVICE_CHOICES)
     seed: int = setting(
-        "Random seed of splits and fits.", default=0, noun="a seed", least=0, most=MOST_SEED
+        "Random seed of splits and fits.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
     zoom: int = setting("Zoom of the map's tiles.", default=ZOOM, noun="a zoom", least=1, most=ZOOM)
     far_km: float = setting(
@@ -142,7 +142,7 @@ class MapRequest:
         default=10.0,
         noun="a distance",
         positive=True,
-        most=MOST_KM,
+        most=MAX_KM,
         unit="km",
     )
     question: str = setting(
@@ -152,7 +152,7 @@ class MapRequest:
         option="--for",
     )
     tests: int | None = setting(
-        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
+        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
     )
     at: str | None = setting("Quarter of the map. Default: the latest with data.")
     threshold: tuple[float, ...] | None = setting(
@@ -166,9 +166,9 @@ class MapRequest:
     fresh: bool = setting("Start over, even if the folder holds a run.", default=False)
 
     def __post_init__(self) -> None:
-        self._settle_places()
+        self._check_places()
         check_settings(self)
-        self._settle_model()
+        self._check_model()
         find_model(self.model).check_noise(self.noise)
         self._check_budget()
         for name in [] if self.split is None else self.split.split(","):
@@ -185,7 +185,7 @@ class MapRequest:
                 f"{self.question} does not use it. Leave --tests out."
             )
 
-    def _settle_places(self) -> None:
+    def _check_places(self) -> None:
         """Make folders and files absolute, because the request is opened again elsewhere."""
         object.__setattr__(self, "source", absolute_place(self.source))
         object.__setattr__(self, "boundaries", self.place.boundaries)
@@ -214,7 +214,7 @@ class MapRequest:
                 f"{self.model} follows from --preset and --epochs."
             )
 
-    def _settle_model(self) -> None:
+    def _check_model(self) -> None:
         """Choose the default model; refuse a model that does not fit the target."""
         counted = TARGETS[self.target].counted
         if self.model == AUTO:

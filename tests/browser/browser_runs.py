@@ -28,7 +28,7 @@ from geogp.maps.frame import Frame
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.predicting import Asker
+from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.pipeline.repair import repair_of
 from geogp.runs.pipeline.validation import map_calibration_rows
 from geogp.runs.reopen import Reopened
@@ -75,12 +75,12 @@ class Run:
         return self.grid["tests"].to_numpy() >= 0
 
     @cached_property
-    def asker(self) -> Asker:
+    def asker(self) -> MapPredictor:
         """What predicts the map's tiles, with the run's repair."""
         job, model = self.opened.job, self.opened.model
         repair = repair_of(job, model, map_calibration_rows(job))
         zoom = self.data["frame"]["zoom"]
-        return Asker(job.region, job.observations, model, job.question, repair, zoom)
+        return MapPredictor(job.region, job.observations, model, job.question, repair, zoom)
 
     def law(self, at: tuple[int, int]) -> Prediction:
         """Return what the model predicts for a cell of the grid, (row, column)."""

@@ -21,14 +21,20 @@ from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import Execution, run_of, runs_of, safe_name
 from geogp.commands.batch.batch_table import read_table
-from geogp.commands.batch.batch_work import Order, WorkOutcome, fresh_note, make_run, scratch_folder
-from geogp.commands.batch.cluster import Crew
+from geogp.commands.batch.batch_work import (
+    WorkOrder,
+    WorkOutcome,
+    fresh_note,
+    make_run,
+    scratch_folder,
+)
+from geogp.commands.batch.cluster import WorkerPool
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import spoilt
-from geogp.runs.locks import hold
+from geogp.runs.locks import lock_folder
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RunFolder
@@ -98,7 +104,7 @@ def test_finished_runs_are_found_by_what_they_hold(place, states, monkeypatch, l
 
 
 def test_of_two_batches_at_one_place_the_second_is_refused(place, states):
-    with hold(place):
+    with lock_folder(place):
         for call in (
             lambda: make_batch(states.request(), str(place)),
             lambda: make_batch(None, str(place)),
@@ -126,7 +132,10 @@ def test_a_place_at_an_address_is_said_to_have_no_lock(states, stub):
         f"{where} cannot be locked: do not start another batch there while this one runs"
         in heard.texts
     )
-    with hold(scratch_folder(where, None)), pytest.raises(RequestError, match="in use by process"):
+    with (
+        lock_folder(scratch_folder(where, None)),
+        pytest.raises(RequestError, match="in use by process"),
+    ):
         make_batch(None, where)
 
 
@@ -152,7 +161,7 @@ def test_changed_data_make_a_run_anew_and_what_was_stopped_goes_on(
     source = shutil.copytree(states.folder, tmp_path / "source")
     request = states.request("AA", source=str(source), boundaries=str(source / "boundaries"))
     out = str(tmp_path / "out")
-    order = Order(runs_of(request)[0], out, None)
+    order = WorkOrder(runs_of(request)[0], out, None)
 
     def stopped(*_, **__):
         raise NetworkError("stopped.")
@@ -235,7 +244,7 @@ def test_a_network_that_comes_back_is_no_failure(states, tmp_path, stub, here):
     assert make_batch(states.request(), str(tmp_path / "out"), listener=heard).exit_code == 0
     assert here.orders == [NAMES[0], *NAMES[1:], NAMES[0]]  # the others go first
     assert f"[0/3] {NAMES[0]}: failed: down. geogp runs it again." in heard.texts
-    assert f"[2/3] {NAMES[0]}: begun again (2)" in heard.texts
+    assert f"[2/3] {NAMES[0]}: started again (2)" in heard.texts
     assert heard.texts[-1].startswith(f"[3/3] {NAMES[0]}: made, 0 s, peak 1.00 GB, here:1")
 
 
@@ -302,7 +311,7 @@ def test_so_many_at_once_as_there_are_workers(states, tmp_path, stub, monkeypatc
 
         @contextmanager
         def workers(*_):
-            yield Crew(pool, lambda: 2, told)
+            yield WorkerPool(pool, lambda: 2, told)
 
         monkeypatch.setattr(running, "workers", workers)
         result = make_batch(states.request(), str(tmp_path / "out"), listener=heard)
@@ -331,7 +340,7 @@ def test_the_runs_are_a_product_in_order(states):
         ({"states": ","}, "one or more states, found none"),
         ({"targets": "speed"}, "speed"),
         ({"targets": ""}, "one or more targets, found none"),
-        ({"each_quarter": True}, "say which"),
+        ({"each_quarter": True}, "give --quarters"),
         ({"model": "no-such"}, "no-such"),
         ({"preset": "quikc", "boundaries": "/none"}, "unknown preset 'quikc'"),
         ({"model": "field", "targets": "tests"}, "needs a model of numbers of tests"),
@@ -461,8 +470,8 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
             raise NetworkError("down.")
         return SimpleNamespace(request=request, folder=RunFolder(request.out), listener=Heard())
 
-    def carry_out(job):
-        job.folder.settle()
+    def run_job(job):
+        job.folder.prepare()
         if job.folder.finished(identity) is not None:
             return SimpleNamespace(already_there=True)
         checkpoint = job.folder.unfinished / "checkpoint"
@@ -475,14 +484,14 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
         return SimpleNamespace(already_there=False)
 
     monkeypatch.setattr(batch_work, "prepare", prepare)
-    monkeypatch.setattr(batch_work, "carry_out", carry_out)
+    monkeypatch.setattr(batch_work, "run_job", run_job)
     monkeypatch.setattr(batch_work, "identity_of", lambda _: identity)
     address = f"memory://{tmp_path.name}" if remote else str(tmp_path / "out")
     run = run_of(MapRequest("PR"))
 
     def attempt(fault, fresh):
         faults[:] = [fault]
-        return make_run(Order(run, address, tmp_path / "scratch", fresh)).how
+        return make_run(WorkOrder(run, address, tmp_path / "scratch", fresh)).how
 
     with pytest.raises(NetworkError):
         attempt("fitting", None)

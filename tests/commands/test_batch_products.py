@@ -24,7 +24,7 @@ from run_worlds import made_up_run
 
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import Execution, runs_of
-from geogp.commands.batch.batch_work import Order, make_run, scratch_folder
+from geogp.commands.batch.batch_work import WorkOrder, make_run, scratch_folder
 from geogp.commands.batch.make_batch import make_batch
 from geogp.commands.batch.mosaic import join_rasters
 from geogp.commands.batch.national import JoinedRun, join_tables
@@ -263,7 +263,7 @@ def sent(batch, here, monkeypatch, tmp_path):
         shutil.copytree(batch / made[-1], job.folder.path, dirs_exist_ok=True)
         return SimpleNamespace(already_there=False)
 
-    monkeypatch.setattr("geogp.commands.batch.batch_work.carry_out", carried_out)
+    monkeypatch.setattr("geogp.commands.batch.batch_work.run_job", carried_out)
     return made
 
 
@@ -304,7 +304,7 @@ def test_a_run_at_an_address_goes_on_where_it_was_stopped(batch, states, sent, m
             raise NetworkError("the line broke.")
         put(self, path, *parts)
 
-    order = Order(runs_of(states.request("AA"))[0], where, None)
+    order = WorkOrder(runs_of(states.request("AA"))[0], where, None)
     with monkeypatch.context() as patch:
         patch.setattr(Place, "put", failing)
         with pytest.raises(NetworkError, match="the line broke"):

@@ -33,7 +33,9 @@ def _servers():
 def surroundings(tmp_path, monkeypatch):
     """A cache of its own, no network but this machine's, and patience of no time."""
     monkeypatch.setenv("GEOGP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(doctor, "GLANCE", doctor.GLANCE.__class__(attempts=1, timeout_s=2.0))
+    monkeypatch.setattr(
+        doctor, "SHORT_PATIENCE", doctor.SHORT_PATIENCE.__class__(attempts=1, timeout_s=2.0)
+    )
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_places_without_the_files_say_so(place):
         shutil.rmtree(place / "parquet")
         found = doctor.examine(server.url, str(place)).facts["sources"]
     assert found[f"tiles {server.url}"] == f"answers, but has no {TILES}"
-    assert found[f"boundaries {place}"] == "a folder; has states.parquet"
+    assert found[f"boundaries {place}"] == "a folder with states.parquet"
 
 
 def test_a_folder_without_tiles(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 import geogp_cli.main
 from geogp import __version__
 from geogp.commands import fault_logs
-from geogp.commands.batch.failures import told_of
+from geogp.commands.batch.failures import failure_message
 from geogp.errors import RequestError
 from geogp.geodata.store.cache_contents import cache_items, clear_cache
 
@@ -224,7 +224,7 @@ def test_rows_too_few_for_the_oracles_leave_nothing(tmp_path, geogp):
 
 
 def test_a_fault_in_a_batch_is_told_with_its_log(cache):
-    told = told_of(ZeroDivisionError("ours"))
+    told = failure_message(ZeroDivisionError("ours"))
     (log,) = logs(cache / "logs")
     assert told == f"a fault of geogp (ZeroDivisionError: ours). The log is {log}"
     assert "ZeroDivisionError: ours" in log.read_text()

@@ -16,8 +16,8 @@ from geogp.distributions.warped_shapes import WarpedShape
 from geogp.distributions.warps import (
     KNOTS,
     LADDER,
-    LEAST_SLOPE,
     MARGIN,
+    MIN_SLOPE,
     REPAIR_COLUMNS,
     Warp,
     covering_knots,
@@ -308,7 +308,7 @@ def test_flat_knots_are_raised_and_never_lowered():
     flat = np.stack([np.full(len(KNOTS), 1.0), WIDER, SHORT])
     raised = covering_knots(flat)
     assert (np.diff(raised[0]) > 0).all()
-    np.testing.assert_allclose(np.diff(raised[0]), LEAST_SLOPE * np.diff(KNOTS))
+    np.testing.assert_allclose(np.diff(raised[0]), MIN_SLOPE * np.diff(KNOTS))
     np.testing.assert_allclose(raised[1:], flat[1:] * (1 + MARGIN), rtol=1e-15)
     Warp(raised)
 

@@ -7,7 +7,7 @@ from scipy import stats
 from geogp.errors import DataError
 from geogp.evaluation.simultaneous_coverage import (
     CLASS_LEVELS,
-    LEAST_SPLIT_BLOCKS,
+    MIN_SPLIT_BLOCKS,
     blocks_of,
     class_reports,
 )
@@ -126,8 +126,8 @@ def test_classes_with_few_rows_are_shown_and_not_judged():
 def test_splits_in_few_blocks_are_not_judged():
     pit = np.random.default_rng(0).uniform(0, 1, 2000)
     every = {"k": {"all": np.ones(2000, bool)}}
-    few = class_reports(pit, every, np.arange(2000) % (LEAST_SPLIT_BLOCKS - 1))
-    enough = class_reports(pit, every, np.arange(2000) % LEAST_SPLIT_BLOCKS)
+    few = class_reports(pit, every, np.arange(2000) % (MIN_SPLIT_BLOCKS - 1))
+    enough = class_reports(pit, every, np.arange(2000) % MIN_SPLIT_BLOCKS)
     assert few[0].checks[0].lower is None
     assert enough[0].checks[0].lower is not None
 

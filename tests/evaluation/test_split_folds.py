@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.splits.split_names import MOST_FOLDS, SPLITS
+from geogp.evaluation.splits.split_names import MAX_FOLDS, SPLITS
 from geogp.evaluation.splits.split_rows import (
     SplitRows,
     block_split,
@@ -53,7 +53,7 @@ def distances_km(rows: SplitRows, some_rows, other_rows):
 @pytest.mark.parametrize("name", SPLITS)
 class TestEverySplit:
     def test_no_row_is_tested_twice(self, rows, name):
-        tested = [split_parts(name, rows, 1, fold=fold) == "test" for fold in range(MOST_FOLDS)]
+        tested = [split_parts(name, rows, 1, fold=fold) == "test" for fold in range(MAX_FOLDS)]
         assert np.sum(tested, axis=0).max() == 1
         assert min(fold.sum() for fold in tested) > 0.05 * len(rows.quarter)
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from geogp.errors import DataError, RequestError
-from geogp.evaluation.splits.point_splits import LEAST_CELLS, point_cells, validation_part
+from geogp.evaluation.splits.point_splits import MIN_CELLS, point_cells, validation_part
 from geogp.evaluation.splits.row_parts import TEST
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
 from geogp.evaluation.splits.split_table import split
@@ -88,7 +88,7 @@ def test_cells_suit_the_points(points, scale):
     """In any unit: enough cells, and several places in each."""
     place = scale * points.a.to_numpy(), scale * points.b.to_numpy()
     cells = len(np.unique(point_cells(*place, (0.1, 0.1)), axis=0))
-    assert LEAST_CELLS <= cells <= 800 / 4
+    assert MIN_CELLS <= cells <= 800 / 4
 
 
 def test_a_cell_of_ones_own(points):

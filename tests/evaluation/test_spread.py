@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from geogp.errors import DataError
-from geogp.evaluation.spread import CELL_DEGREES, LEAST_ROWS, spread_by_cell
+from geogp.evaluation.spread import CELL_DEGREES, MIN_ROWS, spread_by_cell
 
 
 def rows_of(*columns):
@@ -44,9 +44,7 @@ def test_right_predictions_are_spread_as_they_say():
 
 
 def test_too_few_rows_anywhere():
-    n = LEAST_ROWS - 1
+    n = MIN_ROWS - 1
     rows = rows_of(*np.zeros((6, n)))
-    with pytest.raises(
-        DataError, match=f"with {LEAST_ROWS} test rows or more, found none among {n}"
-    ):
+    with pytest.raises(DataError, match=f"with {MIN_ROWS} test rows or more, found none among {n}"):
         spread_by_cell(rows)

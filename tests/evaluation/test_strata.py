@@ -9,7 +9,7 @@ from scipy import stats
 
 from geogp.errors import DataError
 from geogp.evaluation.strata import (
-    LEAST_ROWS,
+    MIN_ROWS,
     distance_groups,
     joined,
     merged,
@@ -107,7 +107,7 @@ def test_thousands_of_places_take_the_memory_of_their_strata_only():
 
 def test_the_least_rows_are_those_that_the_rule_says():
     """95 of 100 has an exact interval of less than 5 points each way; 95 % of 80 has not."""
-    exact = stats.binomtest(round(0.95 * LEAST_ROWS), LEAST_ROWS).proportion_ci(method="exact")
+    exact = stats.binomtest(round(0.95 * MIN_ROWS), MIN_ROWS).proportion_ci(method="exact")
     assert exact.high - exact.low < 0.10
     fewer = stats.binomtest(76, 80).proportion_ci(method="exact")
     assert fewer.high - fewer.low > 0.10

@@ -58,7 +58,7 @@ def test_members_that_are_links(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"), [("RATIO_FROM", "packed into"), ("MOST_UNPACKED", "too many")]
+    ("limit", "told"), [("RATIO_FROM", "packed into"), ("MAX_UNPACKED", "too many")]
 )
 def test_members_that_unpack_to_far_more(tmp_path, monkeypatch, limit, told):
     path = _zip(tmp_path / "a.zip", tmp_path / "loose", big=bytes(1 << 20))
@@ -69,7 +69,7 @@ def test_members_that_unpack_to_far_more(tmp_path, monkeypatch, limit, told):
 
 def test_too_many_members(tmp_path, monkeypatch):
     path = _zip(tmp_path / "a.zip", tmp_path / "loose")
-    monkeypatch.setattr(untrusted, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(untrusted, "MAX_MEMBERS", 3)
     with pytest.raises(DataError, match="holds 5 files, 5 names; expected at most 3"):
         read_layer(str(path))
 
@@ -157,21 +157,21 @@ def test_files_with_too_many_polygons(tmp_path, monkeypatch, ending):
     path = tmp_path / f"a.{ending}"
     _table(4).to_parquet(path) if ending == "parquet" else _table(4).to_file(path)
     assert len(read_layer(str(path))) == 4
-    monkeypatch.setattr(polygons, "MOST_POLYGONS", 3)
+    monkeypatch.setattr(polygons, "MAX_POLYGONS", 3)
     with pytest.raises(DataError, match=r"4 polygons|says 4 rows; expected at most 3"):
         read_layer(str(path))
 
 
 def test_polygons_with_too_many_corners(tmp_path, monkeypatch):
     _table().to_file(tmp_path / "a.gpkg")
-    monkeypatch.setattr(polygons, "MOST_VERTICES", 4)
+    monkeypatch.setattr(polygons, "MAX_VERTICES", 4)
     with pytest.raises(DataError, match="polygons of 5 corners; expected at most 4"):
         read_layer(str(tmp_path / "a.gpkg"))
 
 
 def test_files_that_are_too_large_are_not_read(tmp_path, monkeypatch):
     _table().to_file(tmp_path / "a.geojson")
-    monkeypatch.setattr(untrusted, "MOST_BYTES", 100)
+    monkeypatch.setattr(untrusted, "MAX_BYTES", 100)
     with pytest.raises(DataError, match="expected polygons of at most 100"):
         read_layer(str(tmp_path / "a.geojson"))
 
@@ -203,7 +203,7 @@ def test_a_folder_of_parts_is_no_file(tmp_path):
 def test_a_file_is_parsed_once(tmp_path, monkeypatch):
     """Its polygons are not counted before they are read, and no more are read than may be."""
     _table(9).to_file(tmp_path / "a.geojson")
-    monkeypatch.setattr(polygons, "MOST_POLYGONS", 3)
+    monkeypatch.setattr(polygons, "MAX_POLYGONS", 3)
     read, found = pyogrio.read_dataframe, []
     monkeypatch.setattr(
         pyogrio, "read_dataframe", lambda *a, **b: found.append(read(*a, **b)) or found[-1]

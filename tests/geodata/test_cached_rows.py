@@ -14,7 +14,7 @@ from run_worlds import made_up_run, note_of
 
 from geogp.errors import DataError
 from geogp.geodata.store.cache_contents import cache_items, clear_cache
-from geogp.geodata.store.fetch_quarters import hold_quarters
+from geogp.geodata.store.fetch_quarters import fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles import ookla, quadkeys
@@ -72,13 +72,13 @@ def meanwhile(monkeypatch):
         left = [times]
 
         def held(*arguments, **options):
-            found = hold_quarters(*arguments, **options)
+            found = fetch_quarters(*arguments, **options)
             if left[0]:
                 left[0] -= 1
                 act()
             return found
 
-        monkeypatch.setattr(ookla, "hold_quarters", held)
+        monkeypatch.setattr(ookla, "fetch_quarters", held)
 
     return plan
 
@@ -91,7 +91,7 @@ def test_an_entry_replaced_before_it_is_read_is_held_again(
 
     def refresh():
         shutil.copy(written / "new" / NAME, old / NAME)
-        hold_quarters(source, testland, "mobile", [QUARTER], refresh=True)
+        fetch_quarters(source, testland, "mobile", [QUARTER], refresh=True)
 
     meanwhile(refresh)
     found = read(source, testland)
@@ -138,7 +138,7 @@ def test_a_run_goes_on_whatever_was_fetched_before(server, written, old, testlan
     source = Web(server.url, QUICK)
     (alone,) = read(source, testland).files
     clear_cache()
-    source.hold(NAME, EVERYWHERE, Transfer())
+    source.local_file(NAME, EVERYWHERE, Transfer())
     (amid,) = read(source, testland).files
     assert alone.sha256 != amid.sha256
     assert same_input(input_record(alone), input_record(amid))

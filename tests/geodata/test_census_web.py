@@ -221,7 +221,7 @@ def test_a_page_in_the_place_of_a_file_is_not_kept(server, national, tmp_path, c
 
 
 def test_a_file_that_is_too_large_is_refused(server, cache, monkeypatch, faulty):
-    monkeypatch.setattr(sources, "MOST_BYTES", 100)
+    monkeypatch.setattr(sources, "MAX_BYTES", 100)
     with pytest.raises(NetworkError, match="expected at most 100"):
         read_region(Web(server.url, QUICK), "PR")
     assert not list(cache.rglob("*.zip"))

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from geogp.geodata.store.fetch_quarters import HeldQuarters
-from geogp.geodata.store.sources import Held
+from geogp.geodata.store.fetch_quarters import QuarterFiles
+from geogp.geodata.store.sources import LocalFile
 
-HELD = {8080: Held(Path("x.parquet"), simulated=False)}
+HELD = {8080: LocalFile(Path("x.parquet"), simulated=False)}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ HELD = {8080: Held(Path("x.parquet"), simulated=False)}
     ],
 )
 def test_what_comes_without_tls_is_said(where, warned):
-    told = HeldQuarters(HELD, {}).warnings(where)
+    told = QuarterFiles(HELD, {}).warnings(where)
     assert ["is read without TLS" in text for text in told] == [True] * warned
-    assert HeldQuarters({}, {}).warnings(where) == []
+    assert QuarterFiles({}, {}).warnings(where) == []

@@ -56,12 +56,12 @@ def test_places_are_those_of_the_tiles(bucket, testland):
 
 def test_too_many_tiles_are_refused_with_the_number(bucket, testland, monkeypatch):
     tiles = len(testland.tiles(16))
-    monkeypatch.setattr(counts, "MOST_ROWS", 2 * tiles)
+    monkeypatch.setattr(counts, "MAX_ROWS", 2 * tiles)
     assert len(_read(bucket, testland, "2020Q1..2020Q2")) == 2 * tiles
     message = rf"about {tiles:,} tiles; with 3 quarters these are {3 * tiles:,} counts, .* Choose 2"
     with pytest.raises(RequestError, match=message):
         _read(bucket, testland)
-    monkeypatch.setattr(counts, "MOST_ROWS", tiles - 1)
+    monkeypatch.setattr(counts, "MAX_ROWS", tiles - 1)
     with pytest.raises(RequestError, match="Map a part of the region"):
         _read(bucket, testland, "2020Q1")
 

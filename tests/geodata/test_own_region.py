@@ -216,10 +216,10 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.shp", bytes(1 << 20))
     monkeypatch.setattr(untrusted, "RATIO_FROM", 1 << 19)
-    with pytest.raises(DataError, match="says to hold 1,048,576 bytes"):
+    with pytest.raises(DataError, match="declares 1,048,576 bytes"):
         read_own_region(str(tmp_path / "a.zip"))
     monkeypatch.undo()
-    monkeypatch.setattr(untrusted, "MOST_UNPACKED", 1 << 19)
+    monkeypatch.setattr(untrusted, "MAX_UNPACKED", 1 << 19)
     with pytest.raises(DataError, match="too many for a file of boundaries"):
         read_own_region(str(tmp_path / "a.zip"))
 

@@ -86,7 +86,7 @@ def test_text_that_unpacks_to_far_more_is_counted_as_it_comes(tmp_path, monkeypa
     path = _file(tmp_path / "a", table, **options)
     del table
     assert path.stat().st_size < 200_000
-    monkeypatch.setattr(parquet_files, "MOST_TABLE_BYTES", 30_000_000)
+    monkeypatch.setattr(parquet_files, "MAX_TABLE_BYTES", 30_000_000)
     before = pa.total_allocated_bytes()
     with pytest.raises(ValueError, match=r"more than 30,000,000|more memory"):
         read_table(path)
@@ -119,7 +119,7 @@ def test_other_kinds_of_text_are_counted(tmp_path, monkeypatch, kind):
         ),
     )
     assert read_table(path).num_rows == 4000
-    monkeypatch.setattr(parquet_files, "MOST_TABLE_BYTES", 4000 * 5000 - 1)
+    monkeypatch.setattr(parquet_files, "MAX_TABLE_BYTES", 4000 * 5000 - 1)
     with pytest.raises(DataError, match="unpack to more than 19,999,999 bytes"):
         read_table(path)
 
@@ -163,7 +163,7 @@ def test_shapes_of_a_file_are_limited(tmp_path, monkeypatch, encoding):
     path = tmp_path / "a.parquet"
     table.to_parquet(path, use_dictionary=False, column_encoding={"geometry": encoding})
     assert len(read_layer(str(path))) == 200
-    monkeypatch.setattr(parquet_files, "MOST_TABLE_BYTES", 10_000)
+    monkeypatch.setattr(parquet_files, "MAX_TABLE_BYTES", 10_000)
     with pytest.raises(DataError, match="unpack to more than 10,000 bytes"):
         read_layer(str(path))
 

@@ -100,7 +100,7 @@ def test_many_bad_values_are_refused(tmp_path, kind):
 
 
 def test_one_in_a_thousand_may_be_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("geogp.geodata.tiles.plausibility.MOST_ROWS", 0)
+    monkeypatch.setattr("geogp.geodata.tiles.plausibility.MAX_ROWS", 0)
     rows = len(_inside(len(TILES)))
     assert 1000 < rows < 2000
     write_quarter(tmp_path, "2020Q1", _columns("speed", 1))

@@ -12,7 +12,7 @@ from bucket_files import NEW, spoil_chunk, tile_columns, tiles_around, write_qua
 from geogp.errors import DataError, NetworkError, OutputError, UnreachableError
 from geogp.geodata.store.cache import CacheEntry
 from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
-from geogp.geodata.store.fetch_quarters import hold_quarters
+from geogp.geodata.store.fetch_quarters import fetch_quarters
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles import parquet_files, quadkeys
@@ -114,7 +114,7 @@ def test_the_second_reading_asks_only_whether_the_files_changed(server, testland
 
 
 def test_an_entry_has_a_note_of_what_it_is(server, testland, cache):
-    held = web(server).hold(NAME, testland.code_ranges, Transfer())
+    held = web(server).local_file(NAME, testland.code_ranges, Transfer())
     note = json.loads(held.path.with_suffix(".json").read_text())
     table = pq.read_table(held.path)
     assert table.column_names == [
@@ -144,7 +144,7 @@ def test_row_groups_that_do_not_tell_regions_apart_are_read_once(server, nationa
     assert stored["quadkey"].to_pylist() == sorted(table["quadkey"].to_pylist())
     server.tell()
     everywhere = np.array([[0, 10**7]])
-    held = source.hold(NAME, everywhere, Transfer())
+    held = source.local_file(NAME, everywhere, Transfer())
     assert (held.path, held.fresh) == (item.path, False)
     assert server.told.seen["GET"] == 0
 
@@ -255,12 +255,12 @@ def test_a_changed_source_is_said_and_taken_on_request(server, national, replace
     (warning,) = again.warnings
     assert "has other files of 2020Q1 since they were read on 20" in warning
     assert "--refresh" in warning
-    held = hold_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
+    held = fetch_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
     assert held.files[QUARTER].fresh
     now = read(web(server), testland, "2020Q1")
     assert now.warnings == ()
     assert same(now, read(Folder(replacement), testland, "2020Q1"))
-    held = hold_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
+    held = fetch_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
     assert not held.files[QUARTER].fresh
 
 
@@ -269,7 +269,7 @@ def test_a_refresh_that_fails_keeps_what_was_there(server, faulty, national, rep
     shutil.copy(replacement / NAME, national / NAME)
     server.tell(faulty.Fault("500", 2, times=10**6))
     with pytest.raises(NetworkError, match="500"):
-        hold_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
+        fetch_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
     server.tell()
     assert same(read(web(server), testland, "2020Q1"), first)
 
@@ -441,4 +441,4 @@ def test_a_stopped_transfer_ends(server, testland):
     transfer = Transfer()
     transfer.stopped.set()
     with pytest.raises(KeyboardInterrupt):
-        web(server).hold(NAME, testland.code_ranges, transfer)
+        web(server).local_file(NAME, testland.code_ranges, transfer)

@@ -295,7 +295,7 @@ def test_zipped_shapefiles_are_read_whatever_they_are_called(tmp_path, archive, 
 @pytest.mark.parametrize(
     ("archive", "name", "told"),
     [
-        ("a{b.zip", "a", r"a\{b\.zip has an unpaired brace in its path\. Rename it"),
+        ("a{b.zip", "a", r"a\{b\.zip has an unpaired brace in its path\. Rename the file"),
         ("a}.zip", "a", "has an unpaired brace"),
         ("}a{.zip", "a", "has an unpaired brace"),
         ("a.zip", "a\\b", r"holds a\\b\.shp, a name that GDAL would change\. Rename it"),

@@ -10,9 +10,9 @@ from geogp.errors import DataError, NumericalError
 from geogp.geodata.places.region import Tiles
 from geogp.maps.frame import Frame
 from geogp.maps.page.kernel_basis import (
-    MOST_CELLS,
-    MOST_COMPONENTS,
-    MOST_TEXT,
+    MAX_CELLS,
+    MAX_COMPONENTS,
+    MAX_TEXT,
     coarser,
     finer,
     kernel_basis,
@@ -74,9 +74,9 @@ def test_cells_cover_every_tile_and_its_neighbours_and_no_more():
     cells = kernel_cells(tiles)
     assert cells.zoom == 14
     frame = Frame.of_tiles(cells)
-    assert frame.width * frame.height <= MOST_CELLS
+    assert frame.width * frame.height <= MAX_CELLS
     finer = Frame.of_tiles(with_neighbours(coarser(tiles, 15)))
-    assert finer.width * finer.height > MOST_CELLS
+    assert finer.width * finer.height > MAX_CELLS
     parents = {(c >> 2, r >> 2) for c, r in pairs_of(tiles)}
     around = {(c + a, r + b) for c, r in parents for a in (-1, 0, 1) for b in (-1, 0, 1)}
     assert pairs_of(cells) == around
@@ -262,8 +262,8 @@ def test_noise_of_high_rank_stays_within_the_bytes():
         return features(one) @ features(two).T
 
     basis = kernel_basis(tiles, KernelFeatures(features, kernel))
-    assert text_bytes(basis.components) <= MOST_TEXT
-    assert basis.components["shape"][0] <= MOST_COMPONENTS
+    assert text_bytes(basis.components) <= MAX_TEXT
+    assert basis.components["shape"][0] <= MAX_COMPONENTS
     assert basis.error > 0.5  # and says that little of it is left
 
 

@@ -7,7 +7,7 @@ from geogp.errors import RequestError
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.training import budget
-from geogp.models.training.budget import MOST_RANK, rank_for
+from geogp.models.training.budget import MAX_RANK, rank_for
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data
 
@@ -38,7 +38,7 @@ def test_costs_that_grow_slower_than_r_count_as_linear(monkeypatch):
 
 
 def test_there_is_a_largest_rank(monkeypatch):
-    assert _rank(1e9, monkeypatch, lambda r: 1e-3 * r).r == MOST_RANK
+    assert _rank(1e9, monkeypatch, lambda r: 1e-3 * r).r == MAX_RANK
 
 
 def test_a_budget_that_no_rank_meets_is_refused(monkeypatch):

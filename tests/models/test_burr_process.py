@@ -312,7 +312,7 @@ def test_predictions_are_the_conditionals_of_the_mixture(prior, device):
     model.set_prior(prior)
     model.to(device)
     rows = Rows(*(part.to(device) for part in _rows(data)[:3]))
-    model.settle(rows, rows)
+    model.update_closed_forms(rows, rows)
     found = model.predict(new.x).log_score(new.y)
     before = _log_density(A[:12, :12], data.y, prior)
     for row in range(2):
@@ -325,7 +325,7 @@ def test_as_many_anchors_as_rows_are_the_exact_process():
     train, new = _table(40), _table(15, seed=1).x
     sizes = Architecture(d=2, r=40, dtype="float64", jitter=0.0)
     model = build("burr-process", sizes, train.x, placement="pivoted", noise_start=0.1)
-    model.settle(_rows(train), _rows(train))
+    model.update_closed_forms(_rows(train), _rows(train))
     found = model.predict(new)
     both = torch.from_numpy(np.concatenate([train.x, new]))
     with torch.no_grad():
@@ -346,7 +346,7 @@ def test_as_many_anchors_as_rows_are_the_exact_process():
 
 def test_the_shape_is_that_of_the_scale_also_without_noise():
     data, model = _table(25), _model()
-    model.settle(_rows(data), _rows(data))
+    model.update_closed_forms(_rows(data), _rows(data))
     scale = model.scale_posterior
     assert scale.n == 25
     for level in (False, True):
@@ -359,7 +359,7 @@ def test_with_a_sure_scale_it_is_the_gaussian_process():
     model, gaussian = _model(), _model("nngp")
     model.set_prior(Burr(1e4, 1.0))
     for one in (model, gaussian):
-        one.settle(_rows(data), _rows(data))
+        one.update_closed_forms(_rows(data), _rows(data))
     found, expected = model.predict(new.x), gaussian.predict(new.x)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-10)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-5)
@@ -372,8 +372,8 @@ def test_rows_put_together_teach_the_same_scale():
     data = Data(np.repeat(data.x[:20], 3, 0), data.y)
     apart, together = _model(), _model()
     rows = _rows(data)
-    apart.settle(rows, rows)
-    together.settle(rows.collapsed(), rows)
+    apart.update_closed_forms(rows, rows)
+    together.update_closed_forms(rows.collapsed(), rows)
     torch.testing.assert_close(apart.scale_terms, together.scale_terms)
 
 
@@ -387,7 +387,7 @@ def test_few_rows_and_a_wrong_scale(n, wrong):
         scores = {}
         for name in ("nngp", "t-process", "burr-process"):
             model = _model(name)
-            model.settle(_rows(data), _rows(data))
+            model.update_closed_forms(_rows(data), _rows(data))
             scores[name] = float(model.predict(new.x).log_score(new.y).mean())
         gaps.append(scores["nngp"] - scores["burr-process"])
         beside.append(scores["burr-process"] - scores["t-process"])

@@ -202,7 +202,7 @@ class TestField:
         )
         # The law of measurements goes no further than the tests ever seen.
         assert float(held.tests.max()) > tests
-        model.hold(rows, 0)
+        model.keep_rows(rows, 0)
         after = joint_level(model, None, x, calibrated=False, earlier=25)
         fell = before.single_variances() - after.single_variances()
         np.testing.assert_allclose(fell, found.removed, atol=1e-7)

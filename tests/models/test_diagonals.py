@@ -27,7 +27,7 @@ class TestVarianceCorrection:
     @pytest.fixture
     def law(self, seen) -> VarianceCorrection:
         law = VarianceCorrection()
-        law.settle([_features(seen[:2]), _features(seen[2:])])
+        law.update_closed_forms([_features(seen[:2]), _features(seen[2:])])
         return law
 
     def test_it_lifts_the_training_rows_to_their_largest_variance(self, law, seen):
@@ -48,12 +48,12 @@ class TestVarianceCorrection:
     @pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2], [2, 0, 1]])
     def test_the_maximum_may_stand_in_any_chunk(self, seen, order):
         law = VarianceCorrection()
-        law.settle(_features(seen[[row]]) for row in order)
+        law.update_closed_forms(_features(seen[[row]]) for row in order)
         assert law.largest.item() == 4
 
     def test_it_forgets_the_rows_it_saw_before(self, law, seen):
         # The features shrink as the network learns; the old maximum must not stay.
-        law.settle([_features(0.1 * seen)])
+        law.update_closed_forms([_features(0.1 * seen)])
         np.testing.assert_allclose(law(_features(0.1 * seen)), [0.0375, 0, 0.03], rtol=1e-12)
 
     def test_it_adds_nothing_before_it_has_seen_rows(self, seen):
@@ -69,7 +69,7 @@ class TestVarianceCorrection:
         rows = torch.from_numpy(seen * np.pi).float()
         norm = (rows**2).sum(1)
         features = Features(rows, norm, torch.zeros(3))
-        law.settle([features])
+        law.update_closed_forms([features])
         assert law(features).min() == 0
         assert law(features).dtype == torch.float64
 
@@ -81,7 +81,7 @@ def test_the_nystroem_law_is_what_the_inducing_points_miss(make_basis, nystroem)
     law = NystromDiagonal()
     with torch.no_grad():
         features = make_basis(Z, **hyper)(torch.from_numpy(x))
-        law.settle([features])  # needs none of it
+        law.update_closed_forms([features])  # needs none of it
         found = law(features).numpy()
     np.testing.assert_allclose(found, 1.3 - np.diag(nystroem(x, x, Z, **hyper)), atol=1e-9)
     assert found.max() > 0.5
@@ -90,7 +90,7 @@ def test_the_nystroem_law_is_what_the_inducing_points_miss(make_basis, nystroem)
 def test_the_plain_law_adds_nothing_whatever_the_features_say(seen):
     law = Diagonal()
     features = _features(seen, residual=np.array([0.1, 0.2, 0.3]))
-    law.settle([features])
+    law.update_closed_forms([features])
     np.testing.assert_array_equal(law(features), np.zeros(3))
     np.testing.assert_array_equal(NystromDiagonal()(features), [0.1, 0.2, 0.3])
 
@@ -103,42 +103,44 @@ class TestValidationNoise:
     @pytest.mark.parametrize("chunk", [1, 5, 23])
     def test_it_is_the_mean_over_rows_and_not_over_chunks(self, errors, chunk):
         noise = ValidationNoise(torch.float64)
-        noise.settle(errors.split(chunk))
+        noise.update_closed_forms(errors.split(chunk))
         assert noise().item() == pytest.approx(np.mean(errors.numpy()), rel=1e-12)
 
     def test_chunks_of_unequal_length_weigh_by_their_rows(self):
         noise = ValidationNoise(torch.float64)
-        noise.settle(iter([torch.tensor([1.0, 1.0, 1.0]).double(), torch.tensor([5.0]).double()]))
+        noise.update_closed_forms(
+            iter([torch.tensor([1.0, 1.0, 1.0]).double(), torch.tensor([5.0]).double()])
+        )
         assert noise().item() == 2
 
     def test_it_stops_at_the_floor(self):
         noise = ValidationNoise(torch.float64)
-        noise.settle([torch.full((9,), 1e-9, dtype=torch.float64)])
+        noise.update_closed_forms([torch.full((9,), 1e-9, dtype=torch.float64)])
         assert noise().item() == NOISE_FLOOR == 1e-6
 
     def test_it_forgets_the_errors_it_saw_before(self, errors):
         noise = ValidationNoise(torch.float64)
-        noise.settle([100 * errors])
-        noise.settle([errors])
+        noise.update_closed_forms([100 * errors])
+        noise.update_closed_forms([errors])
         assert noise().item() == pytest.approx(errors.mean().item(), rel=1e-12)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_it_is_the_start_until_it_is_known_and_keeps_its_dtype(self, errors, dtype):
         noise = ValidationNoise(dtype, 0.25)
         assert noise().item() == 0.25
-        noise.settle([errors.to(dtype)])
+        noise.update_closed_forms([errors.to(dtype)])
         assert noise().dtype == dtype
         assert not list(noise.parameters())  # no gradient moves it
 
     def test_it_is_kept_with_the_tensors_of_the_model(self, errors):
         noise, other = ValidationNoise(torch.float64), ValidationNoise(torch.float64)
-        noise.settle([errors])
+        noise.update_closed_forms([errors])
         other.load_state_dict(noise.state_dict())
         assert other().item() == noise().item()
 
     def test_a_constant_noise_learns_by_its_gradient_only(self, errors):
         noise = ConstantNoise(torch.float64, start=0.3)
-        noise.settle([errors])
+        noise.update_closed_forms([errors])
         assert noise().item() == pytest.approx(0.3, rel=1e-12)
 
 

@@ -93,7 +93,7 @@ class TestInducingPointsAtTheData:
         posterior = ClosedFormPosterior(25)
         with torch.no_grad():
             given = Rows(x, y, torch.ones(len(y)))
-            posterior.settle(model.weighted_rows(given))
+            posterior.update_closed_forms(model.weighted_rows(given))
         model.posterior = posterior
         # The law of sv-rbf adds the residual to the rows' variance: 1e-10 here, hence abs.
         assert self._bound(model, rows) == pytest.approx(evidence, abs=1e-6)
@@ -161,7 +161,7 @@ class TestCondition:
     @pytest.mark.parametrize("size", [30, 7])
     def test_moments_are_those_of_the_dense_process(self, world, size):
         posterior = ClosedFormPosterior(6)
-        posterior.settle(self._chunks(world, size))
+        posterior.update_closed_forms(self._chunks(world, size))
         found = posterior.moments(torch.from_numpy(world["phi"]))
         A = world["Phi"] @ world["Phi"].T + np.diag(world["v"])
         cross = world["phi"] @ world["Phi"].T
@@ -200,7 +200,7 @@ class TestCondition:
     def test_kl_against_torch(self, world):
         posterior = ClosedFormPosterior(6)
         assert posterior.kl().item() == 0  # it starts as the prior
-        posterior.settle(self._chunks(world, 7))
+        posterior.update_closed_forms(self._chunks(world, 7))
         A = np.eye(6) + world["Phi"].T @ (world["Phi"] / world["v"][:, None])
         S = torch.from_numpy(np.linalg.inv(A))
         m = S @ torch.from_numpy(world["Phi"].T @ (world["e"] / world["v"]))

@@ -52,7 +52,7 @@ def world() -> tuple[FieldNetwork, Rows]:
             if not name.startswith("basis"):
                 value.add_(0.3 * torch.randn(value.shape, generator=random, dtype=value.dtype))
     rows = Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests))
-    return model, model.hold(rows, 0)
+    return model, model.keep_rows(rows, 0)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def _everything(model: FieldNetwork) -> torch.Tensor:
 class TestAgainstDense:
     def test_blocks_give_the_likelihood(self, world):
         model, rows = world
-        model.hold(rows, 0)
+        model.keep_rows(rows, 0)
         rows = Rows(model.rows.x, model.rows.y, model.rows.tests)
         found = model.block(_everything(model), factor=None)
         covariance = _dense(model, rows) + np.diag(_noise(model, rows))
@@ -123,7 +123,7 @@ class TestAgainstDense:
 
     def test_the_bound_is_that_of_the_dense_process(self, world):
         model, rows = world
-        rows = model.hold(rows, 0)
+        rows = model.keep_rows(rows, 0)
         found = model.block(_everything(model), factor=model.factor)
         n, kl = len(rows.y), model.posterior.kl()
         value = whitened_elbo(found.residual, found.spread, found.log_scale, kl, n)
@@ -136,7 +136,7 @@ class TestAgainstDense:
 
     def test_prediction(self, world):
         model, rows = world
-        rows = model.hold(rows, 0)
+        rows = model.keep_rows(rows, 0)
         x, _, tests = _rows(6, 3, 9)
         x[:4, :2] = rows.x[:4, :2].numpy()  # places seen before, at other times
         asked = Rows(torch.from_numpy(x), torch.zeros(len(x)), torch.from_numpy(tests))
@@ -154,7 +154,7 @@ class TestAgainstDense:
 
     def test_the_joint_posterior_is_that_of_the_weights(self, world):
         model, rows = world
-        rows = model.hold(rows, 0)
+        rows = model.keep_rows(rows, 0)
         data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
         found = joint_posterior(model, data)
         phi = model.basis(rows.x).phi.detach().numpy()
@@ -168,7 +168,7 @@ class TestAgainstDense:
 
 def test_the_two_variances_are_one_at_the_optimal_q(world):
     model, rows = world
-    rows = model.hold(rows, 0)
+    rows = model.keep_rows(rows, 0)
     data = Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy())
     x = data.x[:20]
     before, stated = two_variances(model, data, x), model.predict(x, level=True)
@@ -183,7 +183,7 @@ def test_the_two_variances_are_one_at_the_optimal_q(world):
 def test_the_optimal_q_raises_the_bound_to_the_evidence(world, exact):
     """With q(w) the exact posterior the bound is log N(y; m0 + shift, Phi Phi' + C)."""
     model, rows = world
-    rows = model.hold(rows, 0)
+    rows = model.keep_rows(rows, 0)
     found = joint_posterior(model, Data(rows.x.numpy(), rows.y.numpy(), rows.tests.numpy()))
     L = torch.linalg.cholesky(found.L @ found.L.T)
     with torch.no_grad():
@@ -250,7 +250,7 @@ def test_the_law_is_not_drawn_out_beyond_the_tests_it_has_seen():
     model = build("field", SIZES, x)
     tests = np.full(len(y), 4.0)
     tests[0] = 9
-    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
     found = {k: model.predict(x[:3], k) for k in (1, 4, 9, 30, np.inf)}
     for name in ("mean", "variance"):
         np.testing.assert_array_equal(getattr(found[1], name), getattr(found[4], name))
@@ -277,7 +277,7 @@ def test_the_newest_rows_of_a_long_memory_count():
     y = np.where(np.arange(100) < 64, -1.0, 1.0)
     sizes = replace(SIZES, units=(20.0, 10.0, 49.5))
     model = build("field", sizes, np.vstack([x, [[-1, -1, 0], [1, 1, 0]]]))
-    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.ones(100).double()), 0)
+    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), torch.ones(100).double()), 0)
     with torch.no_grad():
         model.mean_constant.zero_()
         model.posterior.m.zero_()
@@ -302,7 +302,7 @@ class TestDrift:
         units = (20.0, 10.0, times[-1] / 2)
         model = build("field", replace(SIZES, units=units), x)
         tests = torch.ones(len(y), dtype=torch.float64)
-        model.hold(Rows(model.scaled(x), torch.from_numpy(y), tests), 0)
+        model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), tests), 0)
         return model._drift().detach().numpy()
 
     def test_a_random_walk(self):
@@ -323,7 +323,7 @@ class TestDrift:
         x = _rows(20, 4, 0)[0][:, :2]
         model = build("field", Architecture(d=2, h=6, r=5, blocks=1, units=UNITS[:2]), x)
         tests = torch.ones(len(x), dtype=torch.float64)
-        model.hold(Rows(model.scaled(x), torch.zeros(len(x)), tests), 0)
+        model.keep_rows(Rows(model.scaled(x), torch.zeros(len(x)), tests), 0)
         assert model._drift().tolist() == [0, 0]
 
 
@@ -341,7 +341,7 @@ def test_another_fit_forgets_drift_and_shape(world):
     model.drift.fill_(3.0)
     model._set_shape(ShapeLaw(np.ones((4, 3)), np.ones((2, 2))))
     rows = Rows(model.rows.x[:9], model.rows.y[:9], model.rows.tests[:9])
-    model.hold(rows, 0)
+    model.keep_rows(rows, 0)
     assert model.drift.tolist() == [0, 0]
     assert not model.shape_coefficients.any()
     assert not model.shape_ranges.any()

@@ -47,7 +47,7 @@ def model() -> field.FieldNetwork:
     made = build("field", sizes, x, seed=2)
     assert isinstance(made, field.FieldNetwork)
     y, tests = np.sin(3 * x[:, 0]), random.integers(1, 9, len(x)).astype(float)
-    made.hold(Rows(made.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    made.keep_rows(Rows(made.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, value in made.named_parameters():

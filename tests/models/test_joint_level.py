@@ -47,7 +47,7 @@ def make_field(side: int, n: int, device: str = "cpu", seed: int = 0) -> FieldNe
         model.y_mean.fill_(3.0)
         model.y_sd.fill_(0.5)
     y, tests = random.standard_normal(n), random.integers(1, 30, n).astype(float)
-    model.hold(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
+    model.keep_rows(Rows(model.scaled(x), torch.from_numpy(y), torch.from_numpy(tests)), 0)
     return model.to(device)
 
 

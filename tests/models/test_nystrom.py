@@ -71,7 +71,7 @@ def test_as_many_anchors_as_rows_are_the_exact_process(name, device):
     train, new = _table(40), _table(15, seed=1).x
     model = _model(name, train, r=40, jitter=0.0).to(device)
     rows = Rows(*(part.to(device) for part in _rows(train)[:3]))
-    model.settle(rows, rows)
+    model.update_closed_forms(rows, rows)
     found = model.predict(new)
     K = _dense(model.cpu(), np.concatenate([train.x, new]))
     noise = model.noise().item()
@@ -282,7 +282,7 @@ def test_a_smaller_batch_is_one_random_part_of_the_inputs():
     few = _model("nystrom-mixed", _table(100))
     few.load_state_dict(posterior.state_dict())
     y = torch.from_numpy(_table(100).y)
-    few.settle(rows._replace(y=(y - few.y_mean) / few.y_sd), rows)
+    few.update_closed_forms(rows._replace(y=(y - few.y_mean) / few.y_sd), rows)
     # The posterior is that of all hundred rows.
     torch.testing.assert_close(few.posterior.m, posterior.posterior.m)
 

@@ -71,7 +71,7 @@ def test_predictions_are_the_conditionals_of_the_multivariate_t(prior, device):
     model.set_prior(prior)
     model.to(device)
     rows = Rows(*(part.to(device) for part in _rows(data)[:3]))
-    model.settle(rows, rows)
+    model.update_closed_forms(rows, rows)
     found = model.predict(new.x).log_score(new.y)
     law = _prior(prior.a, prior.b)
     before = law(A[:25, :25]).logpdf(data.y)
@@ -83,7 +83,7 @@ def test_predictions_are_the_conditionals_of_the_multivariate_t(prior, device):
 
 def test_predictions_are_student_t_with_two_a_and_n_degrees_of_freedom():
     data, model = _table(25), _model()
-    model.settle(_rows(data), _rows(data))
+    model.update_closed_forms(_rows(data), _rows(data))
     found = model.predict(data.x)
     assert found.shape == StudentT(29.0)
     df, spread = 29.0, found.sd * np.sqrt(27 / 29)
@@ -100,7 +100,7 @@ def test_with_a_sure_scale_it_is_the_gaussian_process():
     model, gaussian = _model(), _model("nngp")
     model.set_prior(InverseGamma(1e9, 1e9))
     for one in (model, gaussian):
-        one.settle(_rows(data), _rows(data))
+        one.update_closed_forms(_rows(data), _rows(data))
     found, expected = model.predict(new.x), gaussian.predict(new.x)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-10)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-6)
@@ -113,8 +113,8 @@ def test_rows_put_together_teach_the_same_scale():
     data = Data(np.repeat(data.x[:20], 3, 0), data.y)
     apart, together = _model(), _model()
     rows = _rows(data)
-    apart.settle(rows, rows)
-    together.settle(rows.collapsed(), rows)
+    apart.update_closed_forms(rows, rows)
+    together.update_closed_forms(rows.collapsed(), rows)
     torch.testing.assert_close(apart.scale_terms, together.scale_terms)
 
 
@@ -127,7 +127,7 @@ class TestScale:
         scores = {}
         for name in ("nngp", "t-process"):
             model = _model(name)
-            model.settle(_rows(data), _rows(data))
+            model.update_closed_forms(_rows(data), _rows(data))
             scores[name] = float(model.predict(new.x).log_score(new.y).mean())
         return scores
 
@@ -187,7 +187,7 @@ class TestVariational:
     @pytest.fixture
     def exact(self) -> LowRankGP:
         data, model = _table(30), _model()
-        model.settle(_rows(data), _rows(data))
+        model.update_closed_forms(_rows(data), _rows(data))
         return model
 
     @pytest.fixture
@@ -196,7 +196,7 @@ class TestVariational:
         model = build("sv-t-process", SIZES, None)
         model.basis.load_state_dict(exact.basis.state_dict())
         model.noise.load_state_dict(exact.noise.state_dict())
-        model.hold(_rows(_table(30)), 0)
+        model.keep_rows(_rows(_table(30)), 0)
         scale = exact.scale_posterior
         with torch.no_grad():
             # L of the closed form is upper triangular: take the lower factor of L L'.

@@ -205,7 +205,7 @@ def _model(places: np.ndarray, seed: int = 0) -> tuple[FieldNetwork, np.ndarray]
     model = build("field", SIZES, np.random.default_rng(seed).uniform(-1, 1, (50, 3)), seed=seed)
     assert isinstance(model, FieldNetwork)
     random = np.random.default_rng(seed)
-    model.hold(_rows(model, x, random.standard_normal(len(x))), 0)
+    model.keep_rows(_rows(model, x, random.standard_normal(len(x))), 0)
     return model, x
 
 

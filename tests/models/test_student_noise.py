@@ -13,7 +13,7 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import Rows
 from geogp.models.core.options import Weights
 from geogp.models.families.student_noise import (
-    LEAST_DF,
+    MIN_DF,
     StudentGP,
     StudentNoise,
     student_expected_nll,
@@ -34,7 +34,7 @@ def set_law(model, scale_squared: float, df: float) -> None:
     with torch.no_grad():
         if isinstance(model.noise, StudentNoise):
             model.noise.log_excess.fill_(np.log(scale_squared - 1e-6))
-            model.noise.log_df.fill_(np.log(df - LEAST_DF))
+            model.noise.log_df.fill_(np.log(df - MIN_DF))
         else:
             model.noise.log_excess.fill_(np.log(scale_squared - 1e-6))
 

@@ -76,7 +76,7 @@ def test_right_probabilities_are_found_right(right):
     assert say("report", "thresholds", right, 10).startswith(
         "Mean probabilities are right within 3 points"
     )
-    assert say("report", "thresholds", right, 10).endswith("none are off.")
+    assert say("report", "thresholds", right, 10).endswith("none are wrong beyond chance.")
 
 
 def test_a_bias_is_found_and_named(biased):

@@ -161,8 +161,14 @@ def test_distances_out_of_range_are_refused(wide, run_of):
     ("entry", "said"),
     [
         ({"settings": {"conformal": "marginal"}}, "repaired by split conformal calibration"),
-        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "function variance carry noise"),
-        ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "0.200 as stated and 0.100"),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2}},
+            "function variance also contains noise",
+        ),
+        (
+            {"variance_check": {"closed_form": 0.1, "stated": 0.2}},
+            "0.200 as stated by the model and 0.100",
+        ),
         ({"variance_check": {"closed_form": 0.1, "stated": 0.2}}, "(2.00 times as much)"),
         (
             {"variance_check": {"closed_form": 0.1, "stated": 0.2, "differ_by": "steps"}},

@@ -29,7 +29,7 @@ from geogp.models.training.budget import RankChoice
 from geogp.runs.locks import LOCK_FILE
 from geogp.runs.pipeline import fitting
 from geogp.runs.pipeline.make_map import make_map, remake_report
-from geogp.runs.pipeline.validation import losing_groups
+from geogp.runs.pipeline.validation import groups_below_baseline
 from geogp.runs.progress import ProgressListener
 
 KEYS = {
@@ -243,7 +243,7 @@ def test_a_model_that_loses_to_the_baseline_says_so():
     empty = made_up_run().metrics["random"]["all"]
     own = {"all": replace(empty, nll=1.0), "urban": replace(empty, nll=0.8), "rural": empty}
     other = {"all": replace(empty, nll=0.9), "urban": replace(empty, nll=0.9), "rural": empty}
-    assert losing_groups(own, other) == ["all"]
+    assert groups_below_baseline(own, other) == ["all"]
 
 
 @pytest.mark.trial
@@ -314,7 +314,7 @@ def test_presets_other_than_quick_draw_the_map_from_all_but_the_validation_rows(
 
 @pytest.mark.trial
 def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("geogp.runs.pipeline.drawing.MOST_TILES", 200)
+    monkeypatch.setattr("geogp.runs.pipeline.drawing.MAX_TILES", 200)
     found = make_map(small.request(tmp_path / "run"))
     assert run_json(found)["map"]["zoom"] < 13
     assert run_json(found)["map"]["tiles"] <= 200

@@ -12,10 +12,10 @@ from geogp.commands.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import remake_report
-from geogp.runs.run_places import ReadFrom
+from geogp.runs.run_places import RunPlaces
 
 STORED = Path(__file__).parents[1] / "fixtures" / "run-0.1"
-SOURCE = ReadFrom(str(STORED / "source"), str(STORED / "source" / "boundaries"))
+SOURCE = RunPlaces(str(STORED / "source"), str(STORED / "source" / "boundaries"))
 RUNS = ("field", "older")
 
 

@@ -18,10 +18,10 @@ from geogp.errors import DataError, RequestError
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.make_map import remake_report
-from geogp.runs.run_places import ReadFrom
+from geogp.runs.run_places import RunPlaces
 
 STORED = Path(__file__).parents[1] / "fixtures" / "run-0.1"
-SOURCE = ReadFrom(str(STORED / "source"), str(STORED / "source" / "boundaries"))
+SOURCE = RunPlaces(str(STORED / "source"), str(STORED / "source" / "boundaries"))
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from geogp.maps.page.page_quantiles import unpack_quantiles
 from geogp.models.catalogue.storage import load_model
 from geogp.records.record_names import LEVEL
 from geogp.runs.pipeline.make_map import make_map
-from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, Asker, other_zoom
+from geogp.runs.pipeline.predicting import OTHER_LEAST, OTHER_SHARE, MapPredictor, other_zoom
 from geogp.runs.question import Question
 
 QUARTERS = (quarter_index("2023Q3"), quarter_index("2023Q4"))
@@ -165,7 +165,7 @@ def asking(small):
     seen = read_observations(open_source(str(small.folder)), region).observations
 
     def make(model, repair, question, zoom=13):
-        return Asker(region, seen, model, question, repair, zoom)
+        return MapPredictor(region, seen, model, question, repair, zoom)
 
     return make
 

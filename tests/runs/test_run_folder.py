@@ -111,7 +111,7 @@ def test_moves_that_are_interrupted_are_ended_by_the_next_call(tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         folder.complete(writer(new, 2))
     monkeypatch.undo()
-    folder.settle()
+    folder.prepare()
     found = {path.name: path.read_text() for path in folder.path.iterdir()}
     assert json.loads(found.pop("run.json"))["seed"] == 2
     assert found == new

@@ -23,8 +23,8 @@ from geogp.errors import OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json
 from geogp.records.record_reading import record_of
-from geogp.runs.file_records import spoilt
-from geogp.runs.locks import LOCK_FILE, NOTE_FILE, hold, is_vacant
+from geogp.runs.file_records import damaged_files
+from geogp.runs.locks import LOCK_FILE, NOTE_FILE, is_vacant, lock_folder
 from geogp.runs.pipeline.make_map import make_map, remake_report
 from geogp.runs.settings import MapRequest
 
@@ -58,8 +58,8 @@ for process in both:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from geogp.runs.locks import hold
-with hold(Path(sys.argv[1])):
+from geogp.runs.locks import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -84,7 +84,7 @@ def test_of_two_commands_that_start_together_one_makes_the_run(small, tmp_path):
     assert "Wait until it ends or stop it" in told[loser][1]
     assert json.loads(told[winner][0])["run"] == str(out)
     run = read_json(out / "run.json")
-    assert spoilt(out, record_of(run)) == []
+    assert damaged_files(out, record_of(run)) == []
     assert {path.name for path in out.iterdir()} == {*run["files"], "run.json", LOCK_FILE}
 
 
@@ -114,7 +114,7 @@ def run(tmp_path):
 )
 def test_what_writes_into_a_run_is_refused_while_another_does(run, command):
     before = {path.name for path in run.iterdir()}
-    with hold(run), pytest.raises(RequestError, match=HELD_BY_ME):
+    with lock_folder(run), pytest.raises(RequestError, match=HELD_BY_ME):
         command(run)
     assert {path.name for path in run.iterdir()} == before | {LOCK_FILE}
 
@@ -122,7 +122,7 @@ def test_what_writes_into_a_run_is_refused_while_another_does(run, command):
 def test_a_map_is_refused_before_anything_is_read(tmp_path, small):
     request = small.request(tmp_path / "run")
     object.__setattr__(request, "source", "/nowhere")
-    with hold(request.out), pytest.raises(RequestError, match=HELD_BY_ME):
+    with lock_folder(request.out), pytest.raises(RequestError, match=HELD_BY_ME):
         make_map(request)
 
 
@@ -139,12 +139,15 @@ def test_a_killed_holder_holds_nothing_and_its_note_says_nothing(tmp_path):
         [sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(RequestError, match=f"in use by process {holder.pid} on"), hold(folder):
+        with (
+            pytest.raises(RequestError, match=f"in use by process {holder.pid} on"),
+            lock_folder(folder),
+        ):
             pass
         holder.kill()
     assert read_json(folder / NOTE_FILE)["pid"] == holder.pid
     assert is_vacant(folder)
-    with hold(folder):
+    with lock_folder(folder):
         assert read_json(folder / NOTE_FILE)["pid"] == os.getpid()
     assert list(folder.iterdir()) == []
 
@@ -153,9 +156,9 @@ def test_a_killed_holder_holds_nothing_and_its_note_says_nothing(tmp_path):
     "note", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "host": "x", "since": 3}', "9" * 9000]
 )
 def test_a_note_that_cannot_be_read_names_nobody(tmp_path, note):
-    with hold(tmp_path):
+    with lock_folder(tmp_path):
         (tmp_path / NOTE_FILE).write_text(note)
-        with pytest.raises(RequestError, match="in use by another process"), hold(tmp_path):
+        with pytest.raises(RequestError, match="in use by another process"), lock_folder(tmp_path):
             pass
 
 
@@ -163,11 +166,11 @@ def test_who_waits_comes_next(tmp_path):
     order = []
 
     def second():
-        with hold(tmp_path / "run", wait=True):
+        with lock_folder(tmp_path / "run", wait=True):
             order.append("second")
 
     thread = threading.Thread(target=second)
-    with hold(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         thread.start()
         thread.join(0.3)
         order.append("first")
@@ -180,7 +183,7 @@ def test_a_folder_in_which_nothing_was_done_is_left_as_it_was(tmp_path, made):
     folder = tmp_path / "run"
     if made:
         folder.mkdir()
-    with hold(folder):
+    with lock_folder(folder):
         assert is_vacant(folder)
         assert folder.is_dir()
     assert folder.exists() == made
@@ -194,14 +197,20 @@ def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, code):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(OutputError, match=r"has no locks.*on another file system"), hold(tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"has no locks.*on another file system"),
+        lock_folder(tmp_path),
+    ):
         pass
     assert not (tmp_path / NOTE_FILE).exists()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"cannot write .*--out"), hold(tmp_path / "file" / "run"):
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*--out"),
+        lock_folder(tmp_path / "file" / "run"),
+    ):
         pass
 
     def refused(*_arguments, **_more):
@@ -211,7 +220,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     told = r"cannot write .*: Permission denied\. Name another --scratch"
     with (
         pytest.raises(OutputError, match=told),
-        hold(tmp_path, cure="name another --scratch"),
+        lock_folder(tmp_path, cure="name another --scratch"),
     ):
         pass
 
@@ -220,7 +229,7 @@ def test_no_lock_is_copied_to_the_place_of_a_batch(run):
     from geogp.commands.batch.batch_place import open_place
 
     place = open_place("memory://locks")
-    with hold(run):
+    with lock_folder(run):
         place.put_run(run, "run")
     assert sorted(place.sizes("run")) == ["run.json", "test_predictions.parquet"]
 
@@ -231,14 +240,14 @@ def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatc
 
     begun = threading.Event()
     monkeypatch.setattr(batch_work, "prepare", lambda *_: begun.set())
-    order = batch_work.Order(run_of(MapRequest("PR")), str(tmp_path), None)
+    order = batch_work.WorkOrder(run_of(MapRequest("PR")), str(tmp_path), None)
 
     def make():
         with suppress(AttributeError):  # nothing was prepared
             batch_work.make_run(order)
 
     thread = threading.Thread(target=make)
-    with hold(tmp_path / order.run.name):
+    with lock_folder(tmp_path / order.run.name):
         thread.start()
         assert not begun.wait(0.3)
     assert begun.wait(30)
@@ -253,6 +262,6 @@ def test_a_folder_that_can_never_be_made_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.mkdir", never)
     with (
         pytest.raises(OutputError, match=r"cannot write .*run.*No such file"),
-        hold(tmp_path / "run"),
+        lock_folder(tmp_path / "run"),
     ):
         pytest.fail("held")

@@ -18,7 +18,7 @@ from geogp.errors import DataError
 from geogp.models.catalogue.presets import PRESETS
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import FileRecord
-from geogp.runs.file_records import RECORDS, records_of, spoilt, spoilt_of_sizes
+from geogp.runs.file_records import RECORDS, damaged_files, files_of_wrong_size, records_of
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.fitting import threads_for
 from geogp.runs.pipeline.make_map import make_map, remake_report
@@ -81,7 +81,7 @@ def again(small, run):
 
 
 def assert_whole(run, before):
-    assert spoilt(run, record_of(held(run))) == []
+    assert damaged_files(run, record_of(held(run))) == []
     assert held(run)["files"] == before["files"]
     assert held(run)["metrics"] == before["metrics"]
 
@@ -105,7 +105,7 @@ def test_a_run_that_was_copied_is_complete(small, run, monkeypatch):
 def test_a_file_of_the_same_size_and_time_is_not_read(made, tmp_path, monkeypatch):
     copy = shutil.copytree(made, tmp_path / "run", copy_function=shutil.copy2)
     monkeypatch.setattr("geogp.runs.file_records.sha256_of", None)
-    assert spoilt(copy, record_of(held(copy))) == []
+    assert damaged_files(copy, record_of(held(copy))) == []
 
 
 @pytest.mark.parametrize(
@@ -203,15 +203,15 @@ def test_a_folder_of_files_has_a_hash_of_all(tmp_path):
     records = records_of(tmp_path, ["grid.zarr"])
     run = made_up_run(files=["grid.zarr"], file_records=records)
     assert records["grid.zarr"].bytes == 24
-    assert spoilt(shutil.copytree(tmp_path, tmp_path.parent / "copy"), run) == []
+    assert damaged_files(shutil.copytree(tmp_path, tmp_path.parent / "copy"), run) == []
     sizes = {"grid.zarr/a/0": 13, "grid.zarr/b": 11}
-    assert spoilt_of_sizes(sizes, run) == []
-    assert spoilt_of_sizes({**sizes, "grid.zarr/b": 12}, run) == ["grid.zarr"]
-    assert spoilt_of_sizes({}, run) == ["grid.zarr"]
+    assert files_of_wrong_size(sizes, run) == []
+    assert files_of_wrong_size({**sizes, "grid.zarr/b": 12}, run) == ["grid.zarr"]
+    assert files_of_wrong_size({}, run) == ["grid.zarr"]
     (tmp_path / "grid.zarr" / "b").write_text("GRID.zarr/b")
-    assert spoilt(tmp_path, run) == ["grid.zarr"]
+    assert damaged_files(tmp_path, run) == ["grid.zarr"]
     shutil.rmtree(tmp_path / "grid.zarr")
-    assert spoilt(tmp_path, run) == ["grid.zarr"]
+    assert damaged_files(tmp_path, run) == ["grid.zarr"]
 
 
 THREE = FileRecord(bytes=3, sha256="0" * 64)
@@ -222,9 +222,12 @@ THREE = FileRecord(bytes=3, sha256="0" * 64)
 )
 def test_records_that_say_nothing_of_a_file_vouch_for_nothing(tmp_path, records):
     (tmp_path / "a").write_text("one")
-    assert spoilt(tmp_path, made_up_run(files=["a", "b"], file_records=records)) == ["a", "b"]
+    assert damaged_files(tmp_path, made_up_run(files=["a", "b"], file_records=records)) == [
+        "a",
+        "b",
+    ]
     with pytest.raises(DataError, match="names of files"):
-        spoilt(tmp_path, made_up_run(files=["../a"], file_records=records))
+        damaged_files(tmp_path, made_up_run(files=["../a"], file_records=records))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +250,7 @@ def test_files_without_their_records_are_made_again(small, run):
     result, heard = again(small, run)
     assert not result.already_there
     assert any("grid.nc" in text for text in heard)
-    assert spoilt(run, record_of(held(run))) == []
+    assert damaged_files(run, record_of(held(run))) == []
 
 
 @pytest.fixture

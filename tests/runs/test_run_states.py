@@ -9,8 +9,8 @@ from run_worlds import made_up_run, note_of
 from geogp.errors import DataError, RequestError
 from geogp.files import read_json, write_bytes, write_text
 from geogp.records.record_reading import record_of
-from geogp.runs.file_records import spoilt
-from geogp.runs.locks import LOCK_FILE, LOCK_FILES, hold
+from geogp.runs.file_records import damaged_files
+from geogp.runs.locks import LOCK_FILE, LOCK_FILES, lock_folder
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
 
@@ -40,10 +40,10 @@ def attempt(path, run, *, fresh=False):
     """Do with a folder what `make_map` does; a fit is one checkpoint."""
     folder, seed = RunFolder(path), run.seed
     folder.check()
-    with hold(path):
-        folder.settle(fresh=fresh)
+    with lock_folder(path):
+        folder.prepare(fresh=fresh)
         held = None if fresh else folder.finished(run)
-        if held is not None and not spoilt(path, held):
+        if held is not None and not damaged_files(path, held):
             return
         folder.begin(note_of(run))
         checkpoint = folder.unfinished / "random.safetensors"
@@ -86,7 +86,7 @@ REAL = {
 def assert_whole(path, seed, *others):
     run = read_json(path / RUN_FILE)
     assert run["seed"] == seed
-    assert spoilt(path, record_of(run)) == []
+    assert damaged_files(path, record_of(run)) == []
     found = {entry.name for entry in path.iterdir()} - LOCK_FILES
     assert found == {*FILES[seed], RUN_FILE, *others}
     assert (path / "grid.zarr" / "chunk").read_text() == f"grid.zarr of {seed}"

@@ -11,7 +11,7 @@ from run_worlds import edited_copy, run_json
 from geogp.commands.areas import make_areas
 from geogp.commands.run_requests import AreasRequest
 from geogp.errors import DataError
-from geogp.runs.run_places import ReadFrom
+from geogp.runs.run_places import RunPlaces
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -102,8 +102,8 @@ def test_every_command_refuses_an_edit_in_words(
     [
         (lambda run: run["map"].update(zoom=12), r"says that the map has 313 tiles of zoom 12"),
         (lambda run: run["map"].update(zoom=16, tiles=10**6), r"1000000 tiles of zoom 16"),
-        (lambda run: run.update(model="dbk-rbf"), r"says model dbk-rbf, which model\.safetensors"),
-        (lambda run: run.update(target="upload"), r"says target upload, which model\.safetensors"),
+        (lambda run: run.update(model="dbk-rbf"), r"says model dbk-rbf, but model\.safetensors"),
+        (lambda run: run.update(target="upload"), r"says target upload, but model\.safetensors"),
         (
             lambda run: run.update(
                 quarters=["2023Q4"], settings=run["settings"] | {"inputs": "place"}
@@ -190,7 +190,7 @@ def test_an_address_that_is_named_is_read(finished, served, geogp, tmp_path):
 def test_the_same_files_are_read_from_a_folder_instead(finished, served, small, tmp_path):
     places = {"source": served.url, "boundaries": f"{served.url}/boundaries"}
     run = edited_copy(finished.path, tmp_path / "run", _lure(served, places))
-    own = ReadFrom(str(small.folder), str(small.folder / "boundaries"))
+    own = RunPlaces(str(small.folder), str(small.folder / "boundaries"))
     assert make_areas(AreasRequest(run, by="urban", draws=200, **vars(own))).files
     assert served.told.requests == []
 

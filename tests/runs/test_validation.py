@@ -341,16 +341,16 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     assert sum(table[name].str.len().max() for name in texts) < validation.OWN_TEXT_BYTES
     request = request_of(wide, tmp_path / "run", split="random", folds=2)
     a_row = 8 * validation.OWN_COLUMNS + validation.OWN_TEXT_BYTES
-    monkeypatch.setattr(validation, "MOST_TABLE_BYTES", len(table) * a_row)
+    monkeypatch.setattr(validation, "MAX_TABLE_BYTES", len(table) * a_row)
     job = prepare(request, ProgressListener())
     make_plan(job)
-    monkeypatch.setattr(validation, "MOST_TABLE_BYTES", 100 * a_row)
+    monkeypatch.setattr(validation, "MAX_TABLE_BYTES", 100 * a_row)
     with pytest.raises(
         RequestError, match=r"test [\d,]+ rows, more than the 100 that a report reads"
     ):
         make_plan(job)
     monkeypatch.undo()
-    monkeypatch.setattr(parquet_files, "MOST_TABLE_BYTES", 1000)
+    monkeypatch.setattr(parquet_files, "MAX_TABLE_BYTES", 1000)
     with pytest.raises(DataError, match=r"cannot be used: its rows unpack to more") as told:
         _ = open_run(everything.path).predictions
     assert "damaged" not in str(told.value)

@@ -23,7 +23,7 @@ from geogp.errors import DataError, GeogpError, NetworkError, OutputError, Reque
 from geogp.files import ELSEWHERE, plain_names, read_json, write_bytes
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunRecord
-from geogp.runs.file_records import spoilt_of_sizes
+from geogp.runs.file_records import files_of_wrong_size
 from geogp.runs.locks import LOCK_FILES
 from geogp.runs.run_folder import LATER_FILES
 from geogp.runs.run_identity import same_map
@@ -135,7 +135,7 @@ class Place:
 
     def lacks(self, name: str, run: RunRecord) -> list[str]:
         """Return the files of a run that are missing at the place, or have another size."""
-        return spoilt_of_sizes(self.sizes(name), run)
+        return files_of_wrong_size(self.sizes(name), run)
 
     def _remove(self, *parts: str) -> None:
         with self._reaching("write", *parts) as path:

@@ -29,7 +29,7 @@ MAP_SETTINGS = tuple(
 )
 """Fields that are the same in all runs; a batch sets the others itself, or not at all."""
 
-MOST_WORKERS, MOST_RETRIES, MOST_MEMORY_GB = 1_000, 1_000, 1_000_000
+MAX_WORKERS, MAX_RETRIES, MAX_MEMORY_GB = 1_000, 1_000, 1_000_000
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -97,14 +97,14 @@ class Execution:
     workers: int | None = setting(
         "Number of processes on this machine. Default: one, or one for each GPU.",
         least=1,
-        most=MOST_WORKERS,
+        most=MAX_WORKERS,
     )
     scheduler: str | None = setting("Dask scheduler whose workers make the runs: tcp://HOST:8786.")
     memory_gb: float | None = setting(
         "Memory limit of a worker in GB. Default: an equal share.",
         noun="a memory limit",
         positive=True,
-        most=MOST_MEMORY_GB,
+        most=MAX_MEMORY_GB,
         unit="GB",
         option="--memory",
     )
@@ -112,7 +112,7 @@ class Execution:
         "Number of retries after a network failure or a killed worker.",
         default=1,
         least=0,
-        most=MOST_RETRIES,
+        most=MAX_RETRIES,
     )
     scratch: Path | None = setting("Folder of the workers for temporary files. Default: the cache.")
     fresh: bool = setting("Start over, even if the place holds a batch.", default=False)

@@ -19,9 +19,9 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_text, remove, write_text
 from geogp.geodata.store.cache import cache_folder
 from geogp.records.run_record import RunIdentity, RunNote
-from geogp.runs.locks import LOCK_FILES, hold, is_vacant
+from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
 from geogp.runs.pipeline.job import Job, identity_of, prepare
-from geogp.runs.pipeline.make_map import carry_out
+from geogp.runs.pipeline.make_map import run_job
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import same_map
@@ -36,7 +36,7 @@ _CURE = "name another --scratch"
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkOrder:
     """An order to a worker: a run, and the address of the place.
 
     `scratch` is a folder of the worker's machine; None takes one in the cache. `fresh` is the id of
@@ -53,8 +53,8 @@ class Order:
 class WorkOutcome:
     """The result of a worker: ``made``, or ``kept`` where the place had the same run.
 
-    `mark` is the digest of its run.json (`mark_of`). `peak_bytes` is the largest resident memory of
-    the worker's process; None on Windows.
+    `mark` is the digest of its run.json (`digest_of`). `peak_bytes` is the largest resident memory
+    of the worker's process; None on Windows.
     """
 
     how: str
@@ -80,7 +80,7 @@ def check_scratch(scratch: Path | None, place: Place) -> None:
         )
 
 
-def make_run(order: Order) -> WorkOutcome:
+def make_run(order: WorkOrder) -> WorkOutcome:
     """Make one run of a batch, or find it at the place.
 
     The folder of an unfinished run stays: another attempt continues from its checkpoints. If two
@@ -90,21 +90,21 @@ def make_run(order: Order) -> WorkOutcome:
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
     request, note = replace(order.run.request, out=base / name), fresh_note(base, name)
-    with hold(base / name, wait=True, cure=ELSEWHERE if place.local else _CURE):
+    with lock_folder(base / name, wait=True, cure=ELSEWHERE if place.local else _CURE):
         if not place.local:
-            _tidy(base / name)
-        job = prepare(request, _Telling(name))
+            _clean_up(base / name)
+        job = prepare(request, _WorkerProgress(name))
         if order.fresh and not (note.is_file() and read_text(note) == order.fresh):
-            _begin_over(job)
+            _restart(job)
             write_text(note, order.fresh)  # another attempt continues from here
-        if not _goes_on(job.folder, identity_of(job)):
+        if not _can_continue(job.folder, identity_of(job)):
             job = replace(job, request=replace(request, fresh=True))
         how = _make(job) if place.local else _make_and_copy(job, place, name, order)
     content = place.read(name, RUN_FILE)
     if content is None:
         raise OutputError(f"{place.show(name, RUN_FILE)} is not there after it was written.")
     cpu_seconds = time.process_time() - start
-    return WorkOutcome(how, mark_of(content), cpu_seconds, peak_bytes(), _process())
+    return WorkOutcome(how, digest_of(content), cpu_seconds, peak_bytes(), _process())
 
 
 def fresh_note(base: Path, name: str) -> Path:
@@ -112,7 +112,7 @@ def fresh_note(base: Path, name: str) -> Path:
     return base / f".{name}.fresh"
 
 
-def mark_of(content: bytes) -> str:
+def digest_of(content: bytes) -> str:
     """Return a digest that identifies a run.json."""
     return sha256(content).hexdigest()
 
@@ -120,10 +120,10 @@ def mark_of(content: bytes) -> str:
 def _make(job: Job) -> str:
     """Make a run in the locked folder of its job."""
     with _apart_from_dask():
-        return KEPT if carry_out(job).already_there else MADE
+        return KEPT if run_job(job).already_there else MADE
 
 
-def _make_and_copy(job: Job, place: Place, name: str, order: Order) -> str:
+def _make_and_copy(job: Job, place: Place, name: str, order: WorkOrder) -> str:
     """Make a run for a remote address, unless it is there already.
 
     The folder of a run that was begun over is vacant only after it was copied.
@@ -179,7 +179,7 @@ def _apart_from_dask() -> Iterator[None]:
         yield
 
 
-class _Telling(ProgressListener):
+class _WorkerProgress(ProgressListener):
     """Publishes stages and progress."""
 
     def __init__(self, name: str) -> None:
@@ -194,24 +194,24 @@ class _Telling(ProgressListener):
             tell(self._name, f"{text} {done}/{total} {note}".strip())
 
 
-def _begin_over(job: Job) -> None:
+def _restart(job: Job) -> None:
     """Begin a run over, so that a finished run in its folder does not count any more."""
     job.folder.check()
-    job.folder.settle(fresh=True)
+    job.folder.prepare(fresh=True)
     job.folder.begin(RunNote(**asdict(identity_of(job)), threads=torch.get_num_threads()))
 
 
-def _goes_on(folder: RunFolder, identity: RunIdentity) -> bool:
+def _can_continue(folder: RunFolder, identity: RunIdentity) -> bool:
     """Return whether a folder holds this run; its inputs may differ now."""
     try:
-        folder.settle()
+        folder.prepare()
         folder.finished(identity)
     except (RequestError, DataError):
         return False
     return True
 
 
-def _tidy(folder: Path) -> None:
+def _clean_up(folder: Path) -> None:
     """Empty a folder of this module that an interruption left without a record."""
     try:
         RunFolder(folder).check()

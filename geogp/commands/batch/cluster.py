@@ -34,15 +34,15 @@ MEMORY = {
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerPool:
     """The workers; `size` is their number now.
 
-    `heard` holds the last message of each run by its name: `text` and `process`.
+    `last_messages` holds the last message of each run by its name: `text` and `process`.
     """
 
     executor: Executor
     size: Callable[[], int]
-    heard: dict[str, dict[str, str]] = field(default_factory=dict)
+    last_messages: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def gpus(visible: str | None, count: int) -> list[str]:
@@ -71,7 +71,7 @@ def worker_environments(
 
 
 @contextmanager
-def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Crew]:
+def workers(execution: Execution, device: str, scratch: Path) -> Iterator[WorkerPool]:
     """Start workers on this machine, which may write to `scratch`, or join a scheduler's workers.
 
     The device ``cpu`` uses no GPU. No Dask, or fewer GPUs than workers, is a RequestError; a
@@ -103,10 +103,10 @@ def workers(execution: Execution, device: str, scratch: Path) -> Iterator[Crew]:
             client.wait_for_workers(1, timeout=PATIENCE_S)
         except TimeoutError as error:
             raise NetworkError(f"the Dask scheduler of {where} has no worker.") from error
-        yield _crew(client)
+        yield _pool(client)
 
 
-def _crew(client: Any) -> Crew:
+def _pool(client: Any) -> WorkerPool:
     """Return the workers that a client of Dask sees; each thread makes one run."""
 
     def size() -> int:
@@ -115,9 +115,11 @@ def _crew(client: Any) -> Crew:
         except OSError as error:
             raise NetworkError(f"the Dask scheduler does not answer any more ({error}).") from error
 
-    crew = Crew(client.get_executor(pure=False), size)
-    client.subscribe_topic(TOPIC, lambda event: crew.heard.update({event[1]["name"]: event[1]}))
-    return crew
+    pool = WorkerPool(client.get_executor(pure=False), size)
+    client.subscribe_topic(
+        TOPIC, lambda event: pool.last_messages.update({event[1]["name"]: event[1]})
+    )
+    return pool
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import sys
 from geogp.commands.fault_logs import one_line, write_fault_log
 from geogp.errors import GeogpError, NetworkError, OutputError, RequestError
 
-PASSING = frozenset({"worker", "network"})
+TRANSIENT = frozenset({"worker", "network"})
 """Kinds of failures that may pass; the others are request, output, data and other."""
 
 _ENDED = {"KilledWorker", "CommClosedError", "FutureCancelledError", "CancelledError"}
@@ -28,7 +28,7 @@ def kind_of(error: BaseException) -> str:
     return next((name for kind, name in _KINDS if isinstance(error, kind)), "other")
 
 
-def told_of(error: BaseException) -> str:
+def failure_message(error: BaseException) -> str:
     """Return the message of a failure; an unforeseen one is logged."""
     if isinstance(error, GeogpError):
         return str(error)

@@ -30,19 +30,19 @@ from geogp.commands.batch.batch_table import (
     read_table,
 )
 from geogp.commands.batch.batch_work import (
-    Order,
+    WorkOrder,
     WorkOutcome,
     check_scratch,
+    digest_of,
     fresh_note,
     make_run,
-    mark_of,
     scratch_folder,
 )
-from geogp.commands.batch.cluster import Crew, workers
-from geogp.commands.batch.failures import PASSING, kind_of, told_of
+from geogp.commands.batch.cluster import WorkerPool, workers
+from geogp.commands.batch.failures import TRANSIENT, failure_message, kind_of
 from geogp.commands.batch.national import FOLDER, JoinedRun, bands_of, join_runs, tiles_joined
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
-from geogp.runs.locks import hold
+from geogp.runs.locks import lock_folder
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 
@@ -66,7 +66,7 @@ class BatchResult:
         kinds = {one.kind for one in rows if one.error}
         if not failed and not kinds:
             return 0
-        return NetworkError.exit_code if kinds <= PASSING else DataError.exit_code
+        return NetworkError.exit_code if kinds <= TRANSIENT else DataError.exit_code
 
     def described(self) -> dict[str, Any]:
         """Return the result for JSON."""
@@ -108,7 +108,7 @@ def make_batch(
             f"while this one runs"
         )
         held = scratch_folder(where.address, execution.scratch)  # locks out others here
-    with hold(held):
+    with lock_folder(held):
         if request is None:
             table = read_table(where)
             if table is None:
@@ -120,7 +120,7 @@ def make_batch(
             table = _table_for(where, shared_settings(request, runs[0]), fresh=execution.fresh)
         for run in runs:
             table.add(run)
-        return _Batch(where, table, [run.name for run in runs], execution, listener).carry_out()
+        return _Batch(where, table, [run.name for run in runs], execution, listener).make_runs()
 
 
 def _table_for(where: Place, settings: dict[str, Any], *, fresh: bool) -> BatchTable:
@@ -154,17 +154,17 @@ class _Batch:
         self._planned: dict[str, PlannedRun] = table.planned()
         self._rows = {name: table.runs[name] for name in names}
 
-    def carry_out(self) -> BatchResult:
+    def make_runs(self) -> BatchResult:
         device = next(iter(self._planned.values())).request.device
         self._listener.stage(f"{len(self._rows)} runs at {self._place.address}")
         self._save()
         scratch = scratch_folder(self._place.address, self._execution.scratch)
         groups = dict.fromkeys(self._planned[name].group for name in self._rows)
         try:
-            with workers(self._execution, device, scratch) as crew:
-                self._run(crew)
+            with workers(self._execution, device, scratch) as pool:
+                self._run(pool)
                 for group in groups:
-                    self._join(crew, group)
+                    self._join(pool, group)
         finally:
             for row in self._rows.values():
                 row.state = WAITING if row.state == RUNNING else row.state
@@ -179,7 +179,7 @@ class _Batch:
             with suppress(OSError):
                 fresh_note(base, name).unlink(missing_ok=True)
 
-    def _run(self, crew: Crew) -> None:
+    def _run(self, pool: WorkerPool) -> None:
         """Assign the runs, one to each worker, until none is left.
 
         Dask's own scheduler would retry permanent failures, and would blame waiting runs for the
@@ -188,16 +188,21 @@ class _Batch:
         queue, flying = deque(self._rows), dict[Future[WorkOutcome], str]()
         try:
             while queue or flying:
-                while queue and len(flying) < crew.size():
+                while queue and len(flying) < pool.size():
                     name = queue.popleft()
-                    flying[crew.executor.submit(make_run, self._order(name))] = name
+                    flying[pool.executor.submit(make_run, self._order(name))] = name
                 for future in wait(flying, timeout=LOOK_S, return_when=FIRST_COMPLETED).done:
                     name = flying.pop(future)
                     if self._ended(name, future):
                         queue.append(name)
-                heard = {name: crew.heard[name] for name in flying.values() if name in crew.heard}
+                last_messages = {
+                    name: pool.last_messages[name]
+                    for name in flying.values()
+                    if name in pool.last_messages
+                }
                 messages = [
-                    f"{name}, {one['process']}: {one['text']}" for name, one in heard.items()
+                    f"{name}, {one['process']}: {one['text']}"
+                    for name, one in last_messages.items()
                 ]
                 note = "; ".join(messages) or f"{len(queue) + len(flying)} waiting"
                 self._listener.progress("runs", self._done, len(self._rows), note)
@@ -209,11 +214,11 @@ class _Batch:
     def _done(self) -> int:
         return sum(row.state in {DONE, FAILED} for row in self._rows.values())
 
-    def _order(self, name: str) -> Order:
+    def _order(self, name: str) -> WorkOrder:
         row, execution = self._rows[name], self._execution
         row.state, row.attempts = RUNNING, row.attempts + 1
         self._tell(name, "begun" if row.attempts == 1 else f"started again ({row.attempts})")
-        return Order(self._planned[name], self._place.address, execution.scratch, self._fresh)
+        return WorkOrder(self._planned[name], self._place.address, execution.scratch, self._fresh)
 
     def _ended(self, name: str, future: Future[WorkOutcome]) -> bool:
         """Record the result of a run; return whether to try it again."""
@@ -221,8 +226,8 @@ class _Batch:
         try:
             self._take(name, row, _result(future))
         except Exception as error:  # noqa: BLE001 - whatever ended it, the others go on
-            row.kind, row.error = kind_of(error), told_of(error)
-            again = row.kind in PASSING and row.attempts <= self._execution.retries
+            row.kind, row.error = kind_of(error), failure_message(error)
+            again = row.kind in TRANSIENT and row.attempts <= self._execution.retries
             row.state = WAITING if again else FAILED
             self._tell(name, f"failed: {row.error}{' geogp runs it again.' if again else ''}")
             return again
@@ -234,7 +239,7 @@ class _Batch:
         """Record a run that was made, from its run.json at the place."""
         content = self._place.read(name, RUN_FILE)
         run = run_in(content)
-        if content is None or run is None or mark_of(content) != outcome.mark:
+        if content is None or run is None or digest_of(content) != outcome.mark:
             raise OutputError(
                 f"{self._place.address} is not the same place for the workers and for this "
                 f"machine: a worker finished the run, but the run is not there. Choose a place "
@@ -256,7 +261,7 @@ class _Batch:
     def _save(self) -> None:
         self._table.write(self._place)
 
-    def _join(self, crew: Crew, group: str) -> None:
+    def _join(self, pool: WorkerPool, group: str) -> None:
         """Join the finished runs of a group, if they changed."""
         members = [run for run in self._planned.values() if run.group == group]
         found = {}
@@ -264,7 +269,7 @@ class _Batch:
             done = self._table.runs[run.name].state == DONE
             content = self._place.read(run.name, RUN_FILE) if done else None
             if content is not None:
-                found[run.name] = JoinedRun(run.region, mark_of(content))
+                found[run.name] = JoinedRun(run.region, digest_of(content))
         if not found:
             return
         missing = [run.name for run in members if run.name not in found]
@@ -276,14 +281,14 @@ class _Batch:
         self._listener.stage(f"joining {len(found)} runs: {FOLDER}/{group}")
         scratch, bands = self._execution.scratch, bands_of(members[0].request.target)
         for _ in range(self._execution.retries + 1):
-            future = crew.executor.submit(
+            future = pool.executor.submit(
                 join_runs, self._place.address, group, found, bands, scratch
             )
             try:
                 made = _result(future)
             except Exception as error:  # noqa: BLE001 - whatever ended it, other groups are joined
-                row.kind, row.error = kind_of(error), told_of(error)
-                if row.kind not in PASSING:
+                row.kind, row.error = kind_of(error), failure_message(error)
+                if row.kind not in TRANSIENT:
                     return
             else:
                 row.tiles, row.seconds, row.peak_bytes = made.tiles, made.seconds, made.peak_bytes

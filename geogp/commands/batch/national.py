@@ -47,7 +47,7 @@ _ODD = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 @dataclass(frozen=True)
 class JoinedRun:
-    """A run that is joined: its region, and the `mark_of` its run.json."""
+    """A run that is joined: its region, and the `digest_of` its run.json."""
 
     region: str
     mark: str

@@ -11,7 +11,7 @@ from geogp.evaluation.strata import TESTS_CLASSES
 from geogp.geodata.places.region import STRATA, UNKNOWN
 from geogp.geodata.places.stratum_column import names_of
 
-LEAST_ROWS = 100
+MIN_ROWS = 100
 """Least rows of a cell.
 
 From 99 on all levels of the ladder have a knot. The coverage of the 95 % interval given the
@@ -122,7 +122,7 @@ class Cell:
 
 
 def partition(
-    places: RepairPlaces, least: int = LEAST_ROWS
+    places: RepairPlaces, least: int = MIN_ROWS
 ) -> dict[tuple[str, int, int | None], Rows]:
     """Return the calibration rows of each cell, by stratum and least and most tests.
 

@@ -22,15 +22,15 @@ from geogp.distributions.warps import LADDER, Warp, covering_knots
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.conformal.conformal_cells import (
     EVERYWHERE,
-    LEAST_ROWS,
+    MIN_ROWS,
     Cell,
     RepairPlaces,
     partition,
 )
-from geogp.evaluation.conformal.local_quantiles import LEAST_NEAREST, MOST_SCORE, NearbyScores
+from geogp.evaluation.conformal.local_quantiles import MAX_SCORE, MIN_NEAREST, NearbyScores
 from geogp.evaluation.conformal.repair_methods import BY_STRATA, LOCAL, MARGINAL, METHODS, NONE
 
-LEAST_IN_ALL = 19
+MIN_IN_ALL = 19
 """Fewer rows have no 95 % interval: the least m with ceil(0.95 (m + 1)) <= m."""
 
 Floats = NDArray[np.float64]
@@ -117,7 +117,7 @@ def check_method(method: str) -> str:
 
 def check_rows(method: str, m: int) -> None:
     """Refuse too few calibration rows; the DataError gives the number found and needed."""
-    least = LEAST_NEAREST if method == LOCAL else LEAST_IN_ALL
+    least = MIN_NEAREST if method == LOCAL else MIN_IN_ALL
     if m < least:
         raise DataError(
             f"expected at least {least} calibration rows for the repair {method}, the least for "
@@ -127,7 +127,7 @@ def check_rows(method: str, m: int) -> None:
 
 
 def fit_repair(
-    method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = LEAST_ROWS
+    method: str, prediction: Prediction, y: ArrayLike, places: RepairPlaces, least: int = MIN_ROWS
 ) -> Repair:
     """Fit a repair to m calibration rows, which nothing else may have used.
 
@@ -188,22 +188,22 @@ def ladder_knots(scores: ArrayLike) -> Floats:
     """Return the knots of scores (m,) at the ladder's levels, (K,): their conformal quantiles.
 
     `covering_knots` raises them, so that rows at the ends of intervals lie inside. NaN where k
-    exceeds m, or where the knot reaches `MOST_SCORE`: the interval would be infinite.
+    exceeds m, or where the knot reaches `MAX_SCORE`: the interval would be infinite.
     """
     ordered = np.sort(np.asarray(scores, np.float64))
     m = len(ordered)
     ranks = [rank(m, level) for level in LADDER]
     quantiles = [float(ordered[k - 1]) if k <= m else math.nan for k in ranks]
     found: Floats = covering_knots(np.array([quantiles]))[0]
-    return np.where(found < MOST_SCORE, found, np.nan)
+    return np.where(found < MAX_SCORE, found, np.nan)
 
 
 def _cell(name: tuple[str, int, int | None], scores: Floats) -> Cell:
     knots = ladder_knots(scores)
     if np.isnan(knots[LADDER.index(0.95)]):
         raise DataError(
-            f"expected normal scores below {MOST_SCORE:g}, found "
-            f"{int((scores >= MOST_SCORE).sum())} of {len(scores)} calibration rows above it: no "
+            f"expected normal scores below {MAX_SCORE:g}, found "
+            f"{int((scores >= MAX_SCORE).sum())} of {len(scores)} calibration rows above it: no "
             f"95 % interval of the predicted shape reaches these rows. Fit the model again."
         )
     return Cell(*name, len(scores), tuple(knots.tolist()))

@@ -23,10 +23,10 @@ from geogp.errors import DataError
 NEAREST = 200
 """Number of nearest calibration rows that the quantiles of a location come from."""
 
-LEAST_NEAREST = 157
+MIN_NEAREST = 157
 """Least rows: fewer leave an effective number below 100, as 100 / 0.64 is 156.25."""
 
-MOST_SCORE = 37.0
+MAX_SCORE = 37.0
 """Largest normal score; beyond it probabilities are below 1e-300."""
 
 _FALL = 0.75
@@ -47,9 +47,9 @@ class NearbyScores:
     scores: Floats
 
     def __post_init__(self) -> None:
-        if len(self.scores) < LEAST_NEAREST:
+        if len(self.scores) < MIN_NEAREST:
             raise DataError(
-                f"expected at least {LEAST_NEAREST} calibration rows for a local repair, found "
+                f"expected at least {MIN_NEAREST} calibration rows for a local repair, found "
                 f"{len(self.scores)}. Choose the method marginal, or a larger region."
             )
         order = np.argsort(self.scores, kind="stable")
@@ -70,10 +70,10 @@ class NearbyScores:
             part = slice(start, start + _CHUNK)
             found[part] = self._of(tree, points[part])
         found = covering_knots(found)
-        found[found >= MOST_SCORE] = np.nan
+        found[found >= MAX_SCORE] = np.nan
         if np.isnan(found[:, 0]).any():
             raise DataError(
-                f"expected normal scores below {MOST_SCORE:g}, found places where nearly all "
+                f"expected normal scores below {MAX_SCORE:g}, found places where nearly all "
                 f"scores nearby are above it. Fit the model again."
             )
         return found

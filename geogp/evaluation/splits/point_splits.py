@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geogp.errors import DataError
-from geogp.evaluation.splits.row_parts import TENTHS, Codes, Numbers, deal, hashed, tenths
+from geogp.evaluation.splits.row_parts import TENTHS, Codes, Numbers, assign_parts, hashed, tenths
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 CELL_KM = 11.0
 """First side of cells: a tenth of a degree of latitude."""
 
-LEAST_CELLS, LEAST_PLACES = 20, 4
+MIN_CELLS, MIN_PLACES = 20, 4
 """Cells are halved while fewer have rows, and doubled while their mean number of places is less."""
 
 _DIGITS = 7
@@ -37,7 +37,7 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
     """Return column and row of each point's cell, (n, 2).
 
     `side` is the first width and height of a cell, in the unit of the coordinates. Cells are halved
-    until `LEAST_CELLS` have rows, or doubled until they hold `LEAST_PLACES` places on average.
+    until `MIN_CELLS` have rows, or doubled until they hold `MIN_PLACES` places on average.
     Points that all lie at one place are a DataError.
     """
     places = np.unique(np.column_stack([x, y]), axis=0)
@@ -46,12 +46,12 @@ def point_cells(x: Floats, y: Floats, side: tuple[float, float]) -> NDArray[np.i
             "expected points at several places, found all points at one place; use a random split."
         )
     scale = 1.0
-    wanted = min(LEAST_CELLS, len(places))
+    wanted = min(MIN_CELLS, len(places))
     while _occupied(places, side, scale) < wanted and scale > 2.0**-40:
         scale /= 2
     while (
-        len(places) < LEAST_PLACES * _occupied(places, side, scale)
-        and _occupied(places, side, 2 * scale) >= LEAST_CELLS
+        len(places) < MIN_PLACES * _occupied(places, side, scale)
+        and _occupied(places, side, 2 * scale) >= MIN_CELLS
     ):
         scale *= 2
     return _cells(np.column_stack([x, y]), side, scale)
@@ -69,7 +69,7 @@ def validation_part(
         cells, cell = np.unique(point_cells(x, y, side), axis=0, return_inverse=True)
         rows = np.bincount(cell.reshape(-1))
         order = np.argsort(hashed(seed, cells[:, 0], cells[:, 1]), kind="stable")
-        parts = deal(order, rows, min(TENTHS, len(cells)))
+        parts = assign_parts(order, rows, min(TENTHS, len(cells)))
         found: Mask = (parts == 0)[cell.reshape(-1)]
     else:
         codes, times = place_codes(x, y), time_codes(time, len(x))

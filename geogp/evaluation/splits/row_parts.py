@@ -43,7 +43,7 @@ def tenths(seed: int, quadkey: ArrayLike, quarter: ArrayLike) -> Numbers:
     return np.searchsorted(bounds, uniform, side="right").astype(np.int64)
 
 
-def deal(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
+def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) -> Numbers:
     """Return the part of each of g groups; each, in `order` (g,), joins the smallest part.
 
     `rows` (g,) are the rows of each group; the smallest part has the fewest rows so far.

@@ -65,5 +65,5 @@ The correlation of neighbouring tiles starts at a range of 3 km (`tile_process.p
 fifth of it is left at 5 km. A test row is then informed by the smooth field.
 """
 
-MOST_FOLDS = 5
+MAX_FOLDS = 5
 """Folds of a split by blocks: each tests a fifth of the blocks."""

@@ -23,8 +23,8 @@ from geogp.evaluation.splits.row_parts import (
     Codes,
     Numbers,
     Parts,
+    assign_parts,
     check_fold,
-    deal,
     hashed,
     part_names,
     tenths,
@@ -136,10 +136,10 @@ def block_split(
     """
     cells = cell_indices(longitude, latitude)
     what = "cells of 0.1 by 0.1 degrees"
-    return deal_cells(cells, seed, what, fold=fold, calibrated=calibrated)
+    return assign_cells(cells, seed, what, fold=fold, calibrated=calibrated)
 
 
-def deal_cells(
+def assign_cells(
     cells: NDArray[np.int64], seed: int, what: str, *, fold: int = 0, calibrated: bool = False
 ) -> Parts:
     """Split rows by whole cells; `cells` (n, 2) holds column and row; see `block_split`.
@@ -149,7 +149,7 @@ def deal_cells(
     distinct, cell_of_row, rows = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(hashed(seed, distinct[:, 0], distinct[:, 1]), kind="stable")
     names = part_names(BLOCKS.name, TENTHS, fold, calibrated=calibrated)
-    part_of_row = names[deal(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
+    part_of_row = names[assign_parts(order, rows, TENTHS)[cell_of_row.reshape(-1)]]
     return without_empty(
         part_of_row, f"{len(cells)} rows in {len(distinct)} {what}", calibrated=calibrated
     )
@@ -212,7 +212,9 @@ def county_split(
         )
     order = np.argsort(hashed(seed, text_codes(names)), kind="stable")
     parts = min(TENTHS, len(names))
-    dealt = part_names(COUNTY.name, parts, fold, calibrated=calibrated)[deal(order, rows, parts)]
+    dealt = part_names(COUNTY.name, parts, fold, calibrated=calibrated)[
+        assign_parts(order, rows, parts)
+    ]
     part = np.full(len(county), LEFT_OUT, dtype="<U11")
     part[known] = dealt[number.reshape(-1)]
     what = f"{len(county)} rows in {len(names)} counties"

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from geogp.choices import MOST_KM, MOST_SEED, above_zero, one_of, whole_number
+from geogp.choices import MAX_KM, MAX_SEED, above_zero, one_of, whole_number
 from geogp.errors import DataError, RequestError
 from geogp.evaluation.splits.point_splits import place_codes, point_cells, time_codes
 from geogp.evaluation.splits.row_parts import LEFT_OUT, TENTHS, TEST, Numbers, Parts
 from geogp.evaluation.splits.split_names import BLOCKS, BUFFER, BUFFER_KM, LATEST, SPLITS
-from geogp.evaluation.splits.split_rows import SplitRows, deal_cells, split_parts
+from geogp.evaluation.splits.split_rows import SplitRows, assign_cells, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.layers import ELSEWHERE
 from geogp.geodata.tiles.quadkeys import parse_quadkeys
@@ -85,11 +85,11 @@ def split(
     if not isinstance(table, pd.DataFrame):
         raise RequestError(f"expected a table of pandas, found {type(table).__name__}.")
     one_of("split", how, SPLITS)
-    whole_number("random_state", random_state, 0, MOST_SEED)
+    whole_number("random_state", random_state, 0, MAX_SEED)
     whole_number("fold", fold, 0, TENTHS - 1)
     if cell is not None:
         above_zero("cell", cell, float("inf"), "in the unit of the coordinates")
-    above_zero("buffer_km", buffer_km, MOST_KM, "km")
+    above_zero("buffer_km", buffer_km, MAX_KM, "km")
     for name in (x, y):
         if name not in table.columns:
             raise RequestError(
@@ -142,7 +142,7 @@ def _in_cells(place: tuple[Any, Any], seed: int, fold: int, side: float | None) 
         if side is None
         else np.floor(np.column_stack(place) / width).astype(np.int64)
     )
-    return deal_cells(cells, seed, "cells", fold=fold)
+    return assign_cells(cells, seed, "cells", fold=fold)
 
 
 def _times(table: pd.DataFrame, time: str | None, how: str) -> Numbers:

@@ -7,16 +7,16 @@ from pathlib import Path, PurePosixPath
 
 from geogp.errors import DataError
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """Most bytes of a file of polygons."""
 
-MOST_MEMBERS = 1000
+MAX_MEMBERS = 1000
 """Most files in an archive."""
 
-MOST_UNPACKED = 4 << 30
+MAX_UNPACKED = 4 << 30
 """Most bytes of all members of an archive, by their own statement."""
 
-MOST_RATIO = 200
+MAX_RATIO = 200
 """Largest ratio of these bytes to the archive's, above `RATIO_FROM`."""
 
 RATIO_FROM = 64 << 20
@@ -43,10 +43,9 @@ def check_file(path: Path) -> None:
     """
     if not path.is_file():
         return
-    if path.stat().st_size > MOST_BYTES:
+    if path.stat().st_size > MAX_BYTES:
         raise DataError(
-            f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most "
-            f"{MOST_BYTES:,}."
+            f"{path} has {path.stat().st_size:,} bytes; expected polygons of at most {MAX_BYTES:,}."
         )
     if not zipfile.is_zipfile(path):
         if path.suffix.lower() in _ARCHIVES:
@@ -73,13 +72,13 @@ def check_file(path: Path) -> None:
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
     names = [member.filename for member in members]
-    if len(names) > MOST_MEMBERS or len(set(names)) < len(names):
+    if len(names) > MAX_MEMBERS or len(set(names)) < len(names):
         raise DataError(
             f"{path} holds {len(names):,} files, {len(set(names)):,} names; expected at most "
-            f"{MOST_MEMBERS:,}, each with its own."
+            f"{MAX_MEMBERS:,}, each with its own."
         )
     size = sum(member.file_size for member in members)
-    if size > MOST_UNPACKED or (size > RATIO_FROM and size > MOST_RATIO * path.stat().st_size):
+    if size > MAX_UNPACKED or (size > RATIO_FROM and size > MAX_RATIO * path.stat().st_size):
         raise DataError(
             f"{path} declares {size:,} bytes, packed into {path.stat().st_size:,}: too many for "
             f"a file of boundaries."

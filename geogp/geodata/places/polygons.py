@@ -23,10 +23,10 @@ from geogp.geodata.places.region import polygonal_parts
 from geogp.geodata.places.vector_files import read_vector
 from geogp.geodata.tiles.parquet_files import read_table
 
-MOST_POLYGONS = 1 << 20
+MAX_POLYGONS = 1 << 20
 """Most polygons in a file."""
 
-MOST_VERTICES = 1 << 26
+MAX_VERTICES = 1 << 26
 """Most vertices of all polygons of a file, 16 bytes each; counted after reading."""
 
 _SWITCH = threading.Lock()
@@ -57,9 +57,9 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
     try:
         check_file(path)
         if name.lower().endswith((".parquet", ".geoparquet")):
-            table = _geo_table(read_table(path, MOST_POLYGONS))
+            table = _geo_table(read_table(path, MAX_POLYGONS))
         else:
-            table = read_vector(path, MOST_POLYGONS)
+            table = read_vector(path, MAX_POLYGONS)
     except DataError:
         raise
     except _DAMAGE as error:
@@ -123,10 +123,10 @@ def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
         )
     table = table[~(table.geometry.is_empty | table.geometry.isna())]
     vertices = int(shapely.get_num_coordinates(table.geometry.to_numpy()).sum())
-    if vertices > MOST_VERTICES:
+    if vertices > MAX_VERTICES:
         raise DataError(
             f"{path} contains polygons with {vertices:,} corners; expected at most "
-            f"{MOST_VERTICES:,}. "
+            f"{MAX_VERTICES:,}. "
             "Simplify them."
         )
     if not len(table) or not table.geom_type.isin(("Polygon", "MultiPolygon")).all():

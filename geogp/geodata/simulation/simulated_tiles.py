@@ -49,7 +49,7 @@ _SPREAD = 1.0  # standard deviation of a tile's own part
 _LIVELY = 2.5  # log odds of being lively for one unit of log rate
 _DORMANT = 8.0  # how much lower the log rate of a dormant tile is
 _BUSTLE = 2.0  # shape of the gamma that varies a tile's rate from quarter to quarter
-_MOST_EXPECTED = 1000.0  # tests a tile may expect in a quarter
+_MAX_EXPECTED = 1000.0  # tests a tile may expect in a quarter
 _DEVICES = 0.42  # chance that a further test is from a further device
 
 
@@ -241,7 +241,7 @@ def _rates(places: PlanePlaces, rows: float, rng: np.random.Generator) -> Floats
 def _scaled_rates(log_rate: Floats, wanted: float) -> Floats:
     """Return rates, capped, scaled so that a share `wanted` of tiles expects a row."""
     low, high = -40.0, 40.0
-    most = np.log(_MOST_EXPECTED)
+    most = np.log(_MAX_EXPECTED)
     for _ in range(50):
         middle = (low + high) / 2
         share = _present(np.exp(np.minimum(log_rate + middle, most))).mean()

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 TARGETS = ("download", "upload", "latency")
 
-MOST_CELLS = 128_000_000
+MAX_CELLS = 128_000_000
 """Largest embedding grid of the tile process: about 4 GB while it is sampled."""
 
 _FEATURES = 200
@@ -282,7 +282,7 @@ def tile_process(
     covariance is below rounding across the padding. Time by the stationary autoregression x_q = r
     x_p + sqrt(1 - r²) z, r = memory^(q - p), which gives memory^|lag|. The spacing is
     `law.tile_km`; gaps between the increasing `quarters` count. RequestError where the embedding
-    needs more than `MOST_CELLS` cells; NumericalError where it has negative eigenvalues beyond
+    needs more than `MAX_CELLS` cells; NumericalError where it has negative eigenvalues beyond
     rounding.
     """
     spectrum, torus = _embedding(law, shape)
@@ -308,10 +308,10 @@ def _embedding(law: TruthLaw, shape: tuple[int, int]) -> tuple[Floats, tuple[int
         scipy.fft.next_fast_len(shape[0] + padding, real=True),
         scipy.fft.next_fast_len(shape[1] + padding, real=True),
     )
-    if torus[0] * torus[1] > MOST_CELLS:
+    if torus[0] * torus[1] > MAX_CELLS:
         raise RequestError(
             f"simulating this region needs a grid of {torus[0]} by {torus[1]} cells, more than "
-            f"{MOST_CELLS:,}. Choose a smaller region or a shorter range."
+            f"{MAX_CELLS:,}. Choose a smaller region or a shorter range."
         )
     down, across = (np.minimum(np.arange(size), size - np.arange(size)) for size in torus)
     distance = law.tile_km * np.hypot(down[:, None], across[None, :])

@@ -27,7 +27,7 @@ from geogp.files import output_error, read_text, sha256_of, writing
 from geogp.geodata.store.remote import CURE, RemoteFile, Transfer, Version
 from geogp.geodata.tiles.tile_files import Ranges
 
-MOST_NOTE_BYTES = 1 << 20
+MAX_NOTE_BYTES = 1 << 20
 
 LOCKS = ".locks"
 """Folder of the locks: empty files that stay, as one process may wait for what another deletes."""
@@ -123,7 +123,7 @@ def note_text(note: Note) -> str:
 def read_note(path: Path) -> Note | None:
     """Return a note, as it was written; None where there is none, or another byte in it."""
     try:
-        text = read_text(path, MOST_NOTE_BYTES)
+        text = read_text(path, MAX_NOTE_BYTES)
         note = msgspec.json.decode(text, type=Note)
     except (DataError, msgspec.MsgspecError, RecursionError):
         return None

@@ -60,7 +60,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Cleared:
+class ClearedCache:
     """What was deleted: files, notes left out, and their bytes; and what others are fetching."""
 
     files: int
@@ -81,7 +81,7 @@ def cache_items(*, check: bool = False) -> list[Item]:
     return items
 
 
-def clear_cache() -> Cleared:
+def clear_cache() -> ClearedCache:
     """Delete what geogp put into the cache, and nothing else.
 
     Each file is deleted under its lock; those that another process is fetching stay, and so do
@@ -105,7 +105,7 @@ def clear_cache() -> Cleared:
                 deleted.append(item)
     except OSError as error:
         raise OutputError(f"cannot clear the cache: {error}.") from error
-    return Cleared(len(deleted), sum(item.size for item in deleted), busy)
+    return ClearedCache(len(deleted), sum(item.size for item in deleted), busy)
 
 
 def _files() -> list[Path]:

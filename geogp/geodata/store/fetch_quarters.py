@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from geogp.errors import DataError, UnreachableError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.remote import Transfer
-from geogp.geodata.store.sources import Held, Source
+from geogp.geodata.store.sources import LocalFile, Source
 from geogp.geodata.tiles.parquet_files import reading_process, stop_reading
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.geodata.tiles.tile_files import tile_file
@@ -24,14 +24,14 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class HeldQuarters:
+class QuarterFiles:
     """What became of the quarters asked for.
 
     `files` are where the rows of a quarter are. The source has not those that are `missing`; those
     that are `unreached` are not in the cache, and nothing answered at the source.
     """
 
-    files: Mapping[int, Held]
+    files: Mapping[int, LocalFile]
     missing: tuple[int, ...] = ()
     unreached: Mapping[int, UnreachableError] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ class HeldQuarters:
 
 
 @reading_process()
-def hold_quarters(
+def fetch_quarters(
     source: Source,
     region: Region,
     service: str,
@@ -95,7 +95,7 @@ def hold_quarters(
     *,
     refresh: bool = False,
     progress: Progress | None = None,
-) -> HeldQuarters:
+) -> QuarterFiles:
     """Bring a region's rows of several quarters here, some at a time.
 
     `refresh` reads again what changed at the source. `progress` hears how it goes, from the first
@@ -109,13 +109,13 @@ def hold_quarters(
     NetworkError
         The source refuses or fails for one quarter; or nothing answers and nothing is cached.
     DataError, OutputError
-        As `Web.hold` says.
+        As `Web.local_file` says.
     """
     transfer = Transfer()
     with ThreadPoolExecutor(PARALLEL) as pool:
         tasks = {
             pool.submit(
-                source.hold,
+                source.local_file,
                 tile_file(service, quarter),
                 region.code_ranges,
                 transfer,
@@ -130,7 +130,7 @@ def hold_quarters(
             stop_reading()
             pool.shutdown(cancel_futures=True)
             raise
-    files: dict[int, Held] = {}
+    files: dict[int, LocalFile] = {}
     missing: list[int] = []
     unreached: dict[int, UnreachableError] = {}
     answered = False
@@ -147,11 +147,11 @@ def hold_quarters(
             files[quarter] = held
     if unreached and (answered or not files):
         raise next(iter(unreached.values()))
-    return HeldQuarters(files, tuple(missing), unreached)
+    return QuarterFiles(files, tuple(missing), unreached)
 
 
 def _watch(
-    tasks: Mapping[Future[Held | None], int], transfer: Transfer, progress: Progress | None
+    tasks: Mapping[Future[LocalFile | None], int], transfer: Transfer, progress: Progress | None
 ) -> None:
     """Wait for all downloads, and stop at the first error that ends them all."""
     waiting = set(tasks)

@@ -20,7 +20,7 @@ from geogp.geodata.store.remote import CURE, RemoteFile
 LARGEST = 8 << 20
 """Bytes of a part: a stopped download loses no more of each request."""
 
-_MOST_LIST_BYTES = 64 << 20
+_MAX_LIST_BYTES = 64 << 20
 
 
 class PartialCopy:
@@ -37,7 +37,7 @@ class PartialCopy:
         self._list = path.with_suffix(".ranges")
         self._title = json.dumps({"source": remote.address, **asdict(remote.version)})
         self._came: dict[tuple[int, int], str | None] = {}  # what is yet to be held against
-        self._take_up()
+        self._resume()
 
     def load(self, spans: Iterable[tuple[int, int]]) -> None:
         """Bring parts (first, length) here that have not come yet.
@@ -89,10 +89,10 @@ class PartialCopy:
                 shutil.rmtree(path, ignore_errors=True)
             path.unlink(missing_ok=True)
 
-    def _take_up(self) -> None:
+    def _resume(self) -> None:
         """Take up the list of an earlier call, if it is of this version."""
         try:
-            title, *lines = read_text(self._list, _MOST_LIST_BYTES).splitlines()
+            title, *lines = read_text(self._list, _MAX_LIST_BYTES).splitlines()
         except (DataError, ValueError):
             self.discard()
             return

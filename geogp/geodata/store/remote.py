@@ -74,7 +74,7 @@ class Patience:
 
 PATIENCE = Patience()
 
-GLANCE = Patience(attempts=2, timeout_s=10.0)
+SHORT_PATIENCE = Patience(attempts=2, timeout_s=10.0)
 """For a question that can go unanswered."""
 
 

@@ -15,16 +15,23 @@ import numpy as np
 from geogp.errors import DataError, NetworkError, RefusedError, RequestError, UnreachableError
 from geogp.files import writing
 from geogp.geodata.store.cache import CacheEntry, Note
-from geogp.geodata.store.remote import CURE, GLANCE, PATIENCE, Patience, RemoteFile, Transfer
+from geogp.geodata.store.remote import (
+    CURE,
+    PATIENCE,
+    SHORT_PATIENCE,
+    Patience,
+    RemoteFile,
+    Transfer,
+)
 from geogp.geodata.store.remote_tiles import fetch_entry
 from geogp.geodata.tiles.tile_files import SIMULATION_FILE, Ranges
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """A file downloaded whole that is larger is refused."""
 
 
 @dataclass(frozen=True)
-class Held:
+class LocalFile:
     """A Parquet file on this machine that holds all rows of some quadkeys.
 
     Attributes
@@ -79,23 +86,23 @@ class Folder:
         del ask
         return next((FoundFile(name, self.path / name) for name in names if self.has(name)), None)
 
-    def hold(
+    def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
-    ) -> Held | None:
+    ) -> LocalFile | None:
         """Return the file itself, whatever the quadkeys."""
         del ranges, refresh
         transfer.check()
         if not self.has(name):
             return None
         path = self.path / name
-        return Held(path, self.has(SIMULATION_FILE))
+        return LocalFile(path, self.has(SIMULATION_FILE))
 
 
 @dataclass(frozen=True)
 class Web:
     """A URL under which files stand; what was fetched once is taken from the cache.
 
-    Small files are downloaded whole; of files of tiles, the rows of a region (`hold`).
+    Small files are downloaded whole; of files of tiles, the rows of a region (`local_file`).
     """
 
     url: str
@@ -155,7 +162,7 @@ class Web:
             closing(RemoteFile(entry.source, self.patience)) as remote,
             writing(entry.path, CURE) as stream,
         ):
-            if not remote.begin(lambda: remote.copy(stream, MOST_BYTES)):
+            if not remote.begin(lambda: remote.copy(stream, MAX_BYTES)):
                 raise NetworkError(f"could not read {entry.source}: there is no such file (404).")
             _require_form(entry.source, stream)
             stream.seek(0)
@@ -171,9 +178,9 @@ class Web:
         if known is None:
             entry.keep(note)
 
-    def hold(
+    def local_file(
         self, name: str, ranges: Ranges, transfer: Transfer, *, refresh: bool = False
-    ) -> Held | None:
+    ) -> LocalFile | None:
         """Return the cached rows of some quadkeys of a file, read from the source if they must be.
 
         `ranges` are first and last codes of quadkeys, sorted and disjoint, (n, 2). `transfer`
@@ -199,18 +206,22 @@ class Web:
         if made is None:
             return again
         entry, note = made
-        return Held(entry.path, note.simulated, note, fresh=True)
+        return LocalFile(entry.path, note.simulated, note, fresh=True)
 
-    def _cached(self, entries: tuple[CacheEntry, CacheEntry], transfer: Transfer) -> Held | None:
+    def _cached(
+        self, entries: tuple[CacheEntry, CacheEntry], transfer: Transfer
+    ) -> LocalFile | None:
         """Return the first entry that is whole, and whether its source changed."""
         for entry in entries:
             note = entry.read()
             if note is None:
                 continue
-            held = Held(entry.path, note.simulated, note)
+            held = LocalFile(entry.path, note.simulated, note)
             if transfer.unreachable:
                 return replace(held, checked=False)
-            patience = replace(self.patience, attempts=GLANCE.attempts, timeout_s=GLANCE.timeout_s)
+            patience = replace(
+                self.patience, attempts=SHORT_PATIENCE.attempts, timeout_s=SHORT_PATIENCE.timeout_s
+            )
             with closing(RemoteFile(entry.source, patience, transfer)) as remote:
                 try:
                     there = remote.open()

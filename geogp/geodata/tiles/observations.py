@@ -14,7 +14,7 @@ from geogp.errors import RequestError
 from geogp.geodata.places.region import STRATA, Region
 from geogp.geodata.tiles import quadkeys
 
-MOST_ROWS = 5_000_000
+MAX_ROWS = 5_000_000
 """More tiles times quarters than this are refused: their table alone would take 0.4 GB."""
 
 
@@ -104,14 +104,14 @@ def complete_counts(measured: Observations, region: Region) -> Observations:
     million tiles times quarters.
     """
     quarters = measured.quarters
-    most = MOST_ROWS // len(quarters)
+    most = MAX_ROWS // len(quarters)
     about = region.about_tiles(quadkeys.ZOOM, most)
     if about > most:
-        fewer = MOST_ROWS // about
+        fewer = MAX_ROWS // about
         cure = f"Choose {fewer} or fewer with --quarters." if fewer else "Map a part of the region."
         raise RequestError(
             f"{region.name} has about {about:,} tiles; with {len(quarters)} quarters these are "
-            f"{about * len(quarters):,} counts, more than {MOST_ROWS:,}. {cure}"
+            f"{about * len(quarters):,} counts, more than {MAX_ROWS:,}. {cure}"
         )
     tiles = region.tiles(quadkeys.ZOOM)
     codes = np.union1d(quadkeys.tiles_to_codes(tiles.column, tiles.row), measured.quadkey)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from geogp.errors import DataError
 from geogp.geodata.places.region import Region
-from geogp.geodata.store.fetch_quarters import Progress, hold_quarters
-from geogp.geodata.store.sources import Held, Source
+from geogp.geodata.store.fetch_quarters import Progress, fetch_quarters
+from geogp.geodata.store.sources import LocalFile, Source
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.observations import Observations, SourceRows, complete_counts
 from geogp.geodata.tiles.parquet_files import reading_process
@@ -122,7 +122,7 @@ def read_observations(
     column = find_target(target)
     wanted = quarters.all if quarters else all_quarters()
     named = set(quarters.named) if quarters else set()
-    held = hold_quarters(source, region, service, wanted, progress=progress)
+    held = fetch_quarters(source, region, service, wanted, progress=progress)
     held.check_named(named, source.where, service)
     parts: dict[int, TileRows] = {}
     files: list[InputFile] = []
@@ -187,8 +187,14 @@ def read_observations(
 
 
 def _read_quarter(
-    held: Held, column: TargetColumn, *, source: Source, region: Region, service: str, quarter: int
-) -> tuple[Held, TileRows]:
+    held: LocalFile,
+    column: TargetColumn,
+    *,
+    source: Source,
+    region: Region,
+    service: str,
+    quarter: int,
+) -> tuple[LocalFile, TileRows]:
     """Return the rows that are held; hold them again where another process changed the file.
 
     DataError where the file is damaged, gone, or keeps changing.
@@ -197,7 +203,7 @@ def _read_quarter(
         try:
             return held, read_rows(held, region, column, service)
         except OtherFileError:
-            again = hold_quarters(source, region, service, [quarter])
+            again = fetch_quarters(source, region, service, [quarter])
             if quarter not in again.files:
                 raise DataError(
                     f"the file of {quarter_label(quarter)} disappeared from {source.where} while "
@@ -210,7 +216,7 @@ def _read_quarter(
     )
 
 
-def _input_file(name: str, held: Held, rows: TileRows) -> InputFile:
+def _input_file(name: str, held: LocalFile, rows: TileRows) -> InputFile:
     note, used = held.note, int((~rows.left_out).sum())
     found = InputFile(name, rows.file_sha256, rows.in_file, used, rows.sha256)
     if note is None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from geogp.errors import DataError, ReadingError
 
-MOST_MEMORY = 1 << 30
+MAX_MEMORY = 1 << 30
 """Bytes that the reading process may take, where the system can tell it so (Linux)."""
 
 LIMITS = {
@@ -35,7 +35,7 @@ LIMITS = {
 }
 """What the footer of a file may say at most."""
 
-MOST_TABLE_BYTES = 4 << 30
+MAX_TABLE_BYTES = 4 << 30
 """Bytes of a file that is held in memory as a whole: polygons, predictions."""
 
 
@@ -45,7 +45,7 @@ _OF_DAMAGE = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIG
 READY = b"geogp reads Parquet files\n"
 """What the process says when it is ready."""
 
-_MOST_LINES = 100
+_MAX_LINES = 100
 """Lines that Python or a library may print before the process is ready."""
 
 
@@ -105,7 +105,7 @@ class ParquetReading:
         found = self.schema.names
         if names is None and len(set(found)) < len(found):
             raise DataError(f"expected columns with different names, found {', '.join(found)}.")
-        most = MOST_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
+        most = MAX_TABLE_BYTES if groups is None else LIMITS["bytes in a group"]
         table: pa.Table = self._ask("rows", most, groups=groups, names=names)["table"]
         return table if names is None else table.select(list(names))
 
@@ -247,7 +247,7 @@ class _Process:
             stream = self._running.stdout
             assert stream is not None
             # What Python prints at its start is passed over.
-            ready = any(stream.readline() == READY for _ in range(_MOST_LINES))
+            ready = any(stream.readline() == READY for _ in range(_MAX_LINES))
         except (OSError, ValueError, TypeError) as error:
             ready, fault = False, error
         except BaseException:
@@ -289,7 +289,7 @@ class _Process:
             )
         return DamagedParquetError(
             f"reading it ended the reading process ({how}): the file is damaged, or needs more "
-            f"than {MOST_MEMORY:,} bytes of memory"
+            f"than {MAX_MEMORY:,} bytes of memory"
         )
 
 
@@ -302,7 +302,7 @@ def _started(program: Path) -> "subprocess.Popen[bytes]":
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-P", str(program), str(MOST_MEMORY)],
+        [sys.executable, "-P", str(program), str(MAX_MEMORY)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

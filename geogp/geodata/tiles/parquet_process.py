@@ -26,7 +26,7 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-_MOST_SECONDS = 600
+_MAX_SECONDS = 600
 """Of work for one request."""
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 1 << 25
@@ -36,7 +36,7 @@ _BLOCK = 1 << 20
 
 _STACK_BYTES = 8 << 20
 
-_MOST_ITEMS = 1 << 17
+_MAX_ITEMS = 1 << 17
 """Of one list in a footer."""
 
 
@@ -63,7 +63,7 @@ class _OpenFile:
             buffer_size=_BLOCK,
             page_checksum_verification=True,
             thrift_string_size_limit=limits["bytes in a footer"],
-            thrift_container_size_limit=_MOST_ITEMS,
+            thrift_container_size_limit=_MAX_ITEMS,
         )
         self._metadata = self._table.metadata
         self._size, self._limits = size, limits
@@ -203,7 +203,7 @@ def _serve(stream: BinaryIO) -> None:
     """Answer until the other side is gone."""
     files: dict[int, _OpenFile] = {}
     for line in sys.stdin.buffer:
-        _limit("RLIMIT_CPU", int(time.process_time()) + _MOST_SECONDS)
+        _limit("RLIMIT_CPU", int(time.process_time()) + _MAX_SECONDS)
         asked, answer = json.loads(line), dict[str, Any]()
         do, number = asked.pop("do"), asked.pop("number")
         try:

@@ -48,7 +48,7 @@ LIMITS = {
 }
 """Limits by service and column. `read_rows` checks that values are above 0."""
 
-MOST_ROWS, MOST_SHARE = 5, 0.001
+MAX_ROWS, MAX_SHARE = 5, 0.001
 """A region's quarter with more rows than both beyond a limit is refused."""
 
 NAMED = 3
@@ -113,7 +113,7 @@ def beyond_limits(
             for tile, value in zip(tiles, columns[name][at].tolist(), strict=True)
         ]
     count = int(rows.sum())
-    if count and (count > max(MOST_ROWS, MOST_SHARE * len(rows)) or count == len(rows)):
+    if count and (count > max(MAX_ROWS, MAX_SHARE * len(rows)) or count == len(rows)):
         raise DataError(
             f"expected values that can be measured, found {count} of {len(rows)} rows of the "
             f"region with other values, too many to leave out: {told(first, service)}."

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from geogp.errors import DataError
 from geogp.geodata.places.region import Region
 from geogp.geodata.store.cache import overlap
-from geogp.geodata.store.sources import Held
+from geogp.geodata.store.sources import LocalFile
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.parquet_files import DamagedParquetError, open_parquet
 from geogp.geodata.tiles.plausibility import Implausible, beyond_limits
@@ -67,7 +67,7 @@ class OtherFileError(Exception):
     """A file is no longer the one that was held."""
 
 
-def read_rows(held: Held, region: Region, column: TargetColumn, service: str) -> TileRows:
+def read_rows(held: LocalFile, region: Region, column: TargetColumn, service: str) -> TileRows:
     """Read the region's rows of one file, from the very bytes whose hash is taken.
 
     Raises
@@ -112,17 +112,17 @@ def read_rows(held: Held, region: Region, column: TargetColumn, service: str) ->
     )
 
 
-def _where(held: Held) -> str:
+def _where(held: LocalFile) -> str:
     """Return the file that the user knows: an entry of the cache is what its source was."""
     return str(held.path) if held.note is None else held.note.source
 
 
-def _faulty(held: Held, faults: list[str]) -> DataError:
+def _faulty(held: LocalFile, faults: list[str]) -> DataError:
     return faulty(_where(held), faults, IN_PLACE if held.note is None else AT_SOURCE)
 
 
 def _read_table(
-    held: Held, region: Region, column: TargetColumn
+    held: LocalFile, region: Region, column: TargetColumn
 ) -> tuple[pa.Table, NDArray[np.uint64], int, str]:
     """Read four columns of the rows in the box around the region; count and hash the file.
 

@@ -14,7 +14,7 @@ from geogp.maps.figures.map_figures import VEIL
 from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
 from geogp.maps.views import View, veiled, views_of
 
-MOST_PIXELS = 320
+MAX_PIXELS = 320
 """Largest longer side of a thumbnail in pixels."""
 
 
@@ -58,7 +58,7 @@ class Thumbnails:
     ticks: tuple[tuple[float, str], ...]
 
 
-def read_picture(path: Path, *, most: int = MOST_PIXELS, sha256: str | None = None) -> Picture:
+def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = None) -> Picture:
     """Read the main view of ``grid.nc`` (median or expected number), reduced.
 
     Blocks of k by k tiles become one pixel, their median; k is the least for which neither side has

@@ -31,8 +31,8 @@ _BASE_SERVERS = "abc"
 TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
 """Hosts of the base map, the only ones that a page asks."""
 
-_MOST_ZOOM = 20
-_MOST_OUTLINE = 250_000
+_MAX_ZOOM = 20
+_MAX_OUTLINE = 250_000
 """Largest bytes of the lines of one kind."""
 
 
@@ -106,12 +106,12 @@ def _map_script(
         zoom_snap=0.25,
         attribution_control=False,
     )
-    page.options["max_zoom"] = _MOST_ZOOM  # its parameter sets only the tiles
+    page.options["max_zoom"] = _MAX_ZOOM  # its parameter sets only the tiles
     layers: dict[str, folium.TileLayer | folium.PolyLine] = {}
     if base_map:
         # The page has its own credits, but folium requires some.
         layers["base"] = folium.TileLayer(
-            _BASE_TILES, attr="OpenStreetMap, CARTO", subdomains=_BASE_SERVERS, max_zoom=_MOST_ZOOM
+            _BASE_TILES, attr="OpenStreetMap, CARTO", subdomains=_BASE_SERVERS, max_zoom=_MAX_ZOOM
         )
     layers |= outlines
     for layer in layers.values():
@@ -138,7 +138,7 @@ def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium
     ]
     found = {}
     for name, polygons, colour, weight in kinds:
-        lines, _ = outlines_within(polygons, _MOST_OUTLINE)
+        lines, _ = outlines_within(polygons, _MAX_OUTLINE)
         if lines:
             drawn = folium.PolyLine(lines, color=colour, weight=weight)  # type: ignore[no-untyped-call]
             drawn.options["interactive"] = False  # folium drops the parameter

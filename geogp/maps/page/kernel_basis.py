@@ -32,11 +32,11 @@ from geogp.maps.page.packing import Packed, filled, pack, text_bytes, unpack
 
 Floats = NDArray[np.float64]
 
-MOST_COMPONENTS = 48
-MOST_CELLS = 160 * 160
+MAX_COMPONENTS = 48
+MAX_CELLS = 160 * 160
 """Largest number of cells of the grid."""
 
-MOST_TEXT = 1_500_000
+MAX_TEXT = 1_500_000
 """Largest bytes of base64."""
 
 _FRACTIONS = (1 / 8000, 1 / 4000, 1 / 2000, 1 / 1000, 1 / 500, 1 / 250, 1 / 125)
@@ -74,7 +74,7 @@ class KernelBasis:
     sample: Floats
 
 
-def kernel_cells(tiles: Tiles, most: int = MOST_CELLS) -> Tiles:
+def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
     """Return the cells over tiles and the cells around them, at most `most` in a frame.
 
     They are tiles of the finest zoom with few enough, at most one finer than the map's.
@@ -148,7 +148,7 @@ def leading_components(features: Callable[[slice], Floats], n: int, most: int) -
 
 
 def kernel_basis(
-    tiles: Tiles, model: KernelFeatures, *, most_text: int = MOST_TEXT
+    tiles: Tiles, model: KernelFeatures, *, most_text: int = MAX_TEXT
 ) -> KernelBasis | None:
     """Reduce a kernel to at most 48 components on at most 160 x 160 cells; None for a kernel of 0.
 
@@ -162,7 +162,7 @@ def kernel_basis(
     def part(rows: slice) -> Floats:
         return model.features(cells[rows])
 
-    components = leading_components(part, len(cells), MOST_COMPONENTS)
+    components = leading_components(part, len(cells), MAX_COMPONENTS)
     if not components.shape[1]:
         return None
     random = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from geogp.errors import DataError
 Floats = NDArray[np.float64]
 Packed = dict[str, Any]
 
-MOST_VALUES = 1 << 28
+MAX_VALUES = 1 << 28
 """Values that an array may say to hold."""
 
 _TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
@@ -120,7 +120,7 @@ def _check_packed(packed: Packed) -> None:
     if not (
         len(sides) in {2, 3}
         and sides == shape
-        and math.prod(sides) <= MOST_VALUES
+        and math.prod(sides) <= MAX_VALUES
         and type(bits) is int
         and bits in _TYPES
         and all(type(one) in {int, float} and abs(one) <= sys.float_info.max for one in numbers)

@@ -65,7 +65,7 @@ PAST_TEXT = 1_500_000
 """Largest bytes of base64 of all other quarters together."""
 
 _SLICE_STEPS = 250
-_MOST_OF_16, _MOST_OF_32 = 65_000, 4_200_000_000
+_MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
 _SHARE_STEP = 0.004
 
 
@@ -260,10 +260,10 @@ def _within(values: Floats, step: float) -> Packed:
     Values beyond 32 bits get larger steps; no value above 0 becomes 0.
     """
     highest = float(np.nanmax(values)) / step
-    if highest > _MOST_OF_32:
-        step *= int(np.ceil(highest / _MOST_OF_32))
+    if highest > _MAX_OF_32:
+        step *= int(np.ceil(highest / _MAX_OF_32))
         values = np.where(values > 0, np.maximum(values, step), values)
-    return pack(values, step, 16 if highest < _MOST_OF_16 else 32, none=True, offset=0.0)
+    return pack(values, step, 16 if highest < _MAX_OF_16 else 32, none=True, offset=0.0)
 
 
 def _arrays(

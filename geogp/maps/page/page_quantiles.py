@@ -33,11 +33,11 @@ SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 
 _NORMAL_LEVELS = (0.025, 0.5, 0.975)
 _FURTHER = (0.01, 0.15, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85, 0.99)
-_MOST_LEVELS = 11
+_MAX_LEVELS = 11
 _ENOUGH = 0.005
 _CHOSEN_ON = 500
 _ROWS = 1 << 16
-_MOST_VALUES = 40
+_MAX_VALUES = 40
 _NARROWEST = 1e-9
 
 
@@ -77,7 +77,7 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
 
     held |= {level: at[row] for level, row in rows.items()}
     levels = first
-    while error(levels) > _ENOUGH and len(levels) < _MOST_LEVELS:
+    while error(levels) > _ENOUGH and len(levels) < _MAX_LEVELS:
         tried = [tuple(sorted({*levels, one})) for one in _FURTHER if one not in levels]
         levels = min(tried, key=error)
     return levels
@@ -129,7 +129,7 @@ def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> l
     )
     for ladder in ladders:
         values = round_ladder(ladder, low, high)
-        if len(values) <= _MOST_VALUES:
+        if len(values) <= _MAX_VALUES:
             break
     return sorted({*values, *(one.value for one in thresholds)})
 

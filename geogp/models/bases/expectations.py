@@ -42,8 +42,8 @@ ERF_GAIN = 2.0
 ROUNDING = 1e-14
 """Correlations are moved by this much, so that rounding cannot take them past ±1."""
 
-_LEAST_VARIANCE = 1e-300
-_LEAST_SINE = 1e-8
+_MIN_VARIANCE = 1e-300
+_MIN_SINE = 1e-8
 
 
 def arcsine(k11: Tensor, k12: Tensor, k22: Tensor, gain: float) -> Tensor:
@@ -122,8 +122,8 @@ class _Arcsine(torch.autograd.Function):
 class _Relu(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, k11: Tensor, k12: Tensor, k22: Tensor) -> tuple[Tensor, Tensor]:
-        root1 = k11.clamp(min=_LEAST_VARIANCE).sqrt()
-        root2 = k22.clamp(min=_LEAST_VARIANCE).sqrt()
+        root1 = k11.clamp(min=_MIN_VARIANCE).sqrt()
+        root2 = k22.clamp(min=_MIN_VARIANCE).sqrt()
         # acos(-cos θ) = π - θ. Inflated: points that coincide are at angle 0 and not at 1e-8.
         angle = (k12 * (-(1 + ROUNDING) / root1)).div_(root2).clamp_(-1, 1).acos_()
         expectation = angle.sin().mul_(root1 / (2 * math.pi)).mul_(root2)
@@ -142,7 +142,7 @@ class _Relu(torch.autograd.Function):
         if of_slope is not None:
             sine = (slope * (2 * math.pi)).sin_()
             steepness = (sine * (2 * math.pi)).mul_(root1).mul_(root2).reciprocal_()
-            by12.addcmul_(steepness.masked_fill_(sine < _LEAST_SINE, 0), of_slope)
+            by12.addcmul_(steepness.masked_fill_(sine < _MIN_SINE, 0), of_slope)
         # Euler: the expectation is of degree 1 in (k11, k12) -> (c² k11, c k12), the slope of 0.
         rest = (by12 * k12).neg_()
         if of_expectation is not None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from geogp.errors import RequestError
 from geogp.models.core.options import PLACEMENTS, Placement
 
-MOST_CANDIDATES = 20_000
+MAX_CANDIDATES = 20_000
 """Most distinct inputs among which pivots are drawn; of more, a random part."""
 
 NEGLIGIBLE = 1e-12
@@ -60,7 +60,7 @@ def place_anchors(
         extra = torch.rand(r - len(distinct), x.shape[1], generator=generator, dtype=x.dtype)
         return torch.cat([distinct, extra * 2 - 1])
     if kernel is not None and placement == "pivoted":
-        return _pivoted(distinct[:MOST_CANDIDATES], r, kernel, generator)
+        return _pivoted(distinct[:MAX_CANDIDATES], r, kernel, generator)
     choose: dict[str, Callable[[], Tensor]] = {
         "first": lambda: distinct[:r],
         "farthest": lambda: _farthest(distinct, r),

@@ -11,7 +11,7 @@ from torch import Tensor
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.catalogue_rows import CATALOGUE, ModelSpec
 from geogp.models.catalogue.model_names import find_model
-from geogp.models.catalogue.part_makers import Placing
+from geogp.models.catalogue.part_makers import PlacementContext
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.arrays import as_floats
 from geogp.models.core.lowrank import NO_NUMBERS, Floats, LowRankGP
@@ -184,7 +184,7 @@ def _assemble(
         if scaling == "minmax":
             low, high = rows.min(0).values, rows.max(0).values
         scaled = (2 * (rows - low) / (high - low) - 1).to(dtype)
-    basis = spec.basis(architecture, Placing(scaled, placement, generator))
+    basis = spec.basis(architecture, PlacementContext(scaled, placement, generator))
     model = spec.assemble(
         spec.name,
         architecture,

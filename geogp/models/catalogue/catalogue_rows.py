@@ -44,7 +44,7 @@ from geogp.models.core.posteriors import (
     VariationalPosterior,
 )
 from geogp.models.families.cox import CoxGP, Dispersion, PerCount
-from geogp.models.families.last_layers import LastLayerGP, LastLayerPosterior, RichGP
+from geogp.models.families.last_layers import EnrichedGP, LastLayerGP, LastLayerPosterior
 from geogp.models.families.scale_mixture import (
     BurrProcess,
     StudentProcess,
@@ -151,7 +151,7 @@ _ROWS = (
         assemble=VariationalStudentProcess,
     ),
     _last_layer("bll", assemble=LastLayerGP),
-    _last_layer("rich-bll", assemble=RichGP),
+    _last_layer("rich-bll", assemble=EnrichedGP),
     _learned("cox", dense_basis, step=PerCount(poisson_elbo), assemble=CoxGP),
     _learned(
         "cox-nb",

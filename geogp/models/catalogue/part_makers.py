@@ -22,7 +22,7 @@ from geogp.models.core.architecture import Architecture
 from geogp.models.core.options import Placement
 
 
-class Placing(NamedTuple):
+class PlacementContext(NamedTuple):
     """Scaled training inputs (None when a saved model is restored), and how to place points."""
 
     x: Tensor | None
@@ -34,21 +34,21 @@ class Placing(NamedTuple):
         return place_anchors(x, r, self.placement, self.generator)
 
 
-MakeBasis = Callable[[Architecture, Placing], Basis]
+MakeBasis = Callable[[Architecture, PlacementContext], Basis]
 
 
 def _backbone(sizes: Architecture) -> Backbone:
     return Backbone(len(sizes.used), sizes.h, sizes.blocks).to(sizes.torch_dtype)
 
 
-def plain_basis(sizes: Architecture, given: Placing) -> InducingBasis:
+def plain_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
     """Return inducing points under an RBF on the inputs."""
     none = torch.zeros(1, len(sizes.used), dtype=sizes.torch_dtype)
     x = none if given.x is None else given.x
     return InducingBasis(given.anchors(x, sizes.r), jitter=sizes.jitter)
 
 
-def deep_basis(sizes: Architecture, given: Placing) -> InducingBasis:
+def deep_basis(sizes: Architecture, given: PlacementContext) -> InducingBasis:
     """Return inducing points under an RBF on a network."""
     backbone = _backbone(sizes)
     if given.x is None or given.placement == "uniform":
@@ -62,17 +62,17 @@ def deep_basis(sizes: Architecture, given: Placing) -> InducingBasis:
     return InducingBasis(anchors, backbone, jitter=sizes.jitter)
 
 
-def dense_basis(sizes: Architecture, _given: Placing) -> DenseBasis:
+def dense_basis(sizes: Architecture, _given: PlacementContext) -> DenseBasis:
     """Return a dense SiLU layer on a network."""
     return DenseBasis(_backbone(sizes), sizes.h, sizes.r).to(sizes.torch_dtype)
 
 
-def network_basis(sizes: Architecture, _given: Placing) -> NetworkBasis:
+def network_basis(sizes: Architecture, _given: PlacementContext) -> NetworkBasis:
     """Return a plain network."""
     return NetworkBasis(_backbone(sizes), sizes.h)
 
 
-def last_layer_basis(sizes: Architecture, _given: Placing) -> LastLayerBasis:
+def last_layer_basis(sizes: Architecture, _given: PlacementContext) -> LastLayerBasis:
     """Return a network of `blocks` hidden layers of width h and its last layer's features."""
     network = Mlp(len(sizes.used), sizes.h, sizes.blocks)
     return LastLayerBasis(network, sizes.h).to(sizes.torch_dtype)
@@ -81,7 +81,7 @@ def last_layer_basis(sizes: Architecture, _given: Placing) -> LastLayerBasis:
 def anchored(make_kernel: Callable[[Architecture], Kernel]) -> MakeBasis:
     """Return the maker of a Nyström basis of a kernel."""
 
-    def make(sizes: Architecture, given: Placing) -> AnchorBasis:
+    def make(sizes: Architecture, given: PlacementContext) -> AnchorBasis:
         anchors = torch.zeros(sizes.r, len(sizes.used), dtype=sizes.torch_dtype)
         basis = AnchorBasis(make_kernel(sizes), anchors, jitter=sizes.jitter)
         if given.x is not None:

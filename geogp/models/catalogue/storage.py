@@ -19,13 +19,13 @@ from geogp.models.core.lowrank import LowRankGP
 FORMAT = "geogp-model-2"
 """Version of the layout; other versions are refused."""
 
-MOST_HEADER_BYTES = 16 << 20
+MAX_HEADER_BYTES = 16 << 20
 """Largest header of names, shapes and description; a file with a larger one is refused."""
 
 SLACK = 10_000_000
 """A model may have this many numbers beyond four times its file's; checked before it is built."""
 
-MOST_TOLD = 500
+MAX_MESSAGE_CHARACTERS = 500
 """Characters of torch's message about tensors that do not fit."""
 
 _DAMAGE = (
@@ -79,8 +79,8 @@ def _check_header(path: Path) -> None:
     """Refuse a header longer than any real one, before reading it."""
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
-    if size > MOST_HEADER_BYTES:
-        raise ValueError(f"its header says {size:,} bytes; expected at most {MOST_HEADER_BYTES:,}")
+    if size > MAX_HEADER_BYTES:
+        raise ValueError(f"its header says {size:,} bytes; expected at most {MAX_HEADER_BYTES:,}")
 
 
 def _check_sizes(architecture: Architecture, tensors: dict[str, Tensor]) -> None:
@@ -144,7 +144,7 @@ def load_model(path: Path | str) -> tuple[LowRankGP, dict[str, Any]]:
         model.load_state_dict({"widening": model.widening, **tensors})
         context = described["context"]
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        message = str(error)[:MOST_TOLD]  # torch names every tensor that is too many
+        message = str(error)[:MAX_MESSAGE_CHARACTERS]  # torch names every tensor that is too many
         raise DataError(f"the tensors in {path} do not fit its model: {message}.") from error
     for name, value in tensors.items():
         if not bool(torch.isfinite(value).all()):

@@ -10,7 +10,7 @@ from geogp.errors import RequestError
 from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
 
-MOST_COLUMNS, MOST_BLOCKS = 100_000, 1_000
+MAX_COLUMNS, MAX_BLOCKS = 100_000, 1_000
 """Far beyond any use: a larger number is a mistake. Memory bounds r and h."""
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -73,15 +73,15 @@ class Architecture:
         sizes = {name: getattr(self, name) for name in ("d", "r", "h", "blocks")}
         # LayerNorm over a single feature is constant.
         least = {"d": 1, "r": 1, "h": 2, "blocks": 0}
-        most = {"d": MOST_COLUMNS, "blocks": MOST_BLOCKS}
+        most = {"d": MAX_COLUMNS, "blocks": MAX_BLOCKS}
         if not all(
             isinstance(size, Integral) and least[name] <= int(size) <= most.get(name, int(size))
             for name, size in sizes.items()
         ):
             found = ", ".join(f"{name} {size!s:.40}" for name, size in sizes.items())
             raise RequestError(
-                f"expected whole sizes, d from 1 to {MOST_COLUMNS:,}, r of 1 or more, h of 2 or "
-                f"more and blocks from 0 to {MOST_BLOCKS:,}, found {found}."
+                f"expected whole sizes, d from 1 to {MAX_COLUMNS:,}, r of 1 or more, h of 2 or "
+                f"more and blocks from 0 to {MAX_BLOCKS:,}, found {found}."
             )
 
     @property

@@ -39,7 +39,7 @@ class Diagonal(nn.Module):
         """Return the added variance, (b,)."""
         return torch.zeros_like(features.norm)
 
-    def settle(self, features: Iterable[Norms]) -> None:
+    def update_closed_forms(self, features: Iterable[Norms]) -> None:
         """Learn from the features of the training rows in chunks; most laws need none."""
 
 
@@ -71,7 +71,7 @@ class VarianceCorrection(Diagonal):
         norm = features.norm.double()
         return torch.maximum(self.largest, norm) - norm
 
-    def settle(self, features: Iterable[Norms]) -> None:
+    def update_closed_forms(self, features: Iterable[Norms]) -> None:
         """Find the largest prior variance among the training inputs."""
         peaks = [part.norm.max().double() for part in features]
         self.largest.copy_(torch.stack(peaks).max())

@@ -24,7 +24,7 @@ from geogp.models.training.steps import CHUNK
 
 Floats = NDArray[np.float64]
 
-ENTRIES, LEAST_ROWS = 2**20, 256
+ENTRIES, MIN_ROWS = 2**20, 256
 """Numbers in one chunk of a prediction, so that they stay in the cache, and its fewest rows."""
 
 
@@ -208,7 +208,7 @@ class LowRankGP(nn.Module):
         """Return the terms of the objectives at scaled inputs (b, d), for a standardised target."""
         return self._terms(self.basis(x))
 
-    def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+    def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
         """Keep what prediction needs of the training rows, and return them in the steps' order.
 
         The base keeps nothing and returns the rows unchanged; `seed` fixes random choices.
@@ -226,13 +226,13 @@ class LowRankGP(nn.Module):
         """Multiply predictive standard deviations by `factor`."""
         self.widening.fill_(factor)
 
-    def settle(self, rows: Rows, validation: Rows) -> None:
+    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Update the parts that learn from training and validation rows outside the gradient."""
         with torch.no_grad():
-            self.diagonal.settle(self.basis(part) for part in rows.x.split(CHUNK))
-            self.posterior.settle(self.weighted_rows(rows))
+            self.diagonal.update_closed_forms(self.basis(part) for part in rows.x.split(CHUNK))
+            self.posterior.update_closed_forms(self.weighted_rows(rows))
             errors = ((self.terms(part.x).mean - part.y).square() for part in validation.chunks())
-            self.noise.settle(errors)
+            self.noise.update_closed_forms(errors)
 
     def weighted_rows(self, rows: Rows) -> Iterator[WeightedRows]:
         """Yield features, residuals and variances of rows in chunks, for `condition`.
@@ -322,7 +322,7 @@ class LowRankGP(nn.Module):
         with torch.no_grad():
             norms = self.diagonal.uses_norms
             read = self.basis.reader(self.posterior, norms=norms, rows=len(x))
-            rows = max(LEAST_ROWS, ENTRIES // self.basis.rank)
+            rows = max(MIN_ROWS, ENTRIES // self.basis.rank)
             parts = [self._predicted(read(part)) for part in x.split(min(CHUNK, rows))]
         mean, variance, noise = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return Prediction(mean, variance, np.zeros_like(noise) if level else noise)

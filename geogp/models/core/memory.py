@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from geogp.errors import RequestError
-from geogp.models.bases.placement import MOST_CANDIDATES
+from geogp.models.bases.placement import MAX_CANDIDATES
 from geogp.models.core.architecture import Architecture
 from geogp.models.training.steps import CHUNK
 
@@ -40,7 +40,7 @@ def fit_bytes(sizes: Architecture, n: int, batch: int) -> int:
     # Prediction takes whole chunks whatever the batch.
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = max(chunk * CHUNK_ARRAYS, min(n, CHUNK) * 4) * width * WORD
-    pivots = min(n, MOST_CANDIDATES) * sizes.r * WORD
+    pivots = min(n, MAX_CANDIDATES) * sizes.r * WORD
     return features + pivots + SQUARE_ARRAYS * sizes.r**2 * WORD + ROW_WORDS * n * WORD
 
 

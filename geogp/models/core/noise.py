@@ -25,7 +25,7 @@ class Noise(nn.Module, ABC):
         each measurement, for laws that depend on them.
         """
 
-    def settle(self, squared_errors: Iterable[Tensor]) -> None:
+    def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
         """Learn from the squared errors of the validation rows in chunks; most laws need none."""
 
 
@@ -65,6 +65,6 @@ class ValidationNoise(Noise):
         """Return the noise variance, a scalar."""
         return self.variance
 
-    def settle(self, squared_errors: Iterable[Tensor]) -> None:
+    def update_closed_forms(self, squared_errors: Iterable[Tensor]) -> None:
         """Take the mean of the squared errors."""
         self.variance.copy_(torch.cat(list(squared_errors)).mean().clamp(min=NOISE_FLOOR))

@@ -32,7 +32,7 @@ class WeightedRows(NamedTuple):
 
 
 class Posterior(nn.Module, ABC):
-    """The contract of a posterior; `settle` learns from the rows outside the gradient.
+    """The contract of a posterior; `update_closed_forms` learns from the rows outside the gradient.
 
     `in_closed_form` tells whether its covariance is p(w | y)'s given features and noise,
     `is_learned` whether the gradient learns mean and covariance.
@@ -57,7 +57,7 @@ class Posterior(nn.Module, ABC):
         """Return both for features (b, r), so that they can share work."""
         return self.moments(phi), self.kl()
 
-    def settle(self, rows: Iterable[WeightedRows]) -> None:
+    def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
         """Learn from the training rows in chunks; most posteriors need none."""
 
 
@@ -136,7 +136,7 @@ class PointPosterior(Posterior):
 class ClosedFormPosterior(Posterior):
     """p(w | y) = N(m, L L') given features and noise (DBK equation 10, DBK-1 equation 12).
 
-    It is the prior until `settle` has seen the training rows; see `condition`. Float64.
+    It is the prior until `update_closed_forms` gets the training rows; see `condition`. Float64.
     """
 
     in_closed_form = True
@@ -163,7 +163,7 @@ class ClosedFormPosterior(Posterior):
         spread: Tensor = torch.linalg.slogdet(self.L).logabsdet
         return 0.5 * (squares - len(self.m)) - spread
 
-    def settle(self, rows: Iterable[WeightedRows]) -> None:
+    def update_closed_forms(self, rows: Iterable[WeightedRows]) -> None:
         """Condition on the training rows."""
         m, L = condition(rows, self.m)
         self.m.copy_(m)

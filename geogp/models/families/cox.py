@@ -122,7 +122,7 @@ class CoxGP(LowRankGP):
             dispersion=self.noise(found.phi),
         )
 
-    def settle(self, rows: Rows, validation: Rows) -> None:
+    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Do nothing: the gradient trains every part."""
 
     def predict_scaled(

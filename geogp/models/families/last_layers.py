@@ -193,7 +193,7 @@ class LastLayerGP(LowRankGP):
         own = {"mean_constant": 0.0, "posterior.m": BASE_WIDTH / self.network.root}
         return own | {f"basis.backbone.{k}": rate for k, rate in self.network.rates().items()}
 
-    def hold(self, rows: Rows, seed: int) -> Rows:
+    def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Keep the training inputs for `finish`, and reset an earlier posterior."""
         self._held = rows.x, seed
         self.posterior.L.zero_()
@@ -236,7 +236,7 @@ class LastLayerGP(LowRankGP):
         return torch.linalg.solve_triangular(self.enrichment, m, upper=False)[:, 0], L
 
 
-class RichGP(LastLayerGP):
+class EnrichedGP(LastLayerGP):
     """As `LastLayerGP`, with F = L, the Cholesky factor of B'B; see `enrich`.
 
     A is fitted to `rows_for` rows; a subsample is reported. `enrichment_rows` is the number used.

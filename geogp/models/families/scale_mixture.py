@@ -200,12 +200,12 @@ class ScaleMixture(RandomScale, KernelProcess):
             )
         self.scale_terms[:2] = torch.tensor(astuple(prior), dtype=torch.float64)
 
-    def settle(self, rows: Rows, validation: Rows) -> None:
+    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Condition on the training rows, and take n and e'A^(-1)e from them.
 
         e'A^(-1)e = min over w of ||e - Phi w||² / t² + ||w||², which the posterior mean reaches.
         """
-        super().settle(rows, validation)
+        super().update_closed_forms(rows, validation)
         with torch.no_grad():
             m = self.posterior.m
             distance = m.square().sum()
@@ -291,7 +291,7 @@ class VariationalStudentProcess(RandomScale):
         # b' = a' s0² with s0² learned: the mean of s² hardly depends on the number of rows.
         self.log_scale = nn.Parameter(torch.zeros((), dtype=architecture.torch_dtype))
 
-    def hold(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
+    def keep_rows(self, rows: Rows, seed: int) -> Rows:  # noqa: ARG002
         """Take the number of rows, on which a' depends."""
         self.rows_seen.fill_(rows.n)
         return rows

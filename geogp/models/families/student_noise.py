@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DF_START = 4.0
 """Start value of the degrees of freedom."""
 
-LEAST_DF = 2.05
+MIN_DF = 2.05
 """Least degrees of freedom; at 2 the noise has no variance."""
 
 _STIRLING_FROM = 50.0
@@ -43,12 +43,12 @@ class StudentNoise(Noise):
         super().__init__()
         squared = max(start * (DF_START - 2) / DF_START - NOISE_FLOOR, NOISE_FLOOR)
         self.log_excess = nn.Parameter(torch.tensor(math.log(squared), dtype=dtype))
-        self.log_df = nn.Parameter(torch.tensor(math.log(DF_START - LEAST_DF), dtype=dtype))
+        self.log_df = nn.Parameter(torch.tensor(math.log(DF_START - MIN_DF), dtype=dtype))
 
     @property
     def df(self) -> Tensor:
         """Degrees of freedom, a scalar, float64."""
-        return LEAST_DF + self.log_df.double().exp()
+        return MIN_DF + self.log_df.double().exp()
 
     @property
     def scale_squared(self) -> Tensor:

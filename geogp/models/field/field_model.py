@@ -104,7 +104,7 @@ class FieldNetwork(FieldProcess):
         found = torch.cat(kept)
         return Block(found[:, 0], found[:, 1:], log_scale)
 
-    def settle(self, rows: Rows, validation: Rows) -> None:
+    def update_closed_forms(self, rows: Rows, validation: Rows) -> None:
         """Learn nothing outside the gradient before the end; see `finish`."""
 
     def finish(self, validation: Rows) -> None:

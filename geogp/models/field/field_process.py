@@ -107,7 +107,7 @@ class FieldProcess(LowRankGP):
         """The factor L of q(w), (r, r)."""
         return self.posterior.cholesky()
 
-    def hold(self, rows: Rows, seed: int) -> Rows:
+    def keep_rows(self, rows: Rows, seed: int) -> Rows:
         """Keep the training rows, and return them, in the order of their places.
 
         It resets drift and shape of an earlier fit.
@@ -115,8 +115,8 @@ class FieldProcess(LowRankGP):
         sites = Sites.of(numpy_of(self.points(rows.x)[:, :2]))
         order = torch.from_numpy(sites.order).to(self.device)
         held = Rows(rows.x[order], rows.y[order], rows.tests[order])
-        self.rows.hold(held)
-        self.law.hold(held.tests)
+        self.rows.keep_rows(held)
+        self.law.keep_rows(held.tests)
         self.order_seed.fill_(seed)
         self.drift.zero_()
         self._set_shape(NO_LAW)

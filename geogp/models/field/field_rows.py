@@ -25,7 +25,7 @@ class HeldRows(nn.Module):
         self.register_buffer("y", torch.zeros(0, dtype=torch.float64))
         self.register_buffer("tests", torch.zeros(0, dtype=torch.float64))
 
-    def hold(self, rows: Rows) -> None:
+    def keep_rows(self, rows: Rows) -> None:
         """Take rows."""
         self.x, self.y = rows.x, rows.y.double()
         self.tests = rows.tests

@@ -47,7 +47,7 @@ class MeasurementLaw(Noise):
         self.heads = nn.Parameter(torch.zeros(r, 2, dtype=dtype))
         self.register_buffer("tests_range", torch.tensor([1.0, ENDLESS], dtype=torch.float64))
 
-    def hold(self, tests: Tensor) -> None:
+    def keep_rows(self, tests: Tensor) -> None:
         """Take the least and the largest count of training rows (n,)."""
         self.tests_range.copy_(torch.stack([tests.min(), tests.max()]))
 

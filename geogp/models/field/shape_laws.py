@@ -9,9 +9,9 @@ from scipy import stats
 
 from geogp.distributions.shapes import Floats, Shape
 from geogp.distributions.sinh_arcsinh import (
-    LEAST_TAILWEIGHT,
-    MOST_SKEWNESS,
-    MOST_TAILWEIGHT,
+    MAX_SKEWNESS,
+    MAX_TAILWEIGHT,
+    MIN_TAILWEIGHT,
     moments,
     shape_of,
 )
@@ -29,7 +29,7 @@ PRIOR_RESIDUALS = 10.0
 DISTANCES = 16
 """Distinct distances of a law: rows of one distance and one number of tests share a shape."""
 
-LEAST_RANGE = 1e-6
+MIN_RANGE = 1e-6
 """Logarithms that differ by less are equal: distances on a lattice differ by rounding only."""
 
 
@@ -95,7 +95,7 @@ def fit_shape(
             raise NumericalError(f"expected finite {name} above 0 to fit a shape by.")
     logs = np.log(np.column_stack(np.broadcast_arrays(tests, distance)))
     ranges = np.quantile(logs, [0.01, 0.99], axis=0).T
-    same = ranges[:, 1] - ranges[:, 0] < LEAST_RANGE
+    same = ranges[:, 1] - ranges[:, 0] < MIN_RANGE
     ranges[same, 1] = ranges[same, 0]
     covariates = _covariates(tests, distance, ranges)
     centre, spread = covariates.mean(0), covariates.std(0)
@@ -162,8 +162,8 @@ def _design(covariates: Floats) -> Floats:
 
 def _bounded(skewness: torch.Tensor, log_tail: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ε and log δ within their bounds; near 0 they hardly change."""
-    low, high = math.log(LEAST_TAILWEIGHT), math.log(MOST_TAILWEIGHT)
+    low, high = math.log(MIN_TAILWEIGHT), math.log(MAX_TAILWEIGHT)
     bent = torch.where(
         log_tail < 0, low * torch.tanh(log_tail / low), high * torch.tanh(log_tail / high)
     )
-    return MOST_SKEWNESS * torch.tanh(skewness / MOST_SKEWNESS), bent
+    return MAX_SKEWNESS * torch.tanh(skewness / MAX_SKEWNESS), bent

@@ -133,7 +133,7 @@ class Chosen:
     evaluated: int
 
 
-class Measuring:
+class SequentialDesign:
     """The variance of the level while tiles are measured one after the other.
 
     `covariance`: C, given the measurements so far.
@@ -257,14 +257,14 @@ def choose(
     whose gain has fallen, do not crowd out others. The best exact one is taken. With as many
     candidates as tiles, or without a tile process, all are exact.
 
-    `covariance`, `weights`, `noise`: see `Measuring`.
+    `covariance`, `weights`, `noise`: see `SequentialDesign`.
     `count`: tiles to choose.
     `candidates`: tiles with an exactly computed gain.
     `seed`: of the estimates.
     `heard`: called with the number of tiles chosen after each step.
 
     Raises RequestError: no tile, more than there are, or fewer candidates than twice the tiles to
-    choose. Raises DataError: see `Measuring`.
+    choose. Raises DataError: see `SequentialDesign`.
     """
     n = len(covariance)
     if not 1 <= count <= n:
@@ -274,7 +274,7 @@ def choose(
             f"expected {min(2 * count, n):,} candidates or more for {count} tiles, found "
             f"{candidates}."
         )
-    measuring = Measuring(covariance, weights, noise)
+    measuring = SequentialDesign(covariance, weights, noise)
     gains = _Gains(covariance, weights, noise, seed=seed)
     everything = candidates >= n
     later = 0 if everything or count == 1 else candidates // 2 // (count - 1)
@@ -291,8 +291,8 @@ def choose(
 
 
 def measure(covariance: LevelCovariance, weights: Floats, noise: Floats, tiles: Indices) -> Chosen:
-    """Measure given tiles in their order; see `Measuring`."""
-    measuring = Measuring(covariance, weights, noise)
+    """Measure given tiles in their order; see `SequentialDesign`."""
+    measuring = SequentialDesign(covariance, weights, noise)
     for tile in tiles:
         measuring.measure(int(tile))
     return measuring.chosen()
@@ -304,7 +304,7 @@ def widest(covariance: LevelCovariance, weights: Floats, noise: Floats, count: i
     The variances fall as tiles are measured. Each tile is taken once; tiles of weight 0 follow when
     no other is left.
     """
-    measuring = Measuring(covariance, weights, noise)
+    measuring = SequentialDesign(covariance, weights, noise)
     left = np.ones(len(covariance), bool)
     for _ in range(min(count, len(covariance))):
         counted = left & (weights > 0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from geogp.choices import LEAST_DRAWS
+from geogp.choices import MIN_DRAWS
 from geogp.distributions.prediction import check_inside
 from geogp.errors import DataError, RequestError
 
@@ -81,14 +81,14 @@ class FirstMisses:
     def region(self, level: float = 0.95) -> JointRegion:
         """Return the joint region of a level.
 
-        Raises RequestError: a level not between 0 and 1, or fewer than `LEAST_DRAWS` draws.
+        Raises RequestError: a level not between 0 and 1, or fewer than `MIN_DRAWS` draws.
         """
         check_inside("a level", level)
         first = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.int64)
         draws, n = len(first), len(self.score)
-        if draws < LEAST_DRAWS:
+        if draws < MIN_DRAWS:
             raise RequestError(
-                f"expected {LEAST_DRAWS} draws or more for a joint region, found {draws}."
+                f"expected {MIN_DRAWS} draws or more for a joint region, found {draws}."
             )
         # Draws whose first miss comes after the k-th point.
         held = draws - np.searchsorted(first, np.arange(n), side="right")

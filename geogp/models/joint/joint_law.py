@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_LEAST_SHARE = 1e-6
+_MIN_SHARE = 1e-6
 """Components with a smaller share of the variance are rounding errors of float32 features."""
 
 
@@ -137,7 +137,7 @@ def leading_components(model: "LowRankGP", x: Floats, count: int) -> Components:
         raise RequestError(f"expected 1 component or more, found {count}.")
     variance, directions = torch.linalg.eigh(_gram(model, x))
     variance = variance.flip(0).clamp(min=0)
-    count = min(count, int((variance > _LEAST_SHARE * variance.sum()).sum()))
+    count = min(count, int((variance > _MIN_SHARE * variance.sum()).sum()))
     directions = directions.flip(1)[:, :count]
     parts = [(phi @ directions.to(phi.device)).cpu() for phi in model.feature_chunks(x)]
     values = torch.cat(parts).numpy()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from geogp.choices import MOST_DRAWS, whole_number
+from geogp.choices import MAX_DRAWS, whole_number
 from geogp.errors import RequestError
 
 Floats = NDArray[np.float64]
@@ -55,6 +55,6 @@ class WeightedSums:
         RequestError
             The size is no whole number of 1 or more.
         """
-        whole_number("a size", size, 1, MOST_DRAWS)
+        whole_number("a size", size, 1, MAX_DRAWS)
         random = np.random.default_rng(random_state)
         return random.multivariate_normal(self.mean, self.covariance, size, method="eigh")

@@ -15,7 +15,7 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import Part
 from geogp.models.training.training_loop import Data
 
-LEAST_RANK, MOST_RANK, RANK_STEP = 50, 4000, 50
+MIN_RANK, MAX_RANK, RANK_STEP = 50, 4000, 50
 
 PROBES = (100, 300)
 """Ranks at which the cost of a pass is measured."""
@@ -51,12 +51,12 @@ def rank_for(
     square = max(0.0, (cost[1] / b - cost[0] / a) / (b - a))
     linear = max(0.0, cost[0] / a - square * a)
     inputs = len(np.unique(rows.x, axis=0))
-    most = max(LEAST_RANK, min(MOST_RANK, inputs))
-    ranks = np.arange(LEAST_RANK, most + 1, RANK_STEP)
+    most = max(MIN_RANK, min(MAX_RANK, inputs))
+    ranks = np.arange(MIN_RANK, most + 1, RANK_STEP)
     expected = linear * ranks + square * ranks.astype(np.float64) ** 2
     if expected[0] > budget:
         raise RequestError(
-            f"a budget of {budget:g} s is too short: even rank {LEAST_RANK} takes about "
+            f"a budget of {budget:g} s is too short: even rank {MIN_RANK} takes about "
             f"{expected[0]:.0f} s. Give more time or fewer quarters, with --fresh."
         )
     at = int(np.flatnonzero(expected <= budget)[-1])
@@ -79,11 +79,11 @@ def _seconds(model: LowRankGP, rows: Data, settings: FitSettings) -> float:
         model.zero_grad(set_to_none=True)
         step.learn(model, part, Part(everything, n), settings.weights)
 
-    def settle() -> None:
-        model.settle(part, part.at(slice(0, 1)))
+    def update() -> None:
+        model.update_closed_forms(part, part.at(slice(0, 1)))
 
     evaluations = settings.epochs * (1 + EVALUATIONS_PER_ITERATION * LBFGS_ITERATIONS)
-    once = _timed(evaluate, model) * evaluations * share + _timed(settle, model) * settings.epochs
+    once = _timed(evaluate, model) * evaluations * share + _timed(update, model) * settings.epochs
     return once * inputs / n
 
 

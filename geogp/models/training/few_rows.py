@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 FEW_ROWS, FEW_PLACES = 1000, 60
 """Fewer rows, or fewer places, are few: a validation tenth cannot give the width."""
 
-LEAST_PLACES = 10
+MIN_PLACES = 10
 """Fewer places cannot give the error of a prediction where nothing was measured."""
 
 FOLDS = 10
@@ -43,7 +43,7 @@ def widen(
     Each fold holds out a tenth of the places with all their rows. A new model (`make`) is fitted to
     the other places, and the next tenth of them chooses its epoch. The factor of the standard
     deviation is `width_factor` of the residuals of the held-out rows. `data` are the rows that the
-    model learned from and those that chose its epoch. Raises DataError: fewer than `LEAST_PLACES`
+    model learned from and those that chose its epoch. Raises DataError: fewer than `MIN_PLACES`
     places. Raises NumericalError: a fit diverges.
     """
     factor = width_factor(fold_residuals(make, data, settings))
@@ -52,14 +52,14 @@ def widen(
 
 
 def check_places(data: Data) -> None:
-    """Refuse rows at fewer than `LEAST_PLACES` places.
+    """Refuse rows at fewer than `MIN_PLACES` places.
 
     Raises DataError: they are.
     """
     places = count_places(data)
-    if places < LEAST_PLACES:
+    if places < MIN_PLACES:
         raise DataError(
-            f"expected measurements at {LEAST_PLACES} places or more, found {len(data.y)} rows at "
+            f"expected measurements at {MIN_PLACES} places or more, found {len(data.y)} rows at "
             f"{places}: too few for prediction intervals. Choose more quarters or a larger region."
         )
 

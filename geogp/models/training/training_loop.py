@@ -184,7 +184,7 @@ class _Run:
             raise RequestError(
                 f"expected no solve_mean: it does not exist for the posterior of {model.name}."
             )
-        self.rows = self.step.gathered(model.hold(self._on_device(train), settings.seed))
+        self.rows = self.step.gathered(model.keep_rows(self._on_device(train), settings.seed))
         self.held_out = self._on_device(validation)
         self.train, self.validation = train, validation
         self.optimiser = make_optimiser(model, settings)
@@ -374,7 +374,7 @@ class _Run:
         return learn(self.step, self.model, self.rows, part, weights=weights, team=self.team)
 
     def _validate(self, share: float) -> float:
-        self.model.settle(self.rows, self.held_out)
+        self.model.update_closed_forms(self.rows, self.held_out)
         own, n = self.team.own(len(self.validation.y)), len(self.validation.y)
         scores = np.zeros(0)
         if own.start < own.stop:

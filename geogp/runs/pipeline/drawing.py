@@ -29,11 +29,11 @@ from geogp.records.run_record import RunMap
 from geogp.reports.rendering import say
 from geogp.runs.pipeline.inputs import tile_table
 from geogp.runs.pipeline.job import Job
-from geogp.runs.pipeline.predicting import Asker
+from geogp.runs.pipeline.predicting import MapPredictor
 from geogp.runs.pipeline.reference_slices import distance_to_measured, reference_slices
 from geogp.runs.question import Question
 from geogp.runs.run_folder import GRID_FILE
-from geogp.runs.settings import MOST_TILES
+from geogp.runs.settings import MAX_TILES
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ def draw(
     other quarters on coarser tiles.
     """
     region, seen, question, request = job.region, job.observations, job.question, job.request
-    zoom = region.zoom_within(request.zoom, MOST_TILES)
+    zoom = region.zoom_within(request.zoom, MAX_TILES)
     region.check_zoom(zoom)
     tiles = region.tiles(zoom)
-    asker = Asker(region, seen, model, question, repair, zoom)
+    asker = MapPredictor(region, seen, model, question, repair, zoom)
     prediction = asker.predict(tiles, [question.quarter])
     quantity = quantity_of(seen.target)
     grid = build_grid(
@@ -123,7 +123,7 @@ def draw(
     texts = []
     if zoom < request.zoom:
         texts.append(
-            f"{region.name} has more than {MOST_TILES:,} tiles of zoom {request.zoom}; mapped at "
+            f"{region.name} has more than {MAX_TILES:,} tiles of zoom {request.zoom}; mapped at "
             f"{zoom}."
         )
     if not prediction.shape.has_power_mean:

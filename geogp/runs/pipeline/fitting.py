@@ -109,7 +109,7 @@ def take_rank(job: Job, train: Rows, validation: Rows) -> FittedRank:
         chosen = FittedRank(r=choice.r, chosen_by="budget", expected_seconds=choice.seconds)
         job.listener.stage(f"rank {choice.r}, which takes about {choice.seconds * fits:.0f} s")
         write_text(path, run_text(chosen))
-    found = _taken_up(path, FittedRank)
+    found = _resumed(path, FittedRank)
     job.preset = replace(job.preset, r=found.r)
     return found
 
@@ -130,7 +130,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
     path = job.folder.unfinished / WEIGHTS_FILE
     if not path.exists():
         write_text(path, run_text(_search(job, job.data(train), job.data(validation))))
-    found = _taken_up(path, TunedWeights)
+    found = _resumed(path, TunedWeights)
     chosen = {name: getattr(found, name) for name in uses}
     lacking = [name for name in uses if chosen[name] is None]
     if lacking:
@@ -139,7 +139,7 @@ def weights_of(job: Job, train: Rows, validation: Rows) -> tuple[Weights, Weight
     return replace(preset, **chosen), found
 
 
-def _taken_up(path: Path, kind: type[Noted]) -> Noted:
+def _resumed(path: Path, kind: type[Noted]) -> Noted:
     """Return the content of a file of an interrupted run."""
     try:
         return checked(read_json(path), kind, "it")

@@ -42,7 +42,7 @@ from geogp.runs.progress import ProgressListener
 from geogp.runs.question import Question
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_identity import IDENTITY_KEYS, input_record
-from geogp.runs.settings import MOST_TILES, MapRequest
+from geogp.runs.settings import MAX_TILES, MapRequest
 
 Rows = NDArray[np.bool_]
 
@@ -225,7 +225,7 @@ def _check_strata(job: Job) -> None:
     strata = job.region.strata
     if job.request.conformal != BY_STRATA or strata is None or strata.rest is None:
         return
-    tiles = job.region.tiles(job.region.zoom_within(job.request.zoom, MOST_TILES))
+    tiles = job.region.tiles(job.region.zoom_within(job.request.zoom, MAX_TILES))
     lost = int((job.region.stratum(*tiles.centres) == UNKNOWN).sum())
     if lost:
         raise RequestError(

@@ -41,8 +41,8 @@ from geogp.reports.run_report import (
     report_latex,
     report_markdown,
 )
-from geogp.runs.file_records import record_files, spoilt
-from geogp.runs.locks import hold
+from geogp.runs.file_records import damaged_files, record_files
+from geogp.runs.locks import lock_folder
 from geogp.runs.pipeline.arithmetic import arithmetic
 from geogp.runs.pipeline.drawing import draw
 from geogp.runs.pipeline.fitting import (
@@ -66,7 +66,7 @@ from geogp.runs.run_folder import (
     MODEL_FILE,
     PREDICTIONS_FILE,
     RunFolder,
-    held_run,
+    locked_run,
     read_predictions,
     read_run_record,
 )
@@ -106,18 +106,18 @@ def make_map(request: MapRequest, listener: ProgressListener | None = None) -> R
     with ExitStack() as stack:
         if request.out is not None:  # else its name follows from what is read
             RunFolder(request.out).check()
-            stack.enter_context(hold(request.out))
+            stack.enter_context(lock_folder(request.out))
         job = prepare(request, listener)
         if request.out is None:
-            stack.enter_context(hold(job.folder.path))
-        return carry_out(job)
+            stack.enter_context(lock_folder(job.folder.path))
+        return run_job(job)
 
 
-def carry_out(job: Job) -> RunResult:
+def run_job(job: Job) -> RunResult:
     """Return the result of a job whose folder the caller holds; see `make_map`."""
     request, folder, identity = job.request, job.folder, identity_of(job)
     folder.check()  # another process may have been at it since the job was prepared
-    folder.settle(fresh=request.fresh)
+    folder.prepare(fresh=request.fresh)
     with arithmetic():
         held = None if request.fresh else folder.finished(identity)
         made = None if held is None else _kept(job, identity, held)
@@ -130,7 +130,7 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
     Missing are files that are absent or changed, and a map that answers another question.
     """
     same = held.drawing == identity.drawing
-    lost = spoilt(job.folder.path, held)
+    lost = damaged_files(job.folder.path, held)
     if same and not lost:
         return RunResult(job.folder.path, held, already_there=True)
     if lost:
@@ -277,7 +277,7 @@ def remake_report(path: Path, *, latex: bool = False) -> RunResult:
     finished run, or another process holds it; DataError where a file is damaged, or the predictions
     contradict run.json; OutputError where the report cannot be written.
     """
-    with held_run(path):
+    with locked_run(path):
         return _remade_report(path, latex=latex)
 
 

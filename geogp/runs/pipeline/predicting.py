@@ -28,7 +28,7 @@ OTHER_LEAST = 10_000
 
 
 @dataclass(frozen=True)
-class Asker:
+class MapPredictor:
     """The data and model that answer the question of a map at any tile and quarter.
 
     `repair` corrects predictions of measurements, not of the level. Numbers of tests are per tile

@@ -25,7 +25,7 @@ from geogp.evaluation.splits.split_names import COUNTY, LATEST, RANDOM
 from geogp.evaluation.splits.split_rows import SplitRows, split_parts
 from geogp.geodata.places.distances import nearest_km
 from geogp.geodata.places.stratum_column import stratum_column
-from geogp.geodata.tiles.parquet_files import MOST_TABLE_BYTES
+from geogp.geodata.tiles.parquet_files import MAX_TABLE_BYTES
 from geogp.geodata.tiles.quadkeys import format_quadkeys
 from geogp.geodata.tiles.quarters import quarter_label
 from geogp.models.core.options import Weights
@@ -93,7 +93,7 @@ def _check_tested(job: Job, rows: int) -> None:
     """Refuse, before a fit, a table of predictions that `read_predictions` would refuse."""
     columns, text = OWN_COLUMNS + len(job.layers), OWN_TEXT_BYTES
     text += sum(max(len(label.encode()) for label in layer.labels) for layer in job.layers)
-    most = MOST_TABLE_BYTES // (8 * columns + text)
+    most = MAX_TABLE_BYTES // (8 * columns + text)
     if rows > most:
         raise RequestError(
             f"the chosen splits and folds test {rows:,} rows, more than the {most:,} that a "
@@ -219,7 +219,7 @@ def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome
         found.append(replace(one, model=found[0].model) if found else one)
     metrics = _pooled([one.scores for one in found])
     yardstick = _pooled([one.baseline for one in found])
-    for group in losing_groups(metrics, yardstick):
+    for group in groups_below_baseline(metrics, yardstick):
         job.warn(
             f"the model's log score is worse than the baseline's ({name} split, {group}): there, "
             f"the mean of each quarter predicts better than the map."
@@ -273,7 +273,7 @@ def _pooled(parts: list[Strata]) -> Strata:
     return {group: pooled([part[group] for part in parts]) for group in parts[0]}
 
 
-def losing_groups(metrics: Strata, baseline: Strata) -> list[str]:
+def groups_below_baseline(metrics: Strata, baseline: Strata) -> list[str]:
     """Return the strata in which the log score is worse than the baseline's."""
     pairs = {name: (found.nll, baseline[name].nll) for name, found in metrics.items()}
     return [

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 from geogp.choices import (
-    LEAST_DRAWS,
-    MOST_DRAWS,
-    MOST_SEED,
-    MOST_TESTS,
+    MAX_DRAWS,
+    MAX_SEED,
+    MAX_TESTS,
+    MIN_DRAWS,
     check_settings,
     setting,
 )
 from geogp.errors import RequestError
 from geogp.models.core.options import CANDIDATES
-from geogp.runs.settings import MOST_TILES
+from geogp.runs.settings import MAX_TILES
 
 BY_COUNTY, BY_URBAN = "county", "urban"
 """Layers that come with the boundaries."""
@@ -30,7 +30,7 @@ class _Question:
 
     at: str | None = setting("Quarter. Default: the quarter of the run's map.")
     seed: int = setting(
-        "Random seed of the draws.", default=0, noun="a seed", least=0, most=MOST_SEED
+        "Random seed of the draws.", default=0, noun="a seed", least=0, most=MAX_SEED
     )
 
     def __post_init__(self) -> None:
@@ -43,13 +43,13 @@ class AreaQuestion(_Question):
 
     by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
-        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MOST_TESTS
+        "Number of tests in a tile mean. Default: the region's median.", least=1, most=MAX_TESTS
     )
     draws: int = setting(
         "Posterior draws, for medians and arithmetic means.",
         default=400,
-        least=LEAST_DRAWS,
-        most=MOST_DRAWS,
+        least=MIN_DRAWS,
+        most=MAX_DRAWS,
     )
 
 
@@ -57,7 +57,7 @@ class AreaQuestion(_Question):
 class ChoiceQuestion(_Question):
     """Which tiles to choose; each field says what it is."""
 
-    tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MOST_TILES)
+    tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
         "Stratum whose variance counts: urban, rural or another stratum of the run. Default: all."
     )
@@ -68,20 +68,20 @@ class ChoiceQuestion(_Question):
     tests: int | None = setting(
         "Number of tests in each new measurement. Default: the region's median.",
         least=1,
-        most=MOST_TESTS,
+        most=MAX_TESTS,
     )
     candidates: int = setting(
         "Number of tiles whose gain is computed exactly.",
         default=CANDIDATES,
         least=1,
-        most=2 * MOST_TILES,
+        most=2 * MAX_TILES,
     )
     seed: int = setting(
         "Random seed of the estimates that choose candidates.",
         default=0,
         noun="a seed",
         least=0,
-        most=MOST_SEED,
+        most=MAX_SEED,
     )
 
     def __post_init__(self) -> None:
@@ -104,5 +104,5 @@ class ThresholdQuestion(_Question):
     )
     by: str | None = setting("Also shares by county, urban, or polygons as FILE or FILE:COLUMN.")
     draws: int = setting(
-        "Posterior draws, 200 or more.", default=500, least=LEAST_DRAWS, most=MOST_DRAWS
+        "Posterior draws, 200 or more.", default=500, least=MIN_DRAWS, most=MAX_DRAWS
     )
