@@ -1,7 +1,7 @@
 """Honest maps of network quality with scalable Gaussian processes.
 
-What is public is here: regions and tiles in, estimators, scores, maps. A module is loaded when one
-of its names is first asked for, so that ``import geogp`` is quick.
+What is public is here: regions and tiles in, estimators, scores, maps. A module is loaded at the
+first use of one of its names, so that ``import geogp`` is quick.
 """
 
 from importlib import import_module

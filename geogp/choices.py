@@ -1,6 +1,6 @@
 """Settings of a request: choices, ranges of numbers, and help texts.
 
-A request is a frozen dataclass whose fields describe themselves, once::
+A request is a frozen dataclass whose fields carry their own descriptions::
 
     folds: int = setting("How often each split is run.", default=1, least=1, most=5)
 

@@ -28,8 +28,8 @@ _IN_TEXT = (
 def without_secrets(text: str) -> str:
     """Return a text without names, passwords and queries of addresses.
 
-    A query may be a signature or a token. No text says where a query with a space or a quote ends:
-    see `word_without_secrets`.
+    A query may be a signature or a token. In a text, the end of a query with a space or a quote is
+    unknown: see `word_without_secrets`.
     """
     return _replaced(text, _IN_TEXT)
 
@@ -52,7 +52,7 @@ class GeogpError(Exception):
 
 
 class RequestError(GeogpError, ValueError):
-    """The request cannot be met as it stands: an unknown name, a value out of range."""
+    """The request cannot be met: an unknown name, a value out of range."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""One way to write a file or folder: beside its place first, then moved into place."""
+"""One way to write a file or folder: write it next to its place first, then move it there."""
 
 import errno
 import hashlib
@@ -49,7 +49,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def writing(path: Path, cure: str = ELSEWHERE) -> Iterator[BinaryIO]:
-    """Open a file beside `path`; at the end it is on disk, then moved into place.
+    """Open a file next to `path`; at the end it is flushed to disk and moved to `path`.
 
     The folder is made when absent. OutputError, with `cure`, as in `write_bytes`, and where the
     body raises an OSError that is no GeogpError.
@@ -98,10 +98,10 @@ def write_folder(path: Path, write: Callable[[Path], object]) -> None:
 def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]) -> None:
     """Make the files `names` of a folder; other files in it stay.
 
-    `write` gets an empty folder beside `path`. Once it is done, the files move one by one. The last
-    name marks them all as complete: the old file of that name goes first, the new one comes last.
-    Leftovers of killed calls are removed, so the caller must exclude other writers. OutputError as
-    in `write_bytes`.
+    `write` gets an empty folder next to `path`. Once it is done, the files move one by one. The
+    last name marks them all as complete: the old file of that name goes first, the new one comes
+    last. Leftovers of killed calls are removed, so the caller must exclude other writers.
+    OutputError as in `write_bytes`.
     """
     left = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}")
     with _folder_beside(path) as beside:
@@ -118,7 +118,7 @@ def write_into(path: Path, names: Sequence[str], write: Callable[[Path], object]
 
 @contextmanager
 def _folder_beside(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`, which is removed if the body raises an error."""
+    """Yield an empty folder next to `path`; it is removed if the body raises an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -198,7 +198,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def plain_names(found: object) -> list[str]:
-    """Return a list of names that each stand for one entry of a folder, never for another place.
+    """Return a list of names, each of one entry of a folder; no name leads to another place.
 
     DataError where it is no list, or a name is empty, ``..``, or has a separator.
     """

@@ -41,7 +41,7 @@ def _batch(
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Map many states, services and targets at once; the same command goes on."""
+    """Map many states, services and targets at once; the same command continues a batch."""
     asked = None
     if resume is not None:
         _check_resume(context)
@@ -122,7 +122,7 @@ def _show(result: "BatchResult") -> None:
 
 
 def _cells(row: "BatchRow") -> tuple[str, ...]:
-    """Return a row of the table; figures of several splits stand in one cell."""
+    """Return a row of the table; figures of several splits share one cell."""
     return (
         row.state if row.how is None else f"{row.state}, {row.how}",
         ", ".join("-" if one is None else f"{one:.3f}" for one in row.log_score.values()),

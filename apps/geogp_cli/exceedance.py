@@ -11,7 +11,7 @@ from geogp_cli.setting_options import takes
 
 @takes(ExceedanceRequest)
 def exceedance(request: ExceedanceRequest, as_json: Json = False) -> None:
-    """Share of area below thresholds with its interval, and where the level meets them for sure."""
+    """Share of area below thresholds with its interval, and regions where the level meets them."""
     from geogp.commands.exceedance import make_exceedance
 
     with console.working() as listener:

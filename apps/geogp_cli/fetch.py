@@ -32,9 +32,9 @@ def fetch(
         typer.Option("--json", help="Print one JSON object and nothing else on standard output."),
     ] = False,
 ) -> None:
-    """Bring a region's tiles and boundaries into the cache; the same command goes on.
+    """Download a region's tiles and boundaries to the cache; the same command continues.
 
-    Exit code 4 where a quarter could not be asked for.
+    Exit code 4 if the source of a quarter did not answer.
     """
     from geogp.commands.data_requests import FetchRequest
     from geogp.errors import NetworkError

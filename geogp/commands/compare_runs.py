@@ -26,7 +26,7 @@ def compare_runs(
     reference: str | None = None,
     latex: bool = False,
 ) -> Comparison:
-    """Compare finished runs and write compare.html, .md and .json, and compare.tex if asked for.
+    """Compare finished runs and write compare.html, .md and .json, and compare.tex on request.
 
     A run's name is its folder's, or its path where names are the same; `reference` is such a name,
     or a path as given, by default the first. `out` is made if absent and must not be a run folder.

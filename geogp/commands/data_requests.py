@@ -36,7 +36,7 @@ class FetchRequest:
 
 @dataclass(frozen=True)
 class SimulationRequest:
-    """The data to simulate; each field describes itself.
+    """The data to simulate; each field carries its description.
 
     A value that is not allowed, or quarters that cannot be read, are a RequestError.
     """

@@ -83,7 +83,7 @@ class DoctorResult:
 def examine(source: str, boundaries: str, *, ask: bool = True) -> DoctorResult:
     """Examine this installation; a fault becomes a problem in the result, not an error.
 
-    `source` and `boundaries` are places as for a map; `ask` says whether to ask them for an answer.
+    `source` and `boundaries` are places as for a map; `ask` tells whether to contact them.
     """
     problems: list[str] = []
     facts = {

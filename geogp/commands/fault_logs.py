@@ -20,7 +20,7 @@ from geogp import __version__
 from geogp.errors import without_secrets, word_without_secrets
 
 MOST = 50
-"""Number of logs that are kept."""
+"""Number of logs that are not deleted."""
 
 _SHORTEST = 4
 """Least length of a secret that is searched on its own: shorter ones are parts of other words."""
@@ -81,7 +81,7 @@ def _cleared(text: str, command: Sequence[str]) -> str:
 
 
 def _secrets_in(address: str) -> Iterator[str]:
-    """Yield the parts of an address that an error may show alone: password, name, query."""
+    """Yield the parts of an address that an error may show separately: password, name, query."""
     _, _, rest = address.partition("//")
     names, _, _ = rest.rpartition("@")
     query = re.split("[?#]", address, maxsplit=1)[1:]

@@ -16,9 +16,9 @@ from geogp.runs.progress import ProgressListener
 class FetchedQuarter:
     """A quarter in the cache.
 
-    `fresh` says that it was read just now; `whole` that the rows of all regions were read, because
-    the row groups do not separate them. `rows` and `groups_read` are of `rows_in_source` and
-    `groups_in_source`. `bytes_read` came over the network, `bytes_stored` is the size of the
+    `fresh` tells whether it was read just now; `whole` whether the rows of all regions were read,
+    because the row groups do not separate regions. `rows` and `groups_read` are of `rows_in_source`
+    and `groups_in_source`. `bytes_read` came over the network, `bytes_stored` is the size of the
     source's file; `source`, `etag` and `date` name that file and when it was read.
     """
 

@@ -38,7 +38,7 @@ from geogp.runs.run_names import run_names
 Floats = NDArray[np.float64]
 
 FOLDER = "figures"
-"""Folder of the figures in the run folder, unless another is asked for."""
+"""Folder of the figures in the run folder, unless the request names another folder."""
 
 COMPONENTS = 6
 """Number of drawn components of the basis."""

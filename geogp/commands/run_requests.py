@@ -17,7 +17,7 @@ _BY_REGION = "A finished run folder, or a region with exactly one run in runs/: 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The finished run of a request; each field describes itself.
+    """The finished run of a request; each field carries its description.
 
     A value that is not allowed, or two that do not go together, are a RequestError.
     """

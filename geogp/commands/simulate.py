@@ -36,8 +36,8 @@ def make_simulation(
 
     Both oracles predict the download speed: ``known`` knows field, tile effect and noise;
     ``predictive`` knows field, noise law and tile covariance, and predicts tile effects from the
-    training rows. Returns rows, region, quarters, whether towns were made up, and under ``oracles``
-    their mean log scores by split, if asked for.
+    training rows. Returns rows, region, quarters, whether towns were simulated, and, if requested,
+    under ``oracles`` their mean log scores by split.
 
     An output path that is a file or holds something else, or a request that cannot be met, is a
     RequestError; boundaries that cannot be read are a DataError or NetworkError; files that cannot

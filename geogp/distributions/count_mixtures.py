@@ -160,7 +160,7 @@ class RateMixture:
 
 
 class _Walk:
-    """P(Y <= count) for count 0, 1, 2, ..., of the rows that are still open.
+    """P(Y <= count) for count 0, 1, 2, ..., of the rows that are not finished.
 
     p_0 = (1 + dispersion rate)^(-1/dispersion), or exp(-rate), and p_(k+1) = p_k · rate
     (1 + dispersion k) / ((1 + dispersion rate)(k + 1)), for each rate. Rows with an underflowing
@@ -194,7 +194,7 @@ class _Walk:
         self.mass = self.mass[left]
 
     def step(self) -> bool:
-        """Go on to the next count; False where the rest is late."""
+        """Continue with the next count; False once the remaining probability is negligible."""
         if self.count >= _MAX_STEPS:
             self.late = np.concatenate([self.late, self.open])
             return False

@@ -17,7 +17,7 @@ _LOG_2PI = math.log(2 * math.pi)
 MixtureFunction = Callable[[Floats, Floats, Floats], Floats]
 
 VALUES_AT_ONCE = 1 << 21
-"""Values of components, or of pairs of them, held at once."""
+"""Values of components, or of pairs of components, in memory at once."""
 
 _MIN_PROBABILITY = 1e-300
 _NEWTON_STEPS = 200

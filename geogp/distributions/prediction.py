@@ -85,7 +85,7 @@ class Prediction:
 
     @classmethod
     def of_moments(cls, mean: Floats, variance: Floats) -> "Prediction":
-        """Return the law of measurements with a mean and a variance, all of it noise, each (n,)."""
+        """Return the law of measurements with a mean and a noise variance only, each (n,)."""
         return Prediction(mean, np.zeros(len(mean)), variance)
 
     def __len__(self) -> int:

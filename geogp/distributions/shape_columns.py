@@ -27,7 +27,7 @@ _KINDS = (("skewness", "tailweight"), ("df",), ("noise_df",), BURR_COLUMNS)
 def shape_from(
     columns: Mapping[str, Floats], function_variance: Floats, noise_variance: Floats
 ) -> Shape:
-    """Return the shapes of rows of a table, equal to the ones written.
+    """Return the shapes of rows of a table, equal to the shapes that were written.
 
     `columns`: columns of `SHAPE_COLUMNS` in the table, each (n,); absent ones have the normal's
         values. `skewness` and `tailweight` are of a sinh-arcsinh shape, `df` of a Student-t one,

@@ -86,7 +86,7 @@ class WarpedShape(Shape):
 
     @property
     def has_power_mean(self) -> bool:
-        """Whether the base has one: the tails fall alike."""
+        """Whether the base has one: both have the same tails."""
         return self.base.has_power_mean
 
     def kinds(self, n: int) -> Rows:

@@ -16,7 +16,7 @@ LADDER = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 """Levels of the central intervals that a warp moves."""
 
 REPAIR_COLUMNS = tuple(f"repair_{round(100 * level)}" for level in LADDER)
-"""Columns of a table that hold the knots, one a level."""
+"""Columns of a table with the knots, one for each level."""
 
 MIN_SLOPE = 0.01
 """Least slope of g from knot to knot (see `covering_knots`)."""
@@ -36,8 +36,8 @@ def covering_knots(scores: Floats) -> Floats:
 
     Each is raised by `MARGIN`. The row of a score, and every row that ties with it, lies at the
     very end of its interval. The end is computed from the score with rounding that differs between
-    processors; without the margin such rows would fall out by chance. Scores come back from ends to
-    1e-11.
+    processors; without the margin, such rows could be outside by chance. Scores come back from ends
+    to 1e-11.
 
     Knots are raised further where needed, so that the slope of g is at least `MIN_SLOPE`: equal
     knots (of scores with ties) would make g flat and its density infinite. Knots are only ever
@@ -56,8 +56,8 @@ class Warp:
     Parameters
     ----------
     knots
-        q_p at the levels of `LADDER`, (c, K). NaN from a cell's first level without a knot on; a
-        cell of NaN alone is not changed (g(u) = u).
+        q_p at the levels of `LADDER`, (c, K). NaN from the first level without a knot on; a cell of
+        only NaN is not changed (g(u) = u).
 
     Raises
     ------
@@ -69,7 +69,8 @@ class Warp:
         knots = np.asarray(knots, np.float64)
         if knots.ndim != 2 or knots.shape[1] != len(LADDER):
             raise RequestError(
-                f"expected knots (cells, {len(LADDER)}), one a level of the ladder, found shape "
+                f"expected knots (cells, {len(LADDER)}), one for each level of the ladder, found "
+                f"shape "
                 f"{knots.shape}."
             )
         absent = np.isnan(knots)

@@ -17,7 +17,7 @@ from geogp.evaluation.metrics import row_scores, rows_by_group
 from geogp.evaluation.scores import Scores
 
 TABLE_LEVELS = (50, 80, 90, 95)
-"""Levels, in percent, whose coverage stands in the tables."""
+"""Levels, in percent, of the coverages in the tables."""
 
 TOLERANCE = 1e-6
 """Largest difference between a figure on file and the same figure worked out again."""

@@ -154,8 +154,9 @@ def binomial_interval(hits: int, n: int, level: float = 0.95) -> Interval:
 
     With a = 1 - level: from the a/2 quantile of Beta(hits, n - hits + 1) to the 1 - a/2 quantile of
     Beta(hits + 1, n - hits); 0 where hits is 0, and 1 where hits is n. It takes rows to be
-    independent. Rows of one tile are not, nor are neighbours, so the true uncertainty is larger.
-    hits outside 0 to n, n below 1, or a level outside (0, 1) is a RequestError.
+    independent. Rows of one tile and rows of neighbours are not independent, so the true
+    uncertainty is larger. hits outside 0 to n, n below 1, or a level outside (0, 1) is a
+    RequestError.
 
     Examples
     --------

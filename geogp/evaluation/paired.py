@@ -29,7 +29,7 @@ FEW_BLOCKS = 5
 """With fewer effective blocks no standard error is given: the correlation in blocks is unknown."""
 
 SHARE = 0.05
-"""Probability that chance alone sets any mark of a family."""
+"""Probability of any mark of a family by chance alone."""
 
 _TWO_SIDED = 1.96
 
@@ -40,7 +40,7 @@ class Estimate:
 
     `value` is the mean, None where a difference is not finite. `error` is its standard error, None
     without a value or with too few blocks; `lower` and `upper` are its own 95 % interval, or None.
-    `p` is the two-sided p-value of no difference. `marked` says whether the difference is beyond
+    `p` is the two-sided p-value of no difference. `marked` tells whether the difference is beyond
     chance within its family; see `mark`.
     """
 

@@ -67,9 +67,9 @@ class Check:
 
     `observed` is the share of the stratum's rows inside the central interval of the level. `lower`
     and `upper` are the band that holds for all checks of the split together with 95 %, None where
-    the stratum has too few rows or blocks. `off` says that the level lies outside the band and the
-    coverage misses it by more than 3 points. `error` is the standard error s_k, None where it is
-    not judged.
+    the stratum has too few rows or blocks. `off` tells whether the level lies outside the band and
+    differs from the coverage by more than 3 points. `error` is the standard error s_k, None where
+    it is not judged.
     """
 
     level: float

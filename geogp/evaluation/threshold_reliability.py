@@ -44,7 +44,7 @@ class Difference:
     """Observed share minus mean stated probability, with its band.
 
     `lower` and `upper` hold for all differences of a split together with 95 %, None where the rows
-    lie in fewer than `MIN_EFFECTIVE` effective blocks. `off` says that 0 lies outside the band
+    lie in fewer than `MIN_EFFECTIVE` effective blocks. `off` tells whether 0 lies outside the band
     and the difference is more than 3 points.
     """
 

@@ -94,8 +94,8 @@ def read_tiles(
     quarters
         ``2022Q1..2023Q4``, ``2021Q3``, or several with commas; None takes all there are.
     source
-        Ookla's bucket, or a folder or address with its layout. What is read of an address is kept
-        in the cache.
+        Ookla's bucket, or a folder or address with its layout. Data from an address are stored in
+        the cache.
 
     Returns
     -------

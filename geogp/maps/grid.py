@@ -76,7 +76,7 @@ def build_grid(
     prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)), mean = 10^mu exp((ln 10)²
     v / 2), width_log10 = 2 · 1.96 sqrt(v). Other shapes give their own quantiles and their mean of
     10^y: NaN where heavy tails have none, or one beyond float32. The function variance includes the
-    variance of single tiles, which is also a variable of its own. Each threshold adds the
+    variance of single tiles, which is also a separate variable. Each threshold adds the
     probability that the predicted value meets it, such as p_at_least_7_mbps. Numbers of tests have
     other variables; see `CountPrediction.variables`.
 

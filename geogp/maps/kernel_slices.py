@@ -15,7 +15,7 @@ class KernelSlice:
 
     `name` is ``urban``, ``rural`` or ``wildland``: where the reference point lies, in degrees.
     `values` are float64 of shape (n_tiles,), in squares of the target's unit. `quarter` is None for
-    a kernel over locations alone; `description` is one sentence about the reference point.
+    a kernel over locations only; `description` is one sentence about the reference point.
     """
 
     name: str

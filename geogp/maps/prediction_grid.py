@@ -22,7 +22,7 @@ LEVEL = 0.95
 """Level of the interval between the bounds."""
 
 CELLS = 100
-"""Cells along the longer side of a box, unless a resolution is asked for."""
+"""Cells along the longer side of a box, unless a resolution is given."""
 
 MAX_CELLS = 20_000_000
 """Most cells of a raster; more are refused."""

@@ -32,7 +32,7 @@ _ROW_GROUP = 65_536
 def tile_table(
     grid: xr.Dataset, tiles: Tiles, *, county: NDArray[np.object_] | None = None
 ) -> pa.Table:
-    """Return the values of a grid at its n tiles, a row a tile, in the order of the quadkeys.
+    """Return the values of a grid at its n tiles: a row for each tile, in the order of quadkeys.
 
     Columns: ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (longitudes from
     -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` where it is known, each

@@ -31,7 +31,7 @@ def checked(value: Any, kind: type[Found], whole: str) -> Found:
 def _reason(value: Any, kind: Any, place: str, whole: str = "") -> str | None:
     """Return why a value is not of a kind; None if it is.
 
-    msgspec says so too, but its places leave out the keys of mappings.
+    msgspec checks this too, but the places in its messages leave out the keys of mappings.
     """
     try:
         msgspec.convert(value, kind)

@@ -84,7 +84,7 @@ Folded = Annotated[list[FoldRecord], Meta(min_length=1)]
 
 
 class RunSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was asked for, and how hard was tried."""
+    """The search of the weights: the request and the effort."""
 
     h: Some | UnsetType = UNSET
     r: Rank | UnsetType = UNSET
@@ -297,7 +297,7 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
 
 
 class RunNote(RunIdentity, frozen=True, kw_only=True):
-    """What is kept of a run that has begun: with how many threads it computes, besides."""
+    """The stored identity of a started run, with its number of threads."""
 
     threads: Some | None = None
 
@@ -359,7 +359,7 @@ class OpenedSettings(RunSettings, frozen=True, kw_only=True):
 
 
 class OpenedMap(RunMap, frozen=True, kw_only=True):
-    """A map that says of what it is."""
+    """A map with a description of what it shows."""
 
     question: QuestionText = field(name="for")
     at: Quarter
@@ -367,7 +367,7 @@ class OpenedMap(RunMap, frozen=True, kw_only=True):
 
 
 class OpenedRecord(RunRecord, frozen=True, kw_only=True):
-    """A run that says what it is opened again by."""
+    """A run with the facts that are needed to open it again."""
 
     quarters: Annotated[list[Quarter], Meta(min_length=1)]
     seed: Seed
@@ -383,7 +383,7 @@ class FittedRank(RankRecord, frozen=True, kw_only=True):
 
 
 class FittedRecord(RunRecord, frozen=True, kw_only=True):
-    """A run that says what its fits have given, so that its map can be drawn anew."""
+    """A run with the results of its fits, so that its map can be drawn again."""
 
     weights: WeightsRecord
     rank: FittedRank

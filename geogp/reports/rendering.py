@@ -67,7 +67,7 @@ def _on_one_line(value: Any) -> Any:
 
 
 def _joined(text: str) -> str:
-    """Return text on one line; spaces within a line, such as those of a name, stay."""
+    """Return text on one line; spaces within a line, for example in a name, stay."""
     return _BREAK.sub(" ", text.strip())
 
 

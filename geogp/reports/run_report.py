@@ -62,10 +62,10 @@ class Report:
     `rows_left_out` counts the rows of the source with impossible values; the warnings name them.
     Each input has `name`, `sha256` and `rows`. `attribution` names the source of the data.
 
-    Sentences: `headline` says whether the 95 % intervals hold; `findings` has one for each split;
-    `marks` says by split which strata are marked; `rules` how strata are pooled and marked;
-    `repairs` how the intervals were repaired; `statements` what to know before trusting the
-    figures. `splits` are by name: ``blocks`` first, those that flatter last.
+    Sentences: `headline` says whether the 95 % intervals have the stated coverage; `findings` has
+    one sentence for each split; `marks` names the marked strata of each split; `rules` explains how
+    strata are pooled and marked; `repairs` how the intervals were repaired; `statements` the limits
+    of the figures. `splits` are by name: ``blocks`` first, those that flatter last.
     """
 
     geogp: str | None

@@ -1,4 +1,4 @@
-"""The figures of every stratum of one split, of all kinds."""
+"""The figures of every stratum of one split, for all kinds of strata."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Coverage:
 
     `observed` is the share of rows whose integral transform lies within the level around the
     middle; `exact` are its exact binomial 95 % bounds; `band` holds for all coverages of the split
-    together, None if not judged; `off` says whether it is marked (see
+    together, None if not judged; `off` tells whether it is marked (see
     `simultaneous_coverage.Check`).
     """
 

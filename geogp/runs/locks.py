@@ -17,11 +17,13 @@ from geogp.errors import DataError, OutputError, RequestError
 from geogp.files import ELSEWHERE, output_error, read_json
 
 LOCK_FILE = ".geogp.lock"
-"""The locked file. It stays when the lock is free: removing it could let two processes in."""
+"""The locked file. It stays when the lock is free: without it, two processes could get the lock."""
 
 NOTE_FILE = ".geogp.lock.json"
-"""Process, host and time of the holder. A separate file: Windows lets nobody read a locked file,
-and some versions of filelock empty the file that they try to lock.
+"""Process, host and time of the holder.
+
+A separate file: on Windows, other processes cannot read a locked file, and some versions of
+filelock empty the file that they try to lock.
 """
 
 LOCK_FILES = frozenset({LOCK_FILE, NOTE_FILE})

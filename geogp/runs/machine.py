@@ -14,10 +14,10 @@ LARGEST_INT = 2**31 - 1
 def tune_process() -> None:
     """Keep freed memory for the next step; only for a process of the geogp command.
 
-    Each step of training frees the tensors of the step before. glibc would return them to the
-    kernel and have every page cleared anew: on two cores that took a quarter of a fit's time. Only
-    the speed depends on it, so other C libraries are left alone. It cannot be undone, so the
-    library leaves it to the program that calls it.
+    Each step of training frees the tensors of the step before. By default, glibc returns them to
+    the kernel, which clears every page again: on two cores this took a quarter of the time of a
+    fit. Only the speed depends on it, so other C libraries are left alone. It cannot be undone, so
+    the library leaves it to the program that calls it.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)

@@ -91,8 +91,8 @@ class Run:
         Raises
         ------
         RequestError
-            The model counts tests where averages are asked for, or run.json names an address that
-            the user has not named.
+            The model is of counts and averages were requested, or run.json names an address that
+            the user has not given.
         DataError
             A file is damaged, contradicts another, or changed since the run was made.
         """

@@ -138,8 +138,8 @@ def reopen(
 
     `loaded` is its model with the entries of its file; `tests` None takes the median of the
     region's rows, `at` None the quarter of the map. RequestError where run.json names an address
-    that the user has not named, or the question cannot be asked; DataError where a file changed or
-    contradicts another.
+    that the user has not given, or the model cannot answer the question; DataError if a file
+    changed or contradicts another.
     """
     source, boundaries = read_from.places(path / RUN_FILE, record.settings)
     asked = _request_of(record, source, boundaries)

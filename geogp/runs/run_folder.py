@@ -1,4 +1,4 @@
-"""The run folder: begun, continued, completed, and read again."""
+"""The run folder: started, continued, completed, and read again."""
 
 import json
 import re
@@ -50,7 +50,7 @@ outdates them.
 """
 
 _HALF_WRITTEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""A file beside its place, as `writing` names it; a killed call leaves it."""
+"""A file that is not yet in its place, as named by `writing`; a killed process leaves it."""
 
 _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 
@@ -59,9 +59,9 @@ _DELETE, _FRESH = "Delete it", "Start over with --fresh"
 class RunFolder:
     """A folder in which a run is made.
 
-    While the run is unfinished, its checkpoints and staged files stand in a hidden folder inside;
-    the files move into place together at the end, ``run.json`` last. A caller that writes holds the
-    folder (`hold`); `check` writes nothing.
+    While the run is unfinished, its checkpoints and staged files are in a hidden folder inside; all
+    files move into place at the end, ``run.json`` last. A caller that writes holds the folder
+    (`hold`); `check` writes nothing.
 
     A call may be stopped anywhere. Two files mark its progress: ``files/run.json`` in the hidden
     folder says that all files are staged and only their moves remain; ``identity.json`` that the
@@ -104,11 +104,11 @@ class RunFolder:
     def prepare(self, *, fresh: bool = False) -> None:
         """Complete, or clear away, the rest of a call that was stopped.
 
-        Staged files whose moves had begun are moved; checkpoints without the note of their run and
-        half written files are removed. The result is a finished run, a run that can be continued,
-        both, or nothing. `fresh` removes an unfinished run, too, and ignores a damaged list of old
-        files. DataError where a file with the remaining work is damaged; OutputError where the
-        folder cannot be written.
+        Staged files are moved if their moves have started; checkpoints without the note of their
+        run and incomplete files are removed. The result is a finished run, a run that can be
+        continued, both, or nothing. `fresh` removes an unfinished run, too, and ignores a damaged
+        list of old files. DataError where a file with the remaining work is damaged; OutputError
+        where the folder cannot be written.
         """
         if (self._staged / RUN_FILE).is_file():
             self._move(any_list=fresh)
@@ -190,7 +190,7 @@ class RunFolder:
     def complete(
         self, write: Callable[[Path], RunRecord], *, keep_later: bool = False
     ) -> RunRecord:
-        """Write all files beside, move them into place, ``run.json`` last, and return its record.
+        """Write all files and return the record of ``run.json``, which is moved into place last.
 
         Once the first file has moved, the run consists of the staged files only: if the moves are
         interrupted, the next `prepare` completes them. `write` writes every file but run.json into

@@ -81,7 +81,7 @@ def same_input(one: InputRecord, other: InputRecord) -> bool:
 
 
 def _with_absolute_places(run: RunIdentity) -> RunIdentity:
-    """Return a run with absolute folders and files; older versions kept them as typed."""
+    """Return a run with absolute folders and files; older versions stored them as typed."""
     held = run.settings
     if held is UNSET:
         return run

@@ -15,7 +15,7 @@ RUNS = Path("runs")
 def find_run(text: str, runs: Path = RUNS) -> Path:
     """Return the run folder that a user names: its path, or the code of a region.
 
-    A code, such as ``PR``, stands for the only finished run in a folder ``PR-...`` of `runs`.
+    A code, such as ``PR``, means the only finished run in a folder ``PR-...`` of `runs`.
     RequestError where there is no such folder or run, or several.
     """
     if Path(text).is_dir():

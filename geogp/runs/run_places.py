@@ -25,7 +25,7 @@ class RunPlaces:
     def places(self, file: Path, settings: "OpenedSettings") -> tuple[str, str | None]:
         """Return the source and the boundaries of a run.
 
-        RequestError where its run.json `file` names another address, which the user has not named.
+        RequestError where its run.json `file` names another address that the user has not given.
         """
         for text in (settings.region_file, settings.strata_file):
             if is_address(text or ""):

@@ -49,7 +49,7 @@ MAX_BUDGET_S = 1_000_000
 
 @dataclass(frozen=True)
 class MapRequest:
-    """Everything that decides the outcome of a map; each field describes itself.
+    """All settings that determine a map; each field carries its description.
 
     Folders and files become absolute: the request does not change with the working directory. The
     model ``auto`` becomes the target's default. RequestError where a value is not allowed (near
@@ -156,13 +156,16 @@ class MapRequest:
     )
     at: str | None = setting("Quarter of the map. Default: the latest with data.")
     threshold: tuple[float, ...] | None = setting(
-        "Map the probability of at least so many Mbps (latency: at most so many ms); repeatable. "
+        "Map the probability of reaching this speed in Mbps (latency: of at most this many ms); "
+        "repeatable. "
         "Default: 5, 7, 35; upload 1, 3; latency 50, 100."
     )
     self_contained: bool = setting(
         "Write a map.html that needs no network; it has no base map.", default=False
     )
-    out: Path | None = setting("The run folder. Default: runs/<what is mapped>.")
+    out: Path | None = setting(
+        "The run folder. Default: a name in runs/ made from the region, target and settings."
+    )
     fresh: bool = setting("Start over, even if the folder holds a run.", default=False)
 
     def __post_init__(self) -> None:
@@ -258,5 +261,5 @@ class MapRequest:
 
     @property
     def calibrated(self) -> bool:
-        """Whether a tenth of the rows is kept for the repair of intervals."""
+        """Whether a tenth of the rows is reserved for the repair of intervals."""
         return self.conformal != METHODS[0]

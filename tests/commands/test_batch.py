@@ -33,7 +33,7 @@ from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
 from geogp.records.record_reading import record_of
 from geogp.records.run_record import RunIdentity, RunNote
-from geogp.runs.file_records import spoilt
+from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import lock_folder
 from geogp.runs.open_run import open_run
 from geogp.runs.pipeline.make_map import make_map
@@ -149,7 +149,7 @@ def test_a_file_of_a_run_that_is_gone_is_made_again(place, states, monkeypatch, 
     result = make_batch(states.request(), str(place))
     assert [row.how for row in result.rows.values()] == ["made", "kept", "kept"]
     run = json.loads((place / NAMES[0] / RUN_FILE).read_text())
-    assert spoilt(place / NAMES[0], record_of(run)) == []
+    assert damaged_files(place / NAMES[0], record_of(run)) == []
     for other in others:
         assert (place / NAMES[0] / other).read_text() == other
 

@@ -1,4 +1,4 @@
-"""The place of a batch's runs: a folder, or a store that fsspec knows by its address.
+"""The place of a batch's runs: a folder, or a store at an address that fsspec supports.
 
 Buckets (``s3://``) are written through pyarrow's own client, which geogp needs anyway: s3fs pins a
 version of botocore that conflicts with other packages.
@@ -38,7 +38,7 @@ class Place:
     """A folder, local or remote, that holds the runs of a batch.
 
     `address` is the user's; a folder is absolute. `files` is the file system, `root` the path in
-    it. `local` says that it is a folder on this machine: runs are then made in it.
+    it. `local` tells whether it is a folder on this machine: then runs are made in it.
     """
 
     address: str

@@ -132,7 +132,7 @@ class Execution:
 class PlannedRun:
     """One run of a batch: the name of its folder, and its map.
 
-    `group` is the name that it shares with the runs that differ from it in the region alone.
+    `group` is the name that it shares with the runs that differ from it only in the region.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """batch.json at the place of a batch: the request, and a table of results.
 
-The run.json files, not this table, say which runs are done. The table says what they cannot: which
-runs were requested, with which settings, so that a batch can be resumed and can grow.
+The run.json files, not this table, say which runs are done. The table has what the runs cannot
+tell: the requested runs and their settings, so that a batch can be continued and extended.
 """
 
 from typing import Any, Final, Literal
@@ -30,7 +30,7 @@ _FORMER = ("assets", "region_file", "region_name")
 class BatchRow(Struct, kw_only=True):
     """One run of a batch: its map, and its result in the last call that requested it.
 
-    `how` is ``made``, or ``kept`` where nothing was to be done. Scores are of all test rows by
+    `how` is ``made``, or ``kept`` if the run was already complete. Scores are of all test rows by
     split, and `seconds` by stage, both as in run.json. For a failed run `error` is the message, and
     `kind` comes from `kind_of`.
     """

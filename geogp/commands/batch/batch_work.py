@@ -40,7 +40,7 @@ class WorkOrder:
     """An order to a worker: a run, and the address of the place.
 
     `scratch` is a folder of the worker's machine; None takes one in the cache. `fresh` is the id of
-    a call that starts over: what other calls made or began does not count.
+    a call that starts over: runs of other calls are ignored.
     """
 
     run: PlannedRun
@@ -108,7 +108,7 @@ def make_run(order: WorkOrder) -> WorkOutcome:
 
 
 def fresh_note(base: Path, name: str) -> Path:
-    """Return the file with the id of the last call that began a run over in the folder `base`."""
+    """Return the file with the id of the last call that restarted a run in the folder `base`."""
     return base / f".{name}.fresh"
 
 
@@ -126,7 +126,7 @@ def _make(job: Job) -> str:
 def _make_and_copy(job: Job, place: Place, name: str, order: WorkOrder) -> str:
     """Make a run for a remote address, unless it is there already.
 
-    The folder of a run that was begun over is vacant only after it was copied.
+    The folder of a restarted run is vacant only after the run was copied.
     """
     begun = job.request.fresh or (order.fresh and not is_vacant(job.folder.path))
     held = None if begun else place.record(name)

@@ -89,7 +89,7 @@ def make_batch(
 
     A run at the place with the same inputs stays as it is; a run that fails stops no other.
     ``batch.json`` at the place records the result of each. `request` None continues with all runs
-    in batch.json; `place` is a folder, or an address that fsspec knows.
+    in batch.json; `place` is a folder, or an address that fsspec supports.
 
     Runs that cannot be made as requested, no batch to continue, a place with runs of other
     settings, or another process with a batch there are a RequestError. Damaged boundaries or
@@ -174,7 +174,7 @@ class _Batch:
         return BatchResult(self._place.address, self._rows, national)
 
     def _forget(self, base: Path) -> None:
-        """Remove the notes of runs that were begun over; on other machines, they do no harm."""
+        """Remove the notes of restarted runs; notes on other machines do no harm."""
         for name in self._rows if self._fresh else ():
             with suppress(OSError):
                 fresh_note(base, name).unlink(missing_ok=True)

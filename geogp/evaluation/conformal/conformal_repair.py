@@ -6,7 +6,7 @@ smallest, k = ceil((m + 1) p) (Vovk, Gammerman and Shafer 2005; Lei et al. 2018)
 score is exchangeable with these has a score of at most q_p with probability k / (m + 1), which lies
 between p and p + 1 / (m + 1); with ties the probability is at least that. For each level p of a
 ladder, the repair moves the central interval from ``|z|`` <= t_p to ``|z|`` <= q_p. k must not
-exceed m. `warped_shapes.py` says what lies between and beyond the levels.
+exceed m. `warped_shapes.py` describes the intervals between and beyond the levels.
 """
 
 import math
@@ -131,9 +131,10 @@ def fit_repair(
 ) -> Repair:
     """Fit a repair to m calibration rows, which nothing else may have used.
 
-    `prediction` is the model's, of the measurements `y` (m,). For the method strata, classes of
-    tests with fewer than `least` rows in a stratum are pooled with the next larger class, the last
-    with the one before. A stratum with fewer than `least` rows shares the cells of the other.
+    `prediction` is the prediction of the measurements `y` (m,) by the model. For the method strata,
+    classes of tests with fewer than `least` rows in a stratum are pooled with the next larger
+    class, the last with the one before. A stratum with fewer than `least` rows shares the cells of
+    the other.
 
     Too few rows, different lengths, a measurement that is not finite, or rows so far out that no
     interval of the prediction's shape reaches them are a DataError. An unknown method, or

@@ -1,4 +1,4 @@
-"""How far the coverage of a conformal repair may lie from its level by chance.
+"""The deviation of the coverage of a conformal repair from its level that chance explains.
 
 With m calibration and n test rows, all exchangeable and without ties, the number of test rows
 inside the intervals of level p is beta-binomial with parameters n, k, m + 1 - k, where k = ceil((m

@@ -13,7 +13,7 @@ PARTS = (TRAIN, VALIDATION, TEST)
 """The parts that every split has."""
 
 CALIBRATION = "calibration"
-"""Rows for the repair of intervals only: they neither train nor choose the epoch nor test."""
+"""Rows that are used only for the repair of intervals: not for training, validation or tests."""
 
 LEFT_OUT = "left out"
 """Rows that a split does not use."""
@@ -60,7 +60,8 @@ def assign_parts(order: NDArray[np.intp], rows: NDArray[np.intp], parts: int) ->
 def part_names(name: str, parts: int, fold: int, *, calibrated: bool) -> Parts:
     """Return the name of each part.
 
-    A fifth of the parts, at least one, test; then one validates and, if asked for, one calibrates.
+    A fifth of the parts, at least one, are test parts; then one validates and, if requested, one
+    calibrates.
     """
     tested = max(1, round(parts / 5))
     check_fold(name, fold, parts // tested)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 class Split:
     """A way of splitting, in words for a reader.
 
-    `name` stands on the command line and in files, `title` in a heading; `question` is what a
-    figure of this split answers. `flatters` says that test rows have training rows nearby, so that
-    figures look better than they are for locations without measurements.
+    `name` is used on the command line and in files, `title` in a heading; `question` is what a
+    figure of this split answers. `flatters` tells whether test rows have training rows nearby: then
+    figures are better than for locations without measurements.
     """
 
     name: str

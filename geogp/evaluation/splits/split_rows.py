@@ -1,4 +1,4 @@
-"""Which rows train, which validate, which test, and what each way of splitting asks.
+"""The training, validation and test rows of each split, and the question that it answers.
 
 A split is a function of the seed, the quadkey (or its location) and the quarter, not of the order
 of rows or the target: every model and every peer is judged on the same rows. Each row is held out
@@ -125,14 +125,14 @@ def block_split(
 
     Cells, floor(longitude / 0.1) and floor(latitude / 0.1), are ordered by a hash with the seed;
     each then joins the part, of ten, with the fewest rows so far. In fold j, of 5, parts 2j and 2j
-    + 1 test, the next one validates, the one after it calibrates if asked for, and the others
-    train. The sizes of two parts thus differ by no more rows than the largest cell holds.
-    Longitudes one turn apart share a cell.
+    + 1 test, the next one validates, the one after it calibrates on request, and the others train.
+    The sizes of two parts thus differ by no more rows than the largest cell holds. Longitudes that
+    differ by 360 degrees share a cell.
 
-    A test cell may touch a training cell: cells are separate, but no distance is kept. Edges of
-    tiles of zoom 16 lie at multiples of 360 / 2^16 degrees, so no centroid of a tile sits on an
-    edge of a cell of longitude. Errors are as in `split_parts`; different shapes or a coordinate
-    that is not finite are a DataError.
+    A test cell may touch a training cell: cells are separate, but there is no minimum distance.
+    Edges of tiles of zoom 16 lie at multiples of 360 / 2^16 degrees, so no centroid of a tile sits
+    on an edge of a cell of longitude. Errors are as in `split_parts`; different shapes or a
+    coordinate that is not finite are a DataError.
     """
     cells = cell_indices(longitude, latitude)
     what = "cells of 0.1 by 0.1 degrees"
@@ -192,9 +192,9 @@ def county_split(
     """Split rows by whole counties.
 
     Counties with rows are assigned like the cells of `block_split`, to ten parts or one part a
-    county if there are fewer. A fifth of the parts, at least one, test; folds take them in turn.
-    Rows in no county (``elsewhere``) are left out. No boundaries, too few counties, or no such fold
-    are a RequestError.
+    county if there are fewer. A fifth of the parts, at least one, are test parts; each fold takes
+    the next ones. Rows in no county (``elsewhere``) are left out. No boundaries, too few counties,
+    or no such fold are a RequestError.
     """
     if county is None:
         raise RequestError(

@@ -111,7 +111,7 @@ def _boundaries(
 ) -> Boundaries:
     """Return a region with its counties and the urban areas that touch it.
 
-    UnreachableError where either is missing and the source could not be asked for it.
+    UnreachableError if either is missing and the source does not answer.
     """
     if reading.silent is not None and (counties is None or urban is None):
         raise reading.silent

@@ -16,8 +16,8 @@ def nearest_km(
     """Return the great-circle distance in km from each place (n,) to the nearest point of (m,).
 
     d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. All coordinates are
-    in degrees. Unit vectors know no antimeridian, so longitudes may be wrapped or not. DataError
-    where there is no point, or a coordinate is not finite.
+    in degrees. Unit vectors are continuous at the antimeridian, so longitudes may be wrapped or
+    not. DataError where there is no point, or a coordinate is not finite.
     """
     points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
     if len(points) == 0 or not np.isfinite(points).all():

@@ -31,7 +31,7 @@ _NUMBERS = ("GEOID", "UACE20", "UACE10", "UA", "GEOID20", "GEOID10")
 """Columns of Census numbers, which make equal names distinct."""
 
 _BESIDE = (".dbf", ".prj", ".cpg", ".shx")
-"""Endings of the files beside a shapefile: labels, CRS, encoding, places of the polygons."""
+"""Endings of the other files of a shapefile: labels, CRS, encoding, places of the polygons."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,10 @@ def read_layer(text: str) -> PolygonLayer:
     table = read_polygons(path, path.name)
     layer = PolygonLayer.of_table(path.stem, table, column)
     if ELSEWHERE in layer.labels:
-        raise DataError(f"{path} calls a polygon {ELSEWHERE!r}, which stands for no polygon.")
+        raise DataError(
+            f"{path} calls a polygon {ELSEWHERE!r}, which means outside all "
+            f"polygons. Rename the polygon."
+        )
     others = set(table.columns) - {column, table.active_geometry_name}
     return replace(layer, column=column) if column is not None and others else layer
 
@@ -203,7 +206,7 @@ def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
 def files_read(path: Path, rows: int, used: int) -> tuple[InputFile, ...]:
     """Return the records of a file and the files that belong to it.
 
-    A shapefile keeps labels and CRS beside it.
+    The labels and the CRS of a shapefile are in separate files.
     """
     files = [path]
     if path.suffix.lower() == ".shp":

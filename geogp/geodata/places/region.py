@@ -113,8 +113,8 @@ class Region:
     boundary
         The region with all its islands and holes, longitude and latitude in degrees (WGS 84).
     strata
-        Urban and rural, or two classes of the user's; None where none are at hand (not the same as
-        a region without towns).
+        Urban and rural, or two classes of the user; None if they are unknown (unlike a region
+        without towns).
     """
 
     code: str
@@ -315,7 +315,7 @@ def _antimeridian_cut(parts: list[Polygon]) -> float:
 
 
 def _joined(parts: list[Polygon], cut: float) -> MultiPolygon:
-    """Return polygons, one turn further west if they lie east of the cut.
+    """Return polygons, 360 degrees further west if they lie east of the cut.
 
     Polygons that files cut at 180 degrees are united again.
     """

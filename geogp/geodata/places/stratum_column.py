@@ -1,4 +1,4 @@
-"""The column of strata in tables: it knows both names, also the name of an empty stratum."""
+"""The column of strata in tables: it stores both names, also the name of an empty stratum."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def names_of(stratum: Any) -> tuple[str, str]:
 
 
 def with_strata(rows: pd.DataFrame, own: Sequence[str] | None) -> pd.DataFrame:
-    """Return test predictions whose stratum column knows both names: `own`, or urban and rural."""
+    """Return test predictions whose stratum column stores both names: `own`, or urban and rural."""
     names = STRATA if own is None else (own[0], own[1])
     values = rows["stratum"].astype(str)
     odd = sorted(map(str, set(values) - {*names, UNKNOWN}))  # also none at all

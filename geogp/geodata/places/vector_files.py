@@ -171,7 +171,7 @@ class _Seen(NamedTuple):
 def _check_geojson(path: Path) -> None:
     """Refuse text that is not GeoJSON, or that names an address as its CRS.
 
-    All of the text is parsed, because a CRS may stand anywhere, also in a single geometry, and its
+    All of the text is parsed, because a CRS may be anywhere, also in a single geometry, and its
     key may contain escapes.
     """
     try:

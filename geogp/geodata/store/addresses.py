@@ -8,7 +8,7 @@ PUBLIC_SOURCE = "s3://ookla-open-data"
 """Ookla's public bucket."""
 
 PUBLIC_BOUNDARIES = "https://www2.census.gov/geo/tiger"
-"""The Census Bureau's site: its cartographic boundary files stand in a folder for each year."""
+"""The Census Bureau's site: its cartographic boundary files are in one folder for each year."""
 
 _ADDRESSES = ("http://", "https://", "s3://")
 

@@ -1,9 +1,9 @@
 """The cache: rows of remote files of tiles, and small files downloaded whole.
 
-An entry is a file with a note beside it: JSON that says what it is. It is an entry only while both
-agree: the note is written last, and holds the size and the SHA-256 of the other, and a hash of
-itself. Whatever else lies in the folder (what a killed process left) is not an entry and is never
-read, but for a copy that a stopped download goes on from; see `partial_copies.py`.
+An entry is a file with a note next to it: JSON that describes the file. It is an entry only while
+both agree: the note is written last, and holds the size and the SHA-256 of the other, and a hash of
+itself. Other files in the folder (of a killed process) are not entries. geogp never reads them,
+except a copy from which a stopped download continues; see `partial_copies.py`.
 """
 
 import datetime as dt
@@ -33,12 +33,12 @@ LOCKS = ".locks"
 """Folder of the locks: empty files that stay, as one process may wait for what another deletes."""
 
 OF_ALL = "world"
-"""Stands in the name of an entry with the rows of all regions."""
+"""Part of the name of an entry with the rows of all regions."""
 
 _FOLDER = re.compile(r".+-[0-9a-f]{8}")
 _TILES = re.compile(r"(.+)-(?:[0-9a-f]{12}|world)\.(?:parquet|json|parts|ranges)")
 _LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""A file beside its place, as `writing` calls it."""
+"""A file that is not yet in its place, as named by `writing`."""
 
 
 def cache_folder() -> Path:
@@ -57,7 +57,7 @@ def downloads_folder() -> Path:
 
 
 def readable_folder(address: str) -> str:
-    """Return a folder name for an address: what it reads like, and a digest that keeps it apart."""
+    """Return a folder name for an address: a readable part, and a digest that makes it unique."""
     digest = hashlib.sha256(address.encode()).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', address)[:80]}-{digest}"
 
@@ -74,7 +74,7 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows, rows_in_source, groups_read, groups_in_source
         Of tiles, as what follows but the last: rows and row groups, of how many.
     bytes_read
-        Bytes that came over the network for it, those of failed requests too.
+        Bytes downloaded for it, including failed requests.
     ranges, columns, simulated
         As `CacheEntry` has them; its columns; whether the source says that its tiles are simulated.
     note_sha256
@@ -121,7 +121,7 @@ def note_text(note: Note) -> str:
 
 
 def read_note(path: Path) -> Note | None:
-    """Return a note, as it was written; None where there is none, or another byte in it."""
+    """Return a note exactly as it was written; None if it is missing or was changed."""
     try:
         text = read_text(path, MAX_NOTE_BYTES)
         note = msgspec.json.decode(text, type=Note)
@@ -134,7 +134,7 @@ def read_note(path: Path) -> Note | None:
 class CacheEntry:
     """A place in the cache for the file at `source`, or for its rows of some quadkeys.
 
-    `ranges` are the codes of these quadkeys; None stands for all, and for files that are no tiles.
+    `ranges` are the codes of these quadkeys; None means all, or a file that has no tiles.
     """
 
     path: Path
@@ -163,13 +163,13 @@ class CacheEntry:
 
     @property
     def copy_path(self) -> Path:
-        """Where a copy of the remote file stands while it is read."""
+        """Path of the copy of the remote file while it is downloaded."""
         return self.path.with_suffix(".parts")
 
     def read(self, *, damaged: bool = False) -> Note | None:
-        """Return the note where there is an entry, whole and as it was written; else None.
+        """Return the note of a complete and unchanged entry; else None.
 
-        With `damaged`, the file beside the note may be damaged, but must be there.
+        With `damaged`, the file of the note may be damaged, but must exist.
         """
         note = read_note(self.note_path)
         if note is None or (note.source, note.ranges) != (self.source, self.ranges):
@@ -242,12 +242,12 @@ def own_folders(folder: Path) -> list[Path]:
 
 
 def is_tiles(path: Path) -> bool:
-    """Tell whether a file stands in a folder of tiles."""
+    """Tell whether a file is in a folder of tiles."""
     return path.parent.parent == tiles_folder()
 
 
 def note_of(path: Path) -> Path:
-    """Return where the note of a file stands: of ``a.parquet``, or of any file downloaded whole."""
+    """Return the path of the note of a file: of ``a.parquet``, or of a whole file."""
     return path.with_suffix(".json") if is_tiles(path) else path.with_name(f"{path.name}.json")
 
 

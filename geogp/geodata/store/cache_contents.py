@@ -49,7 +49,7 @@ class Item:
     note: Note | None = None
 
     def described(self) -> dict[str, str | int | None]:
-        """Return it for JSON; rows and bytes are told of tiles alone."""
+        """Return it for JSON; only tiles have rows and bytes."""
         told: dict[str, str | int | None] = dict.fromkeys(
             ("source", "date", "etag", "rows", "bytes_read", "bytes_stored")
         )
@@ -138,7 +138,7 @@ def _item(path: Path, *, check: bool) -> Item:
 
 
 def _state(path: Path, note: Note) -> str:
-    """Compare an entry with its note; where they differ, again while nobody writes it."""
+    """Compare an entry with its note; if they differ, compare again under the lock."""
     if agrees(path, note):
         return WHOLE
     try:
@@ -154,7 +154,7 @@ def _state(path: Path, note: Note) -> str:
 
 @contextmanager
 def _held(path: Path) -> Iterator[bool]:
-    """Hold the lock of a file, if nobody else does; say whether it is held."""
+    """Lock a file if no other process has locked it; yield whether it is locked."""
     place = lock_of(path, own_name(path) or "")
     place.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:

@@ -1,8 +1,8 @@
 """Files on an HTTP server, whole or by parts, checked, and asked for again on failure.
 
-requests knows proxies, ~/.netrc and REQUESTS_CA_BUNDLE. obstore was tried in its place: it takes a
-server without HEAD for one without the file, does not hear Ctrl-C while it waits, heeds neither
-Retry-After nor those three, and takes short and packed answers for whole ones.
+requests supports proxies, ~/.netrc and REQUESTS_CA_BUNDLE. obstore was tried instead: it mistakes a
+server without HEAD for a missing file, ignores Ctrl-C while it waits, ignores Retry-After and these
+three, and accepts truncated and compressed answers as whole files.
 """
 
 import secrets
@@ -37,7 +37,7 @@ ABSENT = frozenset({404, 410})
 FORBIDDEN = frozenset({401, 403})
 
 CHANGED = frozenset({*ABSENT, 412, 416})
-"""Statuses that tell, of a file that was there, that it is no longer the same."""
+"""Statuses of a file that existed and is no longer the same."""
 
 RESTARTS = 3
 """How often a file is begun again that changed while it was read."""
@@ -103,7 +103,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Version:
-    """What a server says of a file; `size` is None where it does not say."""
+    """The version of a file at a server; `size` is None if the server does not give it."""
 
     size: int | None
     etag: str | None
@@ -125,7 +125,7 @@ class SourceChangedError(NetworkError):
 
 
 class NoRangesError(NetworkError):
-    """The server sends whole files only, or parts of which nothing says what file they are of."""
+    """The server sends only whole files, or parts of an unknown version of the file."""
 
 
 class _FaultError(Exception):

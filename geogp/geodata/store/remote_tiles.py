@@ -65,7 +65,7 @@ def fetch_entry(
 ) -> tuple[CacheEntry, Note] | None:
     """Read the rows of a region, or of the whole world, into its place in the cache.
 
-    `simulated` asks whether the source says that its tiles are simulated.
+    `simulated` returns whether the source declares its tiles as simulated.
 
     Returns
     -------

@@ -37,13 +37,13 @@ class LocalFile:
     Attributes
     ----------
     simulated
-        Whether the source says that its tiles are simulated.
+        Whether the source declares its tiles as simulated.
     note
         Of an entry of the cache: what it was made from. None for a file read in place, which is
         hashed as it is read.
     fresh, checked, changed
-        Whether it was read just now; whether the source could be asked if it is still the same,
-        which is always true in place; and whether it has another file now.
+        Whether it was read just now; whether the source answered if the file is still the same
+        (always true for a file read in place); and whether the source has another file now.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class LocalFile:
 class FoundFile:
     """A file that a place has: its name there, and where it is on this machine.
 
-    `certain` says whether the place could be asked for all names before it.
+    `certain` tells whether the place answered for all names before it.
     """
 
     name: str
@@ -146,8 +146,8 @@ class Web:
         Raises
         ------
         NetworkError, OutputError
-            The download failed; or the copy is damaged, and what is at the address now is not what
-            the note says; the cache cannot be written.
+            The download failed; or the copy is damaged, and the address now has another file than
+            the note describes; the cache cannot be written.
         """
         entry = self._entry(name)
         with entry.locked(Transfer()):
@@ -236,7 +236,7 @@ class Web:
             return remote.open()
 
     def _simulated(self) -> bool:
-        """Tell whether the source says that its tiles are simulated."""
+        """Tell whether the source declares its tiles as simulated."""
         try:
             return self._is_there(SIMULATION_FILE)
         except RefusedError:  # as a bucket that may not be listed says of absent files
@@ -265,7 +265,7 @@ Source = Folder | Web
 def relative_name(name: str) -> str:
     """Return a name of a file below a place; refuse one that leads elsewhere.
 
-    Names are put together from data, such as the code of a state.
+    Names contain parts of data, such as the code of a state.
 
     Raises
     ------

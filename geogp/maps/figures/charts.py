@@ -79,7 +79,7 @@ def reliability_panels(
 ) -> Canvas:
     """Draw observed against stated coverage of central intervals, urban and rural, by split.
 
-    Below each diagram stands their difference in percentage points, with its bounds. `curves` are
+    Below each diagram is their difference in percentage points, with its bounds. `curves` are
     by title of the split, then by stratum (``urban``, ``rural``, or ``all``). No curve is a
     DataError.
     """

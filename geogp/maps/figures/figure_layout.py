@@ -69,7 +69,7 @@ class Canvas:
         self.text(LEFT, bottom, subtitle, fontsize=9.5)
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
-        """Write keys with their upper left corner at a position in inches, or as `style` says."""
+        """Draw legends: upper left corner at a position in inches, or as given by `style`."""
         usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,

@@ -40,7 +40,7 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """How a stratum is drawn: line, marker and hatch distinguish it, not colour alone.
+    """How a stratum is drawn: line, marker and hatch distinguish it, not only the colour.
 
     `colour` and `dashes` are of lines, `fill` and `hatch` of areas, `marker` of points. Urban
     colours are darker than rural ones in grey as well.

@@ -92,7 +92,7 @@ def kernel_figure(
 ) -> bytes:
     """Return a PNG file of kernel slices k(x, x_ref), x_ref a star, on one colour scale.
 
-    Panels stand next to each other, or stacked where the region is much wider than tall. Compare
+    Panels are side by side, or stacked if the region is much wider than tall. Compare
     figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie). `target` gives the unit. No
     slice, or another number of values than tiles, is a DataError.
     """

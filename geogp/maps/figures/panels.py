@@ -148,8 +148,8 @@ def map_panels(
 ) -> Canvas:
     """Lay out lettered maps of one region over one colour bar.
 
-    Each panel has a title and smaller text; `paint` draws it. `extend` says which ends of the scale
-    are passed (see `extend_of`). No panel is a DataError.
+    Each panel has a title and smaller text; `paint` draws it. `extend` tells at which ends values
+    lie outside the scale (see `extend_of`). No panel is a DataError.
     """
     if not panels:
         raise DataError("expected at least one panel to draw, found none.")

@@ -87,7 +87,7 @@ def _template() -> Template:
 
 
 def json_text(content: object) -> str:
-    """Return JSON that can stand inside a script of a page: no ``<`` ends or opens one."""
+    """Return JSON that can be put inside a script of a page: no ``<`` ends or opens one."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     # Two line ends that JSON allows and scripts once did not.
     for character in ("<", "\N{LINE SEPARATOR}", "\N{PARAGRAPH SEPARATOR}"):

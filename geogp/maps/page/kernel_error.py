@@ -43,7 +43,7 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
     """Return components at places, (n, m): bilinear between the centres of cells.
 
     `components` (m, height, width) are at the centres of the cells of `frame`. `places` are tiles
-    of the frame's zoom or a finer one, and stand for their centres. Beyond the outermost centres
+    of the frame's zoom or a finer one, and represent their centres. Beyond the outermost centres
     the components stay constant.
     """
     size = 2.0 ** (frame.zoom - places.zoom)

@@ -46,11 +46,10 @@ def pack(
     """Pack an array, each value rounded to the nearest offset + step n.
 
     `values` have shape (h, w) or (m, h, w); NaN is no data. `step` is the distance of packed
-    values: decoded ones are off by step/2 at most. `bits` are 8, 16 or 32. `none` says whether n =
-    0 stands for no data; None decides by whether there is any. `offset` is the least value; None
-    takes the multiple of `step` at or below the least. Values that do not fit (another shape,
-    infinite, no data without `none`, below the offset, or more steps than the bits can hold) are a
-    DataError.
+    values: decoded ones are off by step/2 at most. `bits` are 8, 16 or 32. `none` tells whether n =
+    0 means no data; None: it does if a value is missing. `offset` is the least value; None takes
+    the multiple of `step` at or below the least. Values that do not fit (another shape, infinite,
+    no data without `none`, below the offset, or more steps than the bits can hold) are a DataError.
     """
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
@@ -134,7 +133,7 @@ def _check_packed(packed: Packed) -> None:
 
 
 def _inflated(text: str, size: int) -> bytes:
-    """Return so many bytes that were deflated, or one more where there are more."""
+    """Return this many inflated bytes, or one byte more if there are more."""
     try:
         inflater = zlib.decompressobj()
         found = inflater.decompress(base64.b64decode(text, validate=True), size + 1)

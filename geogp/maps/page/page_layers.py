@@ -96,7 +96,8 @@ def tests_layer(grid: xr.Dataset) -> Layer:
         "tests in the data, all quarters together",
         TESTS_PALETTE,
         count_scale,
-        "How many tests the data hold at each tile, those kept for checks among them; 0 where "
+        "How many tests the data hold at each tile, including tests that are held out for "
+        "checks; 0 where "
         "nothing was measured.",
         "tests",
     )

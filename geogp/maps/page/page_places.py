@@ -1,4 +1,4 @@
-"""What a page knows of places: the county of each tile, and the bounds of counties and towns."""
+"""Places on a page: the county of each tile, and the bounds of counties and towns."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -149,7 +149,7 @@ class InducingBasis(Basis):
     def reader(self, posterior: Posterior, *, norms: bool, rows: int) -> Reader:
         """Return a reader that factorises the kernel once; see `Basis.reader`.
 
-        Where all is float32 and no norms are asked for, a chunk takes one product; see
+        If all is float32 and no norms are requested, a chunk takes one product; see
         `rbf_readers.py`. Raises NumericalError: k~_ZZ does not factorise; or, when the reader is
         used, the basis exceeds the kernel.
         """

@@ -131,7 +131,7 @@ class NetworkKernel(Kernel):
     def _layer(
         self, k: tuple[Tensor, Tensor, Tensor], theta: Tensor, weight: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the next layer's covariance and, where asked for, its tangent kernel."""
+        """Return the next layer's covariance and, on request, its tangent kernel."""
         activation = _ACTIVATIONS[self.activation]
         if not self.tangent:
             return weighted_sum(bias, [weight], [activation.expectation(*k)]), theta

@@ -36,13 +36,13 @@ WORTH_ROTATING = 16
 """Rows per inducing point above which the factorisation V = R'Q' pays."""
 
 SUM_ERROR = 0.4
-"""Error of a float32 sum of products, over 2^-24 times both norms: 0.2 to 0.4 were seen."""
+"""Error of a float32 sum of products, over 2^-24 times both norms: observed were 0.2 to 0.4."""
 
 
 class Marginals(NamedTuple):
     """Mean and variance of <w, phi(x)>, float64; norm and residual as in `Features`, each (b,).
 
-    Norm and residual are for a `Diagonal`, and present only where they were asked for.
+    Norm and residual are for a `Diagonal`, and present only on request.
     """
 
     mean: Tensor

@@ -19,7 +19,7 @@ class ModelName:
     `summary`: one line.
     `family`: the family, which has its own presets.
     `has_tiles`: whether it has a process of single tiles and a law of tests.
-    `has_spread`: whether its function has a variance; without one it predicts measurements alone.
+    `has_spread`: whether its function has a variance; without one it predicts only measurements.
     `takes_student`: whether it can be trained under Student-t noise.
     `uses`: names of the weights in `Weights` that its objective uses.
     `spread_is_noise`: whether its objective scores s² + noise_var, so that the function variance s²

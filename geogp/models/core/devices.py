@@ -8,7 +8,7 @@ from geogp.errors import RequestError
 def pick_device(name: str) -> torch.device:
     """Return the device of a name; ``auto`` takes the GPU where there is one.
 
-    Raises RequestError: ``cuda`` was asked for and there is none, or there is no such name.
+    Raises RequestError: ``cuda`` is not available, or the name is unknown.
     """
     if name not in {"auto", "cpu", "cuda"}:
         raise RequestError(f"expected the device auto, cpu or cuda, found {name!r}.")

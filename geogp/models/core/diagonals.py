@@ -4,8 +4,8 @@ Each law returns a variance (b,) of the function at single points, independent b
 f(x) = m0 + <w, phi(x)> + r(x) with independent r (the reading of FITC in Quiñonero-Candela and
 Rasmussen 2005, section 6). So it enters the level of each tile, every sum over tiles, and the
 scatter of measured rows around <w, phi>. What a row at x tells about r(x) is not used, in
-predictions neither. Inducing points miss variance that near tiles share; sums that count it as
-independent are then too sure.
+predictions neither. Inducing points miss variance that nearby tiles share; the variance of sums
+that treat it as independent is too small.
 """
 
 from collections.abc import Iterable

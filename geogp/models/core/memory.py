@@ -18,8 +18,8 @@ PARAMETER_BYTES = 4
 
 CHUNK_ARRAYS = 24
 """Arrays of a chunk's features held at once, in float64: covariances, features, their gradients,
-what the kernel keeps for its gradient, and the solver's copies. At most 19 were seen, for kernels
-of two layers.
+what the kernel keeps for its gradient, and the solver's copies. The largest observed number is 19,
+for kernels of two layers.
 """
 
 SQUARE_ARRAYS = 16
@@ -63,20 +63,21 @@ HELD_BYTES = 2**29
 
 TILE_WORDS = 300
 """Numbers per tile of a joint law with a tile process: the indices and weights of its 64 rows and
-24 tiles, twice while they are put together, and the solver's.
+24 tiles, twice during their construction, and the arrays of the solver.
 """
 
 BLOCK_ARRAYS = 10
-"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles held at once: at most 8 were
-seen, most of them in the kernel.
+"""Arrays of covariances within the blocks of `TILES_AT_ONCE` tiles in memory at once.
+
+Observed were at most 8, most of them in the kernel.
 """
 
 
 def level_bytes(sizes: Architecture, tiles: int, rows: int, columns: int, block: int = 0) -> int:
     """Return an upper estimate of the bytes of the joint law of a level (`JointLevel`).
 
-    `columns` are the sums or draws asked for, `block` the covariances of a tile process held at
-    once (0 without one).
+    `columns` are the requested sums or draws, `block` the covariances of a tile
+    process in memory at once (0 without one).
     """
     width = max(sizes.r, 4 * sizes.h * max(sizes.blocks, 1))
     features = min(max(tiles, rows), CHUNK) * 8 * width

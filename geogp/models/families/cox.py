@@ -134,7 +134,7 @@ class CoxGP(LowRankGP):
     ) -> CountPrediction:
         """Predict counts at inputs returned by `scaled`.
 
-        Raises RequestError: a level was asked for; counts are predicted with their scatter.
+        Raises RequestError: a level was requested; counts are predicted with their scatter.
         """
         if level:
             raise RequestError(f"{self.name} predicts counts; it has no separate level.")

@@ -6,9 +6,9 @@ the features L' phi^r are the tangent kernel's as far as the last layer can expr
 
 S(x, x) = phi^r' (Phi^r' Phi^r / noise_var + (B'B)^(-1))^(-1) phi^r  (13, 15).
 
-Neither A (m, r) nor Phi^m (n, m) is ever whole. With Phi^r = Q T (Q orthonormal, T triangular),
-A = D T^(-T) for D = Phi^m' Q. D comes in blocks of parameters over chunks of rows, and only its
-triangular factor is kept. Factors come from QR, so nothing is squared.
+Neither A (m, r) nor Phi^m (n, m) is ever in memory as a whole. With Phi^r = Q T (Q orthonormal, T
+triangular), A = D T^(-T) for D = Phi^m' Q. D comes in blocks of parameters over chunks of rows, and
+only its triangular factor is kept. Factors come from QR, so nothing is squared.
 """
 
 import logging
@@ -30,7 +30,7 @@ from geogp.models.training.steps import CHUNK
 logger = logging.getLogger(__name__)
 
 BLOCK_ENTRIES = 2**22
-"""Numbers held at once, in a block of D and in a chunk of Phi^m: 32 MiB each."""
+"""Numbers in memory at once, in a block of D and in a chunk of Phi^m: 32 MiB each."""
 
 EXACT_ENTRIES = 10**9
 """Rows times parameters up to which `rich-bll` uses all rows for A; a minute at r = 257."""
@@ -204,7 +204,7 @@ class LastLayerGP(LowRankGP):
     def finish(self, validation: Rows) -> None:  # noqa: ARG002
         """Compute the closed form from the training rows, after the best epoch is known.
 
-        Raises RequestError: the model has seen no training rows.
+        Raises RequestError: the model has no training rows.
         """
         if self._held is None:
             raise RequestError("expected training rows before the end of a fit, found none.")

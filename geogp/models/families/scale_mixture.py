@@ -5,10 +5,10 @@ Then y is multivariate t with 2a degrees of freedom and scale matrix (b / a) A. 
 s², such as `burr.py`'s, all results need only n, e'A^(-1)e and log|A|, which sums over rows give.
 
 A random scale helps where the prior scale is far off and there are few rows. With a scale off by
-ten and 20 rows, the 95 % intervals of a Gaussian process held 15 % with a log score of 47, against
-93 % and 0.85 here (`benchmarks/student.py`). A Gaussian process with a learned scale does as well;
-with 100,000 rows and learned parameters the two agree to 1e-3. Single bad rows do the same harm
-to both.
+ten and 20 rows, the 95 % intervals of a Gaussian process had a coverage of 15 % and a log score of
+47, compared with 93 % and 0.85 here (`benchmarks/student.py`). A Gaussian process with a learned
+scale does as well; with 100,000 rows and learned parameters the two agree to 1e-3. Single bad rows
+do the same harm to both.
 """
 
 import math

@@ -7,9 +7,9 @@ gain_i = Σ_j a_j C_ji² / (C_ii + v_i)
 
 from Σ_j a_j C_jj, and leaves C - h h', h = C e_i / sqrt(C_ii + v_i) (Krause, Singh and Guestrin
 2008 choose sensors greedily by another criterion; this one is the A-criterion of Bayesian design,
-Chaloner and Verdinelli 1995, section 2.2). Tiles are taken one after the other, each the best given
-the ones before. That is a heuristic: the removed variance need not be submodular, so it promises no
-share of the best set, and each step looks again at all tiles, or at a stated number.
+Chaloner and Verdinelli 1995, section 2.2). Tiles are taken one after the other, each time the best
+tile given the earlier ones. That is a heuristic: the removed variance need not be submodular, so it
+promises no share of the best set, and each step looks again at all tiles, or at a stated number.
 
 C is not formed. With q_i = Σ_j a_j C_ji², a step changes
 
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 AT_ONCE = 32
-"""Columns of C that are held at once."""
+"""Columns of C in memory at once."""
 
 PROBES = 64
 """Random vectors in the estimate of the local part of q."""
@@ -95,7 +95,7 @@ class LevelCovariance:
 
 
 def covariance_of(level: JointLevel, chosen: int = 0) -> LevelCovariance:
-    """Return the covariance of a level; P is held whole, in float64.
+    """Return the covariance of a level; P is in memory as a whole, in float64.
 
     Each of the `chosen` tiles to come takes one more column. Raises RequestError: P, its
     computation and the columns of the chosen tiles do not fit into memory.

@@ -296,7 +296,7 @@ def joint_level(
         closed form.
     `earlier`: most earlier tiles that condition a tile.
     `seed`: of the order of the tiles.
-    `columns`: sums or draws to be asked for, which take memory.
+    `columns`: number of requested sums or draws, which take memory.
 
     Raises RequestError: the model counts, so that its level has no closed form, or has not been
     fitted; its rows are needed and not given; or there is not enough memory. Raises DataError: the

@@ -2,8 +2,8 @@
 
 Every process holds the model and all rows, and takes a share of each batch. The gradients of the
 shares are added up, weighted by their rows, before every process makes the same step: the fit
-equals a fit by one process except for the order of sums. Process 0 leads: it alone reads, reports
-and writes; the others join the fits that it announces. Their messages are tensors and JSON;
+equals a fit by one process except for the order of sums. Process 0 leads: only this process reads,
+reports and writes; the others join the fits that it announces. Their messages are tensors and JSON;
 nothing is pickled.
 """
 
@@ -50,8 +50,8 @@ def team() -> Iterator[bool]:
             if leads:
                 fit(model, train, validation, settings)
 
-    Without torchrun the process is alone, and leads. Raises RequestError: a machine has GPUs, but
-    fewer than processes.
+    Without torchrun there is one process, and it leads. Raises RequestError: a machine has GPUs,
+    but fewer than processes.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield True

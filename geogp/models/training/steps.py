@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from geogp.models.core.lowrank import LowRankGP, Rows
 
 CHUNK = 8192
-"""Rows whose features are held at once: memory is CHUNK times r, for any number of rows."""
+"""Rows whose features are in memory at once: memory is CHUNK times r, for any number of rows."""
 
 
 M = TypeVar("M", bound="LowRankGP")
@@ -29,7 +29,7 @@ class Step(ABC, Generic[M]):
     """How models of a class are trained: the rows of a step, and what it learns from them."""
 
     def rows(self, batch: int, n: int) -> int:
-        """Return the number of rows of one step, of n: the batch size asked for."""
+        """Return the number of rows of one step, of n: the requested batch size."""
         return min(batch, n)
 
     def gathered(self, rows: "Rows") -> "Rows":
@@ -95,7 +95,7 @@ class ByRows(Step[M]):
         rng: np.random.Generator,
         share: float,  # noqa: ARG002
     ) -> list[Part]:
-        """Cut a random order of the inputs into batches of about as many rows as asked for."""
+        """Cut a random order of the inputs into batches of about the requested number of rows."""
         inputs = len(rows.y)
         size = math.ceil(self.rows(batch, rows.n) * inputs / rows.n)
         order = torch.from_numpy(rng.permutation(inputs)).to(model.device)

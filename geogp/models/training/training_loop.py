@@ -83,7 +83,7 @@ class Data:
 
 @dataclass
 class FitState:
-    """Progress of a fit: the description in a checkpoint, beside its tensors.
+    """Progress of a fit: the description in a checkpoint, in addition to its tensors.
 
     `epoch`: epochs finished.
     `best_epoch`, `best_nll`: the epoch with the lowest mean validation log score, in the target's

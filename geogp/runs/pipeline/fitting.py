@@ -65,7 +65,7 @@ def fit_model(job: Job, name: str, train: Rows, validation: Rows, weights: Weigh
 
 
 def threads_for(job: Job, began: int | None) -> int:
-    """Return the number of threads: as many as the run began with, if there are enough cores.
+    """Return the number of threads: the same as at the start of the run, if there are enough cores.
 
     The last digits of sums depend on it.
     """

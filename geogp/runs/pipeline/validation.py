@@ -208,7 +208,7 @@ class _Fold:
 
 
 def run_split(job: Job, name: str, plan: Plan, weights: Weights) -> SplitOutcome:
-    """Fit on a split's training rows, and score its test rows beside the baseline.
+    """Fit on a split's training rows, and score its test rows, with the baseline.
 
     Each fold has its own fit; the predictions for all their test rows are scored together.
     """

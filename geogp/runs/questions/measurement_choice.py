@@ -47,8 +47,8 @@ def next_tiles(opened: Reopened, asked: ChoiceQuestion) -> NextTiles:
     """Return the tiles to measure next.
 
     All tiles that count have the same weight, whatever their area on the ground; any tile of the
-    region may be chosen. RequestError where no tile counts, more tiles are asked for than exist,
-    the model counts tests, or memory is short; DataError where the layer's file is damaged.
+    region may be chosen. RequestError if no tile counts, there are fewer tiles than requested, the
+    model is of counts, or memory is short; DataError where the layer's file is damaged.
     """
     counted = _counted(opened, asked)
     level = opened.level(seed=asked.seed)

@@ -39,7 +39,7 @@ class _Question:
 
 @dataclass(frozen=True, kw_only=True)
 class AreaQuestion(_Question):
-    """What to say of which areas; each field says what it is."""
+    """The requested figures and areas; each field carries its description."""
 
     by: str = setting("county, urban, or polygons as FILE or FILE:COLUMN.", default=BY_COUNTY)
     tests: int | None = setting(
@@ -55,7 +55,7 @@ class AreaQuestion(_Question):
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceQuestion(_Question):
-    """Which tiles to choose; each field says what it is."""
+    """The tiles to choose; each field carries its description."""
 
     tiles: int = setting("Number of tiles to choose.", default=50, least=1, most=MAX_TILES)
     among: str | None = setting(
@@ -97,7 +97,7 @@ class ChoiceQuestion(_Question):
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdQuestion(_Question):
-    """Which thresholds to compare the level with; each field says what it is."""
+    """Thresholds to compare the level with; each field carries its description."""
 
     threshold: tuple[float, ...] | None = setting(
         "In Mbps or ms; repeatable. Default: the thresholds of the run's map."

@@ -111,7 +111,7 @@ def excursions(
 ) -> tuple[Excursion, ...]:
     """Return the comparison of draws of the level at n tiles with thresholds, in one pass.
 
-    Draws come in batches; only the shares and the first misses of each are kept. The level is log10
+    Draws come in batches; only their shares and first misses are stored. The level is log10
     of the unit; columns are added to the k `areas`; `weights` is as in `area_weights`.
     """
     sd = np.sqrt(level.single_variances())
