@@ -155,7 +155,7 @@ class TestJoint:
 
     def test_rows_that_a_model_holds_are_not_taken_again(self, fitted, points):
         here = points[:5].assign(date=points["date"].max())
-        with pytest.raises(RequestError, match="field holds the rows that it was fitted to"):
+        with pytest.raises(RequestError, match="field already contains its training rows"):
             fitted.joint(here, rows=(points, points["value"]))
 
     def test_models_without_a_level_refuse(self, points):

@@ -440,7 +440,7 @@ def test_places_of_unknown_stratum_have_no_cell_where_strata_are_told_apart():
     random, m = np.random.default_rng(14), 1000
     repair = fit_repair("strata", _normal(m), random.normal(size=m), _places(m, random))
     unknown = RepairPlaces(np.full(3, "unknown"), np.ones(3), np.zeros(3), np.zeros(3))
-    with pytest.raises(DataError, match="found 3 of unknown stratum"):
+    with pytest.raises(DataError, match="found 3 places of unknown stratum"):
         repair.apply(_normal(3), unknown)
 
 

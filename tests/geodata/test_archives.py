@@ -165,7 +165,7 @@ def test_files_with_too_many_polygons(tmp_path, monkeypatch, ending):
 def test_polygons_with_too_many_corners(tmp_path, monkeypatch):
     _table().to_file(tmp_path / "a.gpkg")
     monkeypatch.setattr(polygons, "MAX_VERTICES", 4)
-    with pytest.raises(DataError, match="polygons of 5 corners; expected at most 4"):
+    with pytest.raises(DataError, match="polygons with 5 corners; expected at most 4"):
         read_layer(str(tmp_path / "a.gpkg"))
 
 

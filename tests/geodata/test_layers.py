@@ -115,7 +115,7 @@ def test_polygons_whose_rings_cross_themselves_are_made_valid(tmp_path):
     assert found.tolist() == ["A", "A", ELSEWHERE, "A", "B", ELSEWHERE]
     flat = Polygon([(0, 0), (1, 1), (2, 2)])
     table.set_geometry([bow_tie, flat, spike], crs=4326).to_parquet(path)
-    with pytest.raises(DataError, match=r"no area in 1 of 3 polygons, first in row 1"):
+    with pytest.raises(DataError, match=r"no valid area in 1 of 3 polygons, first in row 1"):
         read_layer(str(path))
 
 
@@ -193,7 +193,7 @@ def test_counties_and_urban_areas_come_with_the_region(tmp_path):
     names = ["states.parquet", "counties_PR.parquet", "urban_areas_PR.parquet"]
     assert [file.name for file in found.files] == names
     _table(NAME=["A", "B"], STATEFP=["13", "13"]).to_parquet(tmp_path / "counties_PR.parquet")
-    with pytest.raises(DataError, match="holds no county of PR"):
+    with pytest.raises(DataError, match="contains no county of PR"):
         read_region(Folder(tmp_path), "PR")
 
 

@@ -66,14 +66,14 @@ def test_gaps_are_unknown_and_overlaps_are_of_the_first_both_said(tmp_path):
     assert found == ["a", "a", "b", "unknown"]
     # Of 0.0388 square degrees 0.0092 lie in both, 0.0104 in neither.
     assert [text.split("%")[0] for text in warnings] == ["23.7", "26.8"]
-    assert "lies in both strata, and counts as a." in warnings[0]
+    assert "lies in both strata, and is counted in a." in warnings[0]
     assert "lies in neither stratum" in warnings[1]
 
 
 def test_a_class_without_any_of_the_region_is_said(tmp_path):
     region = small_region(urban=False)
     text = _write(tmp_path / "far.geojson", [box(10, 10, 11, 11)])
-    assert read_own_strata(text, region)[2] == ("nothing of Testland lies in the stratum far.",)
+    assert read_own_strata(text, region)[2] == ("no part of Testland lies in the stratum far.",)
 
 
 def test_across_the_antimeridian_places_are_found(tmp_path):

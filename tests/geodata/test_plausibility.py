@@ -91,7 +91,7 @@ def test_a_few_bad_values_are_left_out_and_named(tmp_path, kind):
 def test_many_bad_values_are_refused(tmp_path, kind):
     path = write_quarter(tmp_path, "2020Q1", _columns(kind, 6))
     column, told, tile = BAD[kind][0], BAD[kind][3], TILES[_inside(1)[0]]
-    rows = r"found 6 of [0-9]+ rows of the region without"
+    rows = r"found 6 of [0-9]+ rows of the region with other values"
     expected = rf"(?s){re.escape(str(path))}.*{rows}.*{column} {told} in tile {tile}"
     with pytest.raises(DataError, match=expected) as caught:
         _read(tmp_path, _target(kind))

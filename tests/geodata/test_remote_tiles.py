@@ -243,7 +243,7 @@ def test_an_answer_of_another_file_is_known_by_its_etag_alone(
 
 def test_a_file_that_keeps_changing_is_an_error(server, faulty, testland, monkeypatch):
     server.tell(faulty.Fault("size", times=10**6))
-    with pytest.raises(NetworkError, match=r"changed while it was read.*begun 3 times"):
+    with pytest.raises(NetworkError, match=r"changed while it was read.*started 3 times"):
         read(web(server), testland, "2020Q1")
 
 
@@ -253,7 +253,7 @@ def test_a_changed_source_is_said_and_taken_on_request(server, national, replace
     again = read(web(server), testland, "2020Q1")
     assert same(first, again)
     (warning,) = again.warnings
-    assert "has other files of 2020Q1 since they were read on 20" in warning
+    assert "has other files of 2020Q1 since the download on 20" in warning
     assert "--refresh" in warning
     held = fetch_quarters(web(server), testland, "mobile", [QUARTER], refresh=True)
     assert held.files[QUARTER].fresh

@@ -40,7 +40,7 @@ def test_thresholds_are_sorted():
 @pytest.mark.parametrize(
     ("target", "given", "words"),
     [
-        ("tests", (5,), "--target tests has none"),
+        ("tests", (5,), "--target tests has no thresholds"),
         ("download", (0,), "from 0.001 to 1e.06 Mbps, found 0"),
         ("download", (-3,), "found -3"),
         ("download", (float("nan"),), "found nan"),

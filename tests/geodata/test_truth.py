@@ -160,7 +160,7 @@ def test_tile_width_is_that_on_the_ground_at_the_middle_latitude(region, grid):
 
 def test_region_too_small_for_a_tile_is_refused(region):
     speck = Region.from_geometry("S", "Speck", region.boundary.geoms[0].centroid.buffer(1e-5))
-    with pytest.raises(RequestError, match="Speck holds no centre of a zoom-16 tile"):
+    with pytest.raises(RequestError, match="Speck contains no centre of a zoom-16 tile"):
         Grid.of(speck)
 
 

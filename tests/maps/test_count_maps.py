@@ -116,7 +116,7 @@ def test_refusals():
     with pytest.raises(RequestError, match="not one of the target download"):
         grid_of(target="download")
     ones = np.ones(len(tiles))
-    with pytest.raises(RequestError, match="not one of the target tests"):
+    with pytest.raises(RequestError, match="not a prediction of the target tests"):
         build_grid(
             irregular_region(),
             tiles,

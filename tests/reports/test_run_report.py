@@ -279,7 +279,7 @@ def test_wrong_input_is_refused(both, run_of):
     run = run_of(both)
     with pytest.raises(DataError, match="missing y, stratum"):
         build_report(as_record(run), both.drop(columns=["y", "stratum"]))
-    with pytest.raises(DataError, match="a table without rows"):
+    with pytest.raises(DataError, match="found an empty table"):
         build_report(as_record(run), both[:0])
     with pytest.raises(
         DataError, match="splits random, blocks, buffer, county, latest, found folds"

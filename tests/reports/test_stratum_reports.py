@@ -128,8 +128,8 @@ def test_the_rules_stand_in_every_format(both, run_of):
     html, markdown = report_html(report, both), report_markdown(report)
     for text in (html, markdown):
         flat = text.replace("\N{NO-BREAK SPACE}", " ")
-        assert "fewer than 100 rows are joined to the next of their kind" in flat
-        assert "misses its level by more than 3 points and by more than chance allows" in flat
+        assert "fewer than 100 rows are joined with the next class" in flat
+        assert "differs from its level by more than 3 points and by more than chance allows" in flat
     assert len(report.rules) == 2
 
 

@@ -54,7 +54,7 @@ def test_another_threshold_redraws_the_map_without_a_fit(small, tmp_path):
 
 
 def test_refusals(small, tmp_path):
-    with pytest.raises(RequestError, match="--target tests has none"):
+    with pytest.raises(RequestError, match="--target tests has no thresholds"):
         small.request(tmp_path, target="tests", threshold=(5,))
     with pytest.raises(RequestError, match="expected a threshold from"):
         small.request(tmp_path, threshold=(0,))
