@@ -113,7 +113,7 @@ def test_refusals():
     _, tiles, _, grid = grid_of()
     with pytest.raises(RequestError, match="expected, lower, upper, none, found 'median'"):
         find_view(grid, "median")
-    with pytest.raises(RequestError, match="not one of the target download"):
+    with pytest.raises(RequestError, match="not a prediction of the target download"):
         grid_of(target="download")
     ones = np.ones(len(tiles))
     with pytest.raises(RequestError, match="not a prediction of the target tests"):

@@ -70,7 +70,7 @@ def test_cut_short(saved, share):
 
 
 def test_absent(tmp_path):
-    with pytest.raises(DataError, match=r"absent\.safetensors is not a whole file"):
+    with pytest.raises(DataError, match=r"absent\.safetensors is not a complete file"):
         load_model(tmp_path / "absent.safetensors")
 
 
