@@ -150,7 +150,7 @@ class TestJoint:
         told = again.joint(points[:5], rows=(known, known["value"]))
         expected = deep.joint(points[:5]).weighted_sums(np.ones(5))
         np.testing.assert_allclose(told.weighted_sums(np.ones(5)).covariance, expected.covariance)
-        with pytest.raises(DataError, match="expected the rows that sv-rbf learned from"):
+        with pytest.raises(DataError, match="expected the training rows of sv-rbf"):
             again.joint(points[:5], rows=(known[:7], known["value"][:7]))
 
     def test_rows_that_a_model_holds_are_not_taken_again(self, fitted, points):

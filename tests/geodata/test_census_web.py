@@ -92,7 +92,7 @@ def test_a_census_that_the_source_has_not_is_refused(national, tmp_path):
     write_national(tmp_path, vintages=())
     assert read_region(Folder(tmp_path), "PR").region.strata is None
     towns("UACE10").to_parquet(tmp_path / "urban_areas_PR.parquet")
-    told = "no urban areas of 2020 in .*, which holds those of 2010; expected cb_2020"
+    told = "no urban areas of 2020 in .*, only those of 2010; expected cb_2020"
     with pytest.raises(RequestError, match=told):
         read_region(Folder(tmp_path), "PR", "2020")
 
@@ -235,7 +235,7 @@ def test_without_network_the_cache_is_used_and_said(server, cache):
     found = read_region(web, "PR")
     assert _same(found, wanted)
     (warning,) = found.warnings
-    assert "could not be asked for its files: cb_2018_us_state_500k.zip, " in warning
+    assert "could not be reached: cb_2018_us_state_500k.zip, " in warning
     with pytest.raises(UnreachableError):
         read_region(Web(f"{server.url}/elsewhere", QUICK), "PR")
     for path in cache.rglob("*ua20*"):  # urban areas must not be left out because of the network

@@ -175,7 +175,7 @@ def test_another_question_is_answered_from_the_fitted_model(small, maps, tmp_pat
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"zoom": 9}, "no tile of zoom 9 has its centre in Demo; use a higher zoom"),
+        ({"zoom": 9}, "no tile of zoom 9 has its centre in Demo; choose a higher zoom"),
         ({"question": "level"}, "dnn does not state the uncertainty of its level"),
     ],
 )

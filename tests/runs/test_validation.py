@@ -346,7 +346,7 @@ def test_a_table_that_no_report_would_read_is_refused_before_the_fit(
     make_plan(job)
     monkeypatch.setattr(validation, "MAX_TABLE_BYTES", 100 * a_row)
     with pytest.raises(
-        RequestError, match=r"test [\d,]+ rows, more than the 100 that a report reads"
+        RequestError, match=r"test [\d,]+ rows, more than the 100 that a report can read"
     ):
         make_plan(job)
     monkeypatch.undo()
