@@ -284,7 +284,7 @@ class TestRefusals:
         sizes = Architecture(d=3, h=4, r=4, blocks=0, columns=("longitude", "latitude", "quarter"))
         plain = build("dbk-silu", sizes, None)
         save_model(plain, folder / "model.safetensors", context)
-        with pytest.raises(DataError, match="expected the rows that dbk-silu learned from"):
+        with pytest.raises(DataError, match="expected the training rows of dbk-silu"):
             make_areas(AreasRequest(folder, by=f"{halves}:side"))
 
     def test_no_such_layer(self, copy):
