@@ -368,7 +368,7 @@ class TestWithoutTiles:
         )
         x = np.column_stack([train.x, np.zeros(len(train.x))])
         model = build("cox", sizes, x)
-        with pytest.raises(RequestError, match="cox counts tests"):
+        with pytest.raises(RequestError, match="cox is a model of counts"):
             joint_level(model, Data(x, np.ones(len(x))), x)
 
 
