@@ -297,9 +297,13 @@ class RunIdentity(Struct, frozen=True, kw_only=True):
 
 
 class RunNote(RunIdentity, frozen=True, kw_only=True):
-    """The stored identity of a started run, with its number of threads."""
+    """The stored identity of a started run, with its number of threads.
+
+    `call` is the id of the ``geogp batch --fresh`` that began it.
+    """
 
     threads: Some | None = None
+    call: Text | UnsetType = UNSET
 
 
 class RunRecord(RunIdentity, frozen=True, kw_only=True):
@@ -319,6 +323,7 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True):
     variance_check: VarianceCheck | None = None
     fit_warnings: list[Text] | UnsetType = UNSET
     threads: Count | None = None
+    call: Text | UnsetType = UNSET
     seconds: dict[str, Size] | UnsetType = UNSET
     warnings: list[Text] | UnsetType = UNSET
     map: RunMap | UnsetType = UNSET

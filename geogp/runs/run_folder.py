@@ -130,17 +130,22 @@ class RunFolder:
         or changed. A run that was started here takes precedence over a finished run. RequestError
         where the folder holds another run, finished or not; DataError where run.json is damaged.
         """
-        begun = self._begun.is_file()
-        held = _read_json(self._begun, _FRESH) if begun else self._held()
+        held = self._latest()
         different = differences(identity_in(held), identity) if held else []
         if different:
             raise RequestError(
                 f"{self.path} holds a run with other {', '.join(different)}. "
                 "Start over with --fresh, or choose another folder with --out."
             )
-        if begun or not held:
+        if self._begun.is_file() or not held:
             return None
         return read_record(self.path / RUN_FILE, held)
+
+    @property
+    def call(self) -> str | None:
+        """The ``geogp batch --fresh`` that began the run here; DataError if a note is damaged."""
+        call: str | None = self._latest().get("call")
+        return call
 
     @property
     def _staged(self) -> Path:
@@ -153,6 +158,10 @@ class RunFolder:
     @property
     def _begun(self) -> Path:
         return self.unfinished / "identity.json"
+
+    def _latest(self) -> dict[str, Any]:
+        """Return the note of the run that was begun here, or else the content of run.json."""
+        return _read_json(self._begun, _FRESH) if self._begun.is_file() else self._held()
 
     def _held(self) -> dict[str, Any]:
         """Return the content of run.json, empty where there is none."""

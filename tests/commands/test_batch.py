@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from batch_worlds import CODES, NAMES, Heard, make_nothing, working_here
+from msgspec import UNSET
 from msgspec.structs import asdict, fields
 from run_worlds import made_up_run
 
@@ -21,13 +22,7 @@ from geogp.commands.batch import make_batch as running
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import Execution, run_of, runs_of, safe_name
 from geogp.commands.batch.batch_table import read_table
-from geogp.commands.batch.batch_work import (
-    WorkOrder,
-    WorkOutcome,
-    fresh_note,
-    make_run,
-    scratch_folder,
-)
+from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, make_run, scratch_folder
 from geogp.commands.batch.cluster import WorkerPool
 from geogp.commands.batch.make_batch import make_batch
 from geogp.errors import DataError, NetworkError, OutputError, RequestError
@@ -36,6 +31,7 @@ from geogp.records.run_record import RunIdentity, RunNote
 from geogp.runs.file_records import damaged_files
 from geogp.runs.locks import lock_folder
 from geogp.runs.open_run import open_run
+from geogp.runs.pipeline.job import Job
 from geogp.runs.pipeline.make_map import make_map
 from geogp.runs.run_folder import RunFolder
 from geogp.runs.run_names import RUN_FILE
@@ -447,7 +443,6 @@ def test_all_attempts_of_a_fresh_call_know_it_by_one_id(tmp_path, states, monkey
 
     def made(order):
         orders.append(order)
-        fresh_note(place, order.run.name).write_text(order.fresh)
         return make_nothing(order)
 
     monkeypatch.setattr(running, "make_run", made)
@@ -455,7 +450,19 @@ def test_all_attempts_of_a_fresh_call_know_it_by_one_id(tmp_path, states, monkey
     for _ in range(2):
         assert make_batch(states.request(), str(place), Execution(fresh=True)).exit_code == 0
     assert [len({one.fresh for one in part}) for part in (orders, orders[:3])] == [2, 1]
-    assert not [path for path in place.iterdir() if path.name.endswith(".fresh")]
+
+
+def test_an_old_run_stays_until_a_fresh_one_is_complete(place, states, monkeypatch):
+    before = {path: told for path, told in times(place).items() if path.parent != place}
+
+    def refused(_job):
+        raise DataError("too few rows.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("geogp.runs.pipeline.make_map.make_plan", refused)
+        assert make_batch(states.request(), str(place), Execution(fresh=True)).exit_code == 3
+    assert before.items() <= times(place).items()
+    assert {row.how for row in make_batch(states.request(), str(place)).rows.values()} == {"kept"}
 
 
 @pytest.mark.parametrize("remote", [False, True])
@@ -468,19 +475,20 @@ def test_a_fresh_run_is_begun_over_once(tmp_path, monkeypatch, remote):
     def prepare(request, _):
         if faults[0] == "reading":
             raise NetworkError("down.")
-        return SimpleNamespace(request=request, folder=RunFolder(request.out), listener=Heard())
+        folder = RunFolder(request.out)
+        return Job(request, None, Heard(), folder, None, None, None, None, seconds={})
 
     def run_job(job):
-        job.folder.prepare()
-        if job.folder.finished(identity) is not None:
+        job.folder.prepare(fresh=job.request.fresh)
+        if not job.request.fresh and job.folder.finished(identity) is not None:
             return SimpleNamespace(already_there=True)
         checkpoint = job.folder.unfinished / "checkpoint"
         calls.append(checkpoint.is_file())
-        job.folder.begin(RunNote(**asdict(identity)))
+        job.folder.begin(RunNote(**asdict(identity), call=job.call or UNSET))
         checkpoint.touch()
         if faults[0] == "fitting":
             raise NetworkError("down.")
-        job.folder.complete(lambda _: made_up_run(seconds={"fit": len(calls)}))
+        job.folder.complete(lambda _: made_up_run(call=job.call or UNSET))
         return SimpleNamespace(already_there=False)
 
     monkeypatch.setattr(batch_work, "prepare", prepare)

@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-import torch
-from msgspec.structs import asdict
-
 from geogp.commands.batch.batch_place import Place, open_place
 from geogp.commands.batch.batch_plan import PlannedRun
 from geogp.errors import DataError, OutputError, RequestError
-from geogp.files import ELSEWHERE, output_error, read_text, remove, write_text
+from geogp.files import ELSEWHERE, output_error, remove
 from geogp.geodata.store.cache import cache_folder
-from geogp.records.run_record import RunIdentity, RunNote
-from geogp.runs.locks import LOCK_FILES, is_vacant, lock_folder
+from geogp.records.run_record import given
+from geogp.runs.locks import LOCK_FILES, lock_folder
 from geogp.runs.pipeline.job import Job, identity_of, prepare
 from geogp.runs.pipeline.make_map import run_job
 from geogp.runs.progress import ProgressListener
@@ -40,7 +37,7 @@ class WorkOrder:
     """An order to a worker: a run, and the address of the place.
 
     `scratch` is a folder of the worker's machine; None takes one in the cache. `fresh` is the id of
-    a call that starts over: runs of other calls are ignored.
+    a call that starts over: what other calls made or began does not count. Run folders keep it.
     """
 
     run: PlannedRun
@@ -89,27 +86,19 @@ def make_run(order: WorkOrder) -> WorkOutcome:
     """
     start, name, place = time.process_time(), order.run.name, open_place(order.place)
     base = Path(place.root) if place.local else scratch_folder(order.place, order.scratch)
-    request, note = replace(order.run.request, out=base / name), fresh_note(base, name)
+    request = replace(order.run.request, out=base / name)
     with lock_folder(base / name, wait=True, cure=ELSEWHERE if place.local else _CURE):
         if not place.local:
             _clean_up(base / name)
-        job = prepare(request, _WorkerProgress(name))
-        if order.fresh and not (note.is_file() and read_text(note) == order.fresh):
-            _restart(job)
-            write_text(note, order.fresh)  # another attempt continues from here
-        if not _can_continue(job.folder, identity_of(job)):
+        job = replace(prepare(request, _WorkerProgress(name)), call=order.fresh)
+        if not _can_continue(job):
             job = replace(job, request=replace(request, fresh=True))
-        how = _make(job) if place.local else _make_and_copy(job, place, name, order)
+        how = _make(job) if place.local else _make_and_copy(job, place, name)
     content = place.read(name, RUN_FILE)
     if content is None:
         raise OutputError(f"{place.show(name, RUN_FILE)} is not there after it was written.")
     cpu_seconds = time.process_time() - start
     return WorkOutcome(how, digest_of(content), cpu_seconds, peak_bytes(), _process())
-
-
-def fresh_note(base: Path, name: str) -> Path:
-    """Return the file with the id of the last call that restarted a run in the folder `base`."""
-    return base / f".{name}.fresh"
 
 
 def digest_of(content: bytes) -> str:
@@ -123,14 +112,11 @@ def _make(job: Job) -> str:
         return KEPT if run_job(job).already_there else MADE
 
 
-def _make_and_copy(job: Job, place: Place, name: str, order: WorkOrder) -> str:
-    """Make a run for a remote address, unless it is there already.
-
-    The folder of a restarted run is vacant only after the run was copied.
-    """
-    begun = job.request.fresh or (order.fresh and not is_vacant(job.folder.path))
-    held = None if begun else place.record(name)
-    if held is not None and same_map(held, identity_of(job)) and not place.lacks(name, held):
+def _make_and_copy(job: Job, place: Place, name: str) -> str:
+    """Make a run for a remote address, unless it is there already."""
+    held = place.record(name)
+    counts = held is not None and job.call in {None, given(held.call, None)}
+    if counts and same_map(held, identity_of(job)) and not place.lacks(name, held):
         how = KEPT
     else:
         how = MADE
@@ -194,21 +180,15 @@ class _WorkerProgress(ProgressListener):
             tell(self._name, f"{text} {done}/{total} {note}".strip())
 
 
-def _restart(job: Job) -> None:
-    """Begin a run over, so that a finished run in its folder does not count any more."""
-    job.folder.check()
-    job.folder.prepare(fresh=True)
-    job.folder.begin(RunNote(**asdict(identity_of(job)), threads=torch.get_num_threads()))
-
-
-def _can_continue(folder: RunFolder, identity: RunIdentity) -> bool:
-    """Return whether a folder holds this run; its inputs may differ now."""
+def _can_continue(job: Job) -> bool:
+    """Return whether a folder holds the run of this job; its inputs may differ now."""
     try:
-        folder.prepare()
-        folder.finished(identity)
+        job.folder.prepare()
+        job.folder.finished(identity_of(job))
+        begun_by = job.folder.call
     except (RequestError, DataError):
         return False
-    return True
+    return job.call in (None, begun_by)
 
 
 def _clean_up(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from geogp.commands.batch.batch_work import (
     WorkOutcome,
     check_scratch,
     digest_of,
-    fresh_note,
     make_run,
     scratch_folder,
 )
@@ -169,15 +167,8 @@ class _Batch:
             for row in self._rows.values():
                 row.state = WAITING if row.state == RUNNING else row.state
             self._save()
-            self._forget(Path(self._place.root) if self._place.local else scratch)
         national = {k: v for k, v in self._table.national.items() if k in groups}
         return BatchResult(self._place.address, self._rows, national)
-
-    def _forget(self, base: Path) -> None:
-        """Remove the notes of restarted runs; notes on other machines do no harm."""
-        for name in self._rows if self._fresh else ():
-            with suppress(OSError):
-                fresh_note(base, name).unlink(missing_ok=True)
 
     def _run(self, pool: WorkerPool) -> None:
         """Assign the runs, one to each worker, until none is left.

@@ -52,7 +52,7 @@ class Job:
     """One run in progress.
 
     `scale` maps rows to inputs; `seconds` is the time of each stage; `warn` adds to `warnings`;
-    `layers` are the user's polygon layers, from `layer_files`.
+    `layers` are the user's polygon layers, from `layer_files`; `call` is as in `RunNote`.
     """
 
     request: MapRequest
@@ -67,6 +67,7 @@ class Job:
     warnings: list[str] = field(default_factory=list)
     layers: tuple[PolygonLayer, ...] = ()
     layer_files: tuple[InputFile, ...] = ()
+    call: str | None = None
 
     @property
     def observations(self) -> Observations:

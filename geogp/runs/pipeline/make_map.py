@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from msgspec import convert
+from msgspec import UNSET, convert
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
@@ -148,7 +148,8 @@ def _kept(job: Job, identity: RunIdentity, held: RunRecord) -> RunResult | None:
 def _fit(job: Job, identity: RunIdentity) -> RunResult:
     """Fit, or continue the fits, and draw the map."""
     before, plan = len(job.warnings), make_plan(job)
-    note = job.folder.begin(RunNote(**asdict(identity), threads=torch.get_num_threads()))
+    note = RunNote(**asdict(identity), threads=torch.get_num_threads(), call=job.call or UNSET)
+    note = job.folder.begin(note)
     with arithmetic(threads_for(job, note.threads)):
         final, predictions, facts = _fitted(job, plan)
         fitted = FittedRecord(
@@ -158,6 +159,7 @@ def _fit(job: Job, identity: RunIdentity) -> RunResult:
             seconds=job.seconds,
             fit_warnings=job.warnings[before:],
             threads=note.threads,
+            call=note.call,
         )
         request = job.request
         notes = {"region": job.region.code, "target": request.target, "service": request.service}
