@@ -216,11 +216,8 @@ def wrongs(world: World) -> int:
 
 def main() -> int:
     """Run it."""
-    asked = parser(__doc__, table="faults")
-    asked.add_argument("--repeats", type=int, default=20)
-    asked.add_argument("--kills", type=int, default=100)
+    asked = parser(__doc__, table="faults", repeats=20, kills=100, seed=0)
     asked.add_argument("--of", choices=("tiles", "census", "all"), default="all")
-    asked.add_argument("--seed", type=int, default=0)
     options = asked.parse_args()
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     random, started = np.random.default_rng(options.seed), time.monotonic()

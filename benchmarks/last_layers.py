@@ -310,10 +310,9 @@ def seeds_of(options: argparse.Namespace, name: str) -> list[Figures]:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is not there yet and write the tables."""
-    asked = parser(__doc__, out="last-layers", table="last-layers")
+    asked = parser(__doc__, out="last-layers", table="last-layers", seeds=20)
     asked.add_argument("--data", type=Path, required=True, help="folder of parquet files")
     asked.add_argument("--tables", nargs="+", choices=list(PLANS), default=list(PLANS))
-    asked.add_argument("--seeds", type=int, default=20)
     options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)
     found = {name: seeds_of(options, name) for name in options.tables}

@@ -210,9 +210,8 @@ Errors of the kernel are shares of its largest value.
 @command
 def main() -> None:
     """Read the arguments and print the figures."""
-    asked = parser(__doc__)
+    asked = parser(__doc__, repeats=3)
     asked.add_argument("pages", nargs="+", type=Path)
-    asked.add_argument("--repeats", type=int, default=3)
     asked.add_argument("--out", type=Path, help="a folder for results.json and table.md")
     options = asked.parse_args()
     system = f"{platform.system()} {platform.machine()}"

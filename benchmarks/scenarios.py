@@ -307,11 +307,10 @@ def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    asked = parser(__doc__, out="scenarios", table="scenarios")
+    asked = parser(__doc__, out="scenarios", table="scenarios", r=500)
     asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
     asked.add_argument("--seeds", type=int, default=4, choices=range(1, MOST_DRAWS + 1))
     asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MOST_DRAWS + 1))
-    asked.add_argument("--r", type=int, default=500)
     asked.add_argument("--batch", type=int, default=2000, help="rows the kernel is learned from")
     asked.add_argument("--epochs", type=int, default=2, help="of ten iterations of L-BFGS")
     return asked.parse_args(arguments)

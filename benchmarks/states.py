@@ -159,7 +159,7 @@ def main() -> None:
     RequestError
         A state is unknown, or its boundaries cannot be read.
     """
-    asked = parser(__doc__)
+    asked = parser(__doc__, quarters="2022Q1..2023Q4", seed=0, resume=False)
     real = os.environ.get("GEOGP_REAL_DATA")
     boundaries = Path(real) / "census" if real else None
     asked.add_argument("--boundaries", type=Path, default=boundaries, required=not real)
@@ -167,10 +167,7 @@ def main() -> None:
     asked.add_argument("--maps", default="", help="cases with commas, or default")
     asked.add_argument("--oracles", default="RI", help="states whose oracles are timed too")
     asked.add_argument("--workers", type=int, default=1, choices=(1, 2))
-    asked.add_argument("--quarters", default="2022Q1..2023Q4")
     asked.add_argument("--scale", type=float, default=1.0, help="share of the rows, for trials")
-    asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--resume", action="store_true")
     asked.add_argument("--out", type=Path, default=RESULTS / "states")
     options = asked.parse_args()
     codes = list(filter(None, options.states.split(",")))

@@ -230,9 +230,8 @@ Kernel and noise learned by both at n = 100,000: log scores of 500 new points.
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make what is not yet there, and the table."""
-    asked = parser(__doc__, out="student", table="student")
+    asked = parser(__doc__, out="student", table="student", seeds=20)
     asked.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    asked.add_argument("--seeds", type=int, default=20)
     asked.add_argument("--large-seeds", type=int, default=3, help="where there are many rows")
     options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)

@@ -191,16 +191,12 @@ def _weights(given: str) -> Weights:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    asked = parser(__doc__, out="uci")
+    asked = parser(
+        __doc__, out="uci", seeds=3, epochs=400, batch=1024, h=64, r=128, learning_rate=2e-3
+    )
     asked.add_argument("--data", type=Path, required=True, help="table with columns x0.., y")
     asked.add_argument("--model", required=True, choices=[*CATALOGUE, *PEERS])
-    asked.add_argument("--seeds", type=int, default=3)
     asked.add_argument("--json", action="store_true", help="print one JSON object")
-    asked.add_argument("--epochs", type=int, default=400)
-    asked.add_argument("--batch", type=int, default=1024)
-    asked.add_argument("--h", type=int, default=64)
-    asked.add_argument("--r", type=int, default=128)
-    asked.add_argument("--learning-rate", type=float, default=2e-3)
     asked.add_argument("--weights", default="0.01,0.01", help="ALPHA,BETA, or auto to search")
     asked.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     return asked

@@ -281,13 +281,10 @@ Mean ± standard error over seeds.
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play what is not there yet and write the table."""
-    asked = parser(__doc__, out="wheel", table="wheel")
-    asked.add_argument("--horizon", type=int, default=16000)
-    asked.add_argument("--seeds", type=int, default=3)
+    asked = parser(__doc__, out="wheel", table="wheel", horizon=16000, seeds=3, gradient_steps=100)
     asked.add_argument("--deltas", type=float, nargs="+", default=[0.5, 0.95])
     names = [name for name in CATALOGUE if name in FITTING]
     asked.add_argument("--models", nargs="+", choices=names, default=list(FITTING))
-    asked.add_argument("--gradient-steps", type=int, default=100)
     asked.add_argument("--json", action="store_true", help="print the results as JSON")
     options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)
