@@ -21,11 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import shapely
-
-sys.path.insert(0, str(Path(__file__).parent))
 from faulty_server import serving
+from trial import Figures, command, parser, say, table, write_results
 
-from geogp.files import write_text
 from geogp.geodata.places.polygons import read_polygons
 from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.quarters import quarter_index
@@ -68,20 +66,14 @@ def write_national(path: Path, codes: Any, group: int, seed: int) -> None:
     """Write the quarter, so many rows a group, compressed by Snappy as pandas does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
-    writer = None
-    try:
+    schema = national_rows(codes[:1], np.random.default_rng(0)).schema
+    with pq.ParquetWriter(path, schema, compression="snappy") as writer:
         for start in range(0, len(codes), group):
             parts = [
                 national_rows(codes[at : min(at + BATCH, start + group)], random)
                 for at in range(start, min(start + group, len(codes)), BATCH)
             ]
-            table = pa.concat_tables(parts)
-            if writer is None:
-                writer = pq.ParquetWriter(path, table.schema, compression="snappy")
-            writer.write_table(table, row_group_size=group)
-    finally:
-        if writer is not None:
-            writer.close()
+            writer.write_table(pa.concat_tables(parts), row_group_size=group)
 
 
 def national_rows(codes: Any, random: Any) -> pa.Table:
@@ -141,7 +133,7 @@ print(json.dumps({"seconds": seconds, "peak_mb": peak, "before_mb": before,
 """
 
 
-def measured(where: str, options: argparse.Namespace, cache: Path) -> dict[str, Any]:
+def measured(where: str, options: argparse.Namespace, cache: Path) -> Figures:
     """Read the state in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", READ, where, str(options.boundaries), options.state, QUARTER],
@@ -155,9 +147,7 @@ def measured(where: str, options: argparse.Namespace, cache: Path) -> dict[str, 
     return dict(json.loads(done.stdout))
 
 
-def one_file(
-    options: argparse.Namespace, codes: Any, group: int, label: str
-) -> list[dict[str, Any]]:
+def one_file(options: argparse.Namespace, codes: Any, group: int, label: str) -> list[Figures]:
     """Write the quarter, and read it from the folder, from the server, and from the cache."""
     lines = []
     with tempfile.TemporaryDirectory() as place:
@@ -165,9 +155,7 @@ def one_file(
         path = folder / tile_file("mobile", quarter_index(QUARTER))
         started = time.monotonic()
         write_national(path, codes, group, seed=1)
-        print(
-            f"{label}: written in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
-        )
+        say(f"{label}: written in {time.monotonic() - started:.0f} s")
         stored, cache = path.stat().st_size, Path(place) / "cache"
         with serving(folder) as server:
             for how, where in (
@@ -183,54 +171,49 @@ def one_file(
                         one.stat().st_size for one in cache.rglob("*.parquet")
                     )
                 lines.append(line)
-                print(line, file=sys.stderr, flush=True)
+                say(line)
     sums = {line["sum"] for line in lines}
     if len(sums) != 1:
         raise RuntimeError(f"the sources disagree: {sums}")
     return lines
 
 
-def markdown(lines: list[dict[str, Any]], state: str) -> str:
+def markdown(lines: list[Figures], state: str) -> str:
     """Return the table."""
-    table = [
-        f"# Bytes read against bytes stored: {state} out of a national quarter",
-        "",
-        "`benchmarks/bytes_read.py`: a simulated quarter of the United States in today's schema of",
-        "eleven columns (Snappy, the text of the geometry in it), on a server on the same machine.",
-        "Peak memory is that of the whole process, which has taken the megabytes of the column",
-        "before it (Python, libraries, boundaries) when it starts to read.",
-        "",
-        f"| {' | '.join(HEADINGS)} |",
-        f"| {' | '.join('---' for _ in HEADINGS)} |",
-    ]
+    rows = []
     for line in lines:
         read = line["bytes_read"]
-        share = "" if read is None else f"{read / line['stored']:.1%}"
-        table.append(
-            f"| {line['file']} | {line['rows']:,} | {line['group']:,} | {line['from']} "
-            f"| {line['rows_used']:,} | {'in place' if read is None else f'{read / 1e6:.1f}'} "
-            f"| {line['stored'] / 1e6:.1f} | {share} | {line['seconds']:.1f} "
-            f"| {line['peak_mb']:.0f} | {line['before_mb']:.0f} |"
+        rows.append(
+            (
+                *(line["file"], f"{line['rows']:,}", f"{line['group']:,}", line["from"]),
+                f"{line['rows_used']:,}",
+                "in place" if read is None else f"{read / 1e6:.1f}",
+                f"{line['stored'] / 1e6:.1f}",
+                "" if read is None else f"{read / line['stored']:.1%}",
+                *(f"{line['seconds']:.1f}", f"{line['peak_mb']:.0f}", f"{line['before_mb']:.0f}"),
+            )
         )
-    return "\n".join(table) + "\n"
+    return f"""# Bytes read against bytes stored: {state} out of a national quarter
+
+`benchmarks/bytes_read.py`: a simulated quarter of the United States in today's schema of
+eleven columns (Snappy, the text of the geometry in it), on a server on the same machine.
+Peak memory is that of the whole process, which has taken the megabytes of the column
+before it (Python, libraries, boundaries) when it starts to read.
+
+{table(HEADINGS, rows, left=range(len(HEADINGS)))}"""
 
 
-def main() -> int:
+@command
+def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--boundaries", type=Path, required=True)
-    parser.add_argument("--state", default="NM")
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--large", type=int, default=6_000_000)
-    here = Path(__file__).parent
-    parser.add_argument("--table", type=Path, default=here / "results" / "bytes-read")
-    options = parser.parse_args()
+    asked = parser(__doc__, table="bytes-read", state="NM", rows=4_000_000, large=6_000_000)
+    asked.add_argument("--boundaries", type=Path, required=True)
+    options = asked.parse_args()
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     codes = national_codes(options.boundaries, options.large, seed=0)
-    random = np.random.default_rng(2)
-    mixed = random.permutation(codes)
+    mixed = np.random.default_rng(2).permutation(codes)
     fewer = np.sort(mixed[: options.rows])
-    lines: list[dict[str, Any]] = []
+    lines: list[Figures] = []
     for some, group, label in (
         (fewer, 1 << 16, "sorted"),
         (fewer, 1 << 20, "sorted"),
@@ -238,9 +221,7 @@ def main() -> int:
         (mixed, 1 << 20, "shuffled"),
     ):
         lines += one_file(options, some, group, label)
-        write_text(options.table / "results.json", json.dumps(lines, indent=1) + "\n")
-        write_text(options.table / "table.md", markdown(lines, options.state))
-    return 0
+        write_results(options.table, markdown(lines, options.state), lines)
 
 
 if __name__ == "__main__":

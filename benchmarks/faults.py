@@ -6,29 +6,39 @@ folder. Run from the folder of the project:
     python benchmarks/faults.py --repeats 20 --kills 100
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faults_census import census_faults
-from faults_kills import kills
-from faults_world import QUARTERS, QUICK, World, fresh_cache, make_world, run, same, sound
+from faults_kills import census_kills, kills
+from faults_world import (
+    QUARTERS,
+    QUICK,
+    Reading,
+    World,
+    census,
+    fresh_cache,
+    make_world,
+    run,
+    same,
+    sound,
+    tiles,
+)
 from faulty_server import Fault, FaultyServer, Manner, serving
+from trial import parser, say, table, write_results
 
 from geogp.errors import GeogpError, NetworkError, OutputError
-from geogp.files import write_text
 from geogp.geodata.store.cache_contents import DAMAGED, cache_items
-from geogp.geodata.store.sources import Folder, Web
+from geogp.geodata.store.sources import Web
 
 PASSING = ("drop", "cut", "short", "long", "slow", "misplaced", "429", "500", "503")
 LASTING = (*PASSING, "403", "404", "size")
@@ -43,54 +53,51 @@ NAMES = {
 }
 
 
-def trial(world: World, server: FaultyServer, label: str) -> None:
-    """Run under the faults that the server was told; then without; and judge both."""
+def trial(world: World, server: FaultyServer, of: Reading, label: str) -> None:
+    """Read under the faults that the server was told; then without; and judge both."""
     with fresh_cache():
         try:
-            found = run(Web(server.url, QUICK), world.region)
+            found = of.read(Web(server.url, QUICK))
         except NetworkError:
-            first = "error"
+            told = "error said; the next run right"
         except GeogpError as error:
-            first = f"WRONG: {type(error).__name__}"
+            told = _of_a_gap(of, label, error) or f"WRONG: {type(error).__name__}"
         else:
-            gap = bool(found.missing) and any("no tiles" in text for text in found.warnings)
-            if same(found, world.old):
-                first = "right data at once"
-            elif gap and "404" in label:
-                first = "the quarter said to be missing; the next run right"
-            else:
-                first = "WRONG data"
+            right = of.same(found, of.old)
+            told = "right data at once" if right else _of_a_gap(of, label, found) or "WRONG data"
         if not sound():
-            first = "WRONG: a damaged entry"
+            told = "WRONG: a damaged entry"
         server.tell()
-        if not same(run(Web(server.url, QUICK), world.region), world.old) or not sound():
-            first = "WRONG data in the next run"
-    world.count(label, first if first != "error" else "error said; the next run right")
+        if not of.same(of.read(Web(server.url, QUICK)), of.old) or not sound():
+            told = "WRONG data in the next run"
+    world.count(label, told)
 
 
-def network_faults(world: World, server: FaultyServer, repeats: int, random: Any) -> None:
+def _of_a_gap(of: Reading, label: str, found: object) -> str:
+    lacks = of.lacks(found) if "404" in label else ""
+    return f"{lacks}; the next run right" if lacks else ""
+
+
+def network_faults(
+    world: World, server: FaultyServer, of: Reading, repeats: int, random: Any
+) -> None:
     """Answers that fail, at random requests, for a while and for good."""
-    for kind in LASTING:
-        for lasting in (False, True):
-            if not lasting and kind not in PASSING:
-                continue
-            name = NAMES.get(kind, f"status {kind}")
-            label = f"{name}, {'lasting' if lasting else 'passing'}"
-            for _ in range(repeats):
-                method = (
-                    "HEAD"
-                    if kind in {"403", "404", "429", "500"} and random.random() < 0.3
-                    else "GET"
-                )
-                most = 8 if method == "HEAD" else 24
-                times = 10**6 if lasting else int(random.integers(1, 4))
-                if (kind, method) == ("404", "HEAD"):
-                    times = 1
-                server.tell(Fault(kind, int(random.integers(most)), times, method))
-                trial(world, server, label)
+    for kind, lasting in product(LASTING, (False, True)):
+        if not lasting and kind not in PASSING:
+            continue
+        name = NAMES.get(kind, f"status {kind}")
+        label = f"{of.label}{name}, {'lasting' if lasting else 'passing'}"
+        for _ in range(repeats):
+            by_head = kind in {"403", "404", "429", "500"} and random.random() < 0.3
+            times = 10**6 if lasting else int(random.integers(1, 4))
+            if by_head and kind == "404":
+                times = 1
+            first = int(random.integers(of.requests[by_head]))
+            server.tell(Fault(kind, first, times, "HEAD" if by_head else "GET"))
+            trial(world, server, of, label)
 
 
-def poor_servers(world: World, server: FaultyServer, repeats: int) -> None:
+def poor_servers(world: World, server: FaultyServer, of: Reading, repeats: int) -> None:
     """Servers that do less than they might."""
     for label, manner in {
         "no parts: whole files only": Manner(ranges=False),
@@ -101,38 +108,31 @@ def poor_servers(world: World, server: FaultyServer, repeats: int) -> None:
     }.items():
         for _ in range(max(1, repeats // 4)):
             server.tell(manner=manner)
-            trial(world, server, label)
+            trial(world, server, of, of.label + label)
 
 
-def replaced(world: World, server: FaultyServer, repeats: int, random: Any) -> None:
+def replaced(world: World, server: FaultyServer, of: Reading, repeats: int, random: Any) -> None:
     """Replace a file while it is read: the old or the new one comes, never both."""
-    quarter = QUARTERS[:6]
-    old, new = (run(Folder(world.folder / name), world.region, quarter) for name in ("old", "new"))
-    for etag, dated, ranges in (
-        ("strong", True, True),
-        ("weak", True, True),
-        ("none", False, True),
-        ("strong", True, False),
-    ):
+    for etag, ranges in (("strong", True), ("weak", True), ("none", True), ("strong", False)):
         kind = "no ETag" if etag == "none" else f"{etag} ETag"
-        label = f"file replaced midway, {kind}{'' if ranges else ', no parts'}"
+        label = f"{of.name} replaced midway, {kind}{'' if ranges else ', no parts'}"
         for _ in range(repeats):
-            manner = Manner(etag=etag, dated=dated, ranges=ranges)
-            server.tell(Fault("replace", int(random.integers(8))), manner=manner)
+            manner = Manner(etag=etag, dated=etag != "none", ranges=ranges)
+            first = int(random.integers(of.requests[1]))
+            server.tell(Fault("replace", first), manner=manner)
             with fresh_cache():
                 source = Web(server.url, QUICK)
-                found = run(source, world.region, quarter)
-                again = run(source, world.region, quarter)
-                which = "new" if same(found, new) else "old" if same(found, old) else ""
-                good = which and same(again, found) and sound()
+                found, again = of.read(source), of.read(source)
+                which = "new" if of.same(found, of.new) else "old" if of.same(found, of.old) else ""
+                good = which and of.same(again, found) and sound()
             world.count(label, f"all of the {which} file" if good else "WRONG: a mixture")
 
 
-def damaged(world: World, server: FaultyServer, repeats: int, random: Any) -> None:
+def damaged(world: World, server: FaultyServer, of: Reading, repeats: int, random: Any) -> None:
     """Bytes of cached files changed at random: found, refused, fetched again."""
     server.tell()
     with fresh_cache():
-        run(Web(server.url, QUICK), world.region)
+        of.read(Web(server.url, QUICK))
         for _ in range(repeats * 5):
             paths = [item.path for item in cache_items()]
             entry = paths[random.integers(len(paths))]
@@ -149,10 +149,10 @@ def damaged(world: World, server: FaultyServer, repeats: int, random: Any) -> No
                 content[-1] ^= 1
             path.write_bytes(content)
             found = [item.path for item in cache_items(check=True) if item.state == DAMAGED]
-            right = same(run(Web(server.url, QUICK), world.region), world.old) and sound()
+            right = of.same(of.read(Web(server.url, QUICK)), of.old) and sound()
             good = found == [entry] and right
             world.count(
-                "cached bytes damaged",
+                f"{of.label}cached bytes damaged",
                 "found by verify; not read, fetched again" if good else "WRONG",
             )
 
@@ -187,27 +187,21 @@ def full_disk(world: World, server: FaultyServer, repeats: int, random: Any) -> 
 def markdown(world: World, seconds: float) -> str:
     """Return the table."""
     lines = [
-        "# Faults of downloads, and what the next run found",
-        "",
-        "`benchmarks/faults.py`, on one machine: a server on the loopback address serves a",
-        "simulated bucket of 8 quarters; a run reads a region's rows and is compared, bit by bit,",
-        "with the same rows read from the folder (Census files: the region and its urban areas).",
-        "After each fault the cache is checked byte by",
-        f"byte and the run is made again without it. {seconds:.0f} seconds.",
-        "",
-        "| fault | times | what was found |",
-        "| --- | ---: | --- |",
+        (fault, found.total(), "; ".join(f"{count} {told}" for told, count in found.most_common()))
+        for fault, found in world.outcomes.items()
     ]
-    for fault, found in world.outcomes.items():
-        told = "; ".join(f"{count} {outcome}" for outcome, count in found.most_common())
-        lines.append(f"| {fault} | {found.total()} | {told} |")
-    wrong = wrongs(world)
-    total = sum(found.total() for found in world.outcomes.values())
-    lines += [
-        "",
-        f"{total} faults; {wrong} times something was lost or taken for good that was not.",
-    ]
-    return "\n".join(lines) + "\n"
+    return f"""# Faults of downloads, and what the next run found
+
+`benchmarks/faults.py`, on one machine: a server on the loopback address serves a
+simulated bucket of 8 quarters; a run reads a region's rows and is compared, bit by bit,
+with the same rows read from the folder (Census files: the region and its urban areas).
+After each fault the cache is checked byte by
+byte and the run is made again without it. {seconds:.0f} seconds.
+
+{table(("fault", "times", "what was found"), lines, left=(0, 2))}
+{sum(times for _, times, _ in lines)} faults; {wrongs(world)} times something was lost or taken \
+for good that was not.
+"""
 
 
 def wrongs(world: World) -> int:
@@ -222,32 +216,37 @@ def wrongs(world: World) -> int:
 
 def main() -> int:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--of", choices=("tiles", "census", "all"), default="all")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", type=Path, default=Path(__file__).parent / "results" / "faults")
-    options = parser.parse_args()
+    asked = parser(__doc__, table="faults", repeats=20, kills=100, seed=0)
+    asked.add_argument("--of", choices=("tiles", "census", "all"), default="all")
+    options = asked.parse_args()
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
     random, started = np.random.default_rng(options.seed), time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         world = make_world(Path(place))
-        tiles: list[Callable[[FaultyServer], None]] = [
-            lambda server: network_faults(world, server, options.repeats, random),
-            lambda server: poor_servers(world, server, options.repeats),
-            lambda server: replaced(world, server, options.repeats, random),
-            lambda server: damaged(world, server, options.repeats, random),
-            lambda server: kills(world, server, options.kills, random),
-        ]
-        if os.geteuid() == 0:
-            tiles.append(lambda server: full_disk(world, server, options.repeats, random))
-        census = [lambda server: census_faults(world, server, options.repeats, random)]
-        parts = {"tiles": tiles, "census": census, "all": [*tiles, *census]}[options.of]
-        for part in parts:
-            with serving(Path(place) / "old", Path(place) / "new") as server:
+        given = options.repeats, random
+        parts: list[tuple[str, Callable[[FaultyServer], None]]] = []
+        if options.of != "census":
+            whole, first = tiles(world), tiles(world, QUARTERS[:6])
+            parts += [
+                ("", lambda server: network_faults(world, server, whole, *given)),
+                ("", lambda server: poor_servers(world, server, whole, options.repeats)),
+                ("", lambda server: replaced(world, server, first, *given)),
+                ("", lambda server: damaged(world, server, whole, *given)),
+                ("", lambda server: kills(world, server, options.kills, random)),
+            ]
+            if os.geteuid() == 0:
+                parts.append(("", lambda server: full_disk(world, server, *given)))
+        if options.of != "tiles":
+            files = census(world)
+            for trials in (network_faults, replaced, damaged, census_kills):
+                parts.append(
+                    ("census-", lambda server, do=trials: do(world, server, files, *given))
+                )
+        for folder, part in parts:
+            old, new = (Path(place) / f"{folder}{name}" for name in ("old", "new"))
+            with serving(old, new) as server:
                 part(server)
-            print(f"{time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+            say(f"{time.monotonic() - started:.0f} s")
     seconds = time.monotonic() - started
     results = {
         "seed": options.seed,
@@ -255,8 +254,7 @@ def main() -> int:
         "faults": {fault: dict(found) for fault, found in world.outcomes.items()},
         "wrong": wrongs(world),
     }
-    write_text(options.table / "results.json", json.dumps(results, indent=1) + "\n")
-    write_text(options.table / "table.md", markdown(world, seconds))
+    write_results(options.table, markdown(world, seconds), results)
     return 1 if wrongs(world) else 0
 
 

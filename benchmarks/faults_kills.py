@@ -1,4 +1,4 @@
-"""Kills of `geogp fetch` at random moments, and what the next run finds."""
+"""Kills of `geogp fetch`, and of a reading of Census files, and what the next run finds."""
 
 import json
 import os
@@ -12,11 +12,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from faults_world import QUARTERS, QUICK, World, fresh_cache, run, same, sound
+from faults_world import QUARTERS, QUICK, Reading, World, fresh_cache, run, same, sound
 from faulty_server import FaultyServer, Manner
 
 from geogp.geodata.store.cache_contents import DAMAGED, WHOLE, cache_items
 from geogp.geodata.store.sources import Web
+
+_CODE = """
+import sys
+from geogp.geodata.places.census import read_region
+from geogp.geodata.store.sources import Web
+read_region(Web(sys.argv[1]), "DEMO")
+"""
 
 
 class Command:
@@ -135,3 +142,22 @@ def _kill(
     else:
         part = "no" if not whole else "some" if whole < 8 else "all"
         world.count(label, f"{part} quarters whole; the next run completed them")
+
+
+def census_kills(world: World, server: FaultyServer, of: Reading, count: int, random: Any) -> None:
+    """Kill -9 at random moments of a reading of Census files."""
+    for _ in range(count):
+        with fresh_cache() as cache:
+            server.tell(manner=Manner(delay_s=0.02))
+            environment = {**os.environ, "GEOGP_CACHE": str(cache)}
+            process = subprocess.Popen([sys.executable, "-c", _CODE, server.url], env=environment)
+            wait = int(random.integers(1, 10))
+            while len(server.told.requests) < wait and process.poll() is None:
+                time.sleep(0.001)
+            process.kill()
+            process.wait()
+            bad = [item for item in cache_items(check=True) if item.state == DAMAGED]
+            server.tell()
+            right = of.same(of.read(Web(server.url, QUICK)), of.old) and sound()
+            told = "the next run right" if right and not bad else "WRONG"
+            world.count("kill -9 while Census files come", told)

@@ -1,16 +1,13 @@
-"""Attacks on run folders and inputs of the command: kills, pairs, damage, odd requests.
+"""Attacks on run folders: kills, pairs of commands, damaged and foreign files.
 
-Everything runs on this machine, on a made-up region; a server on the loopback address counts what
-asks it. What a disturbed folder holds in the end is compared with an undisturbed run, to the last
-bit. Run from the folder of the project:
+Everything runs on this machine, on a made-up region. What a disturbed folder holds in the end is
+compared with an undisturbed run, to the last bit. Run from the folder of the project:
 
-    python benchmarks/faults_runs.py --parts ABCDEFG --most 30
+    python benchmarks/faults_runs.py --parts ABCD --most 30
 
 A fault is told with the name of its case; the same command with `--only NAME` repeats it.
 """
 
-import argparse
-import json
 import os
 import re
 import signal
@@ -23,10 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
-from faults_arguments import odd_arguments
-from faults_boundaries import boundary_files
 from faults_debris import damaged_files, debris
 from faults_folders import (
     COMPLETE,
@@ -40,9 +33,7 @@ from faults_folders import (
     done_well,
     forget,
 )
-from faults_requests import tampered_runs
-
-from geogp.files import write_text
+from trial import RESULTS, parser, say, table, write_results
 
 OFFSETS = 10
 """Moments at which the second of two commands begins."""
@@ -243,56 +234,42 @@ PARTS: dict[str, Callable[[World, Tally], None]] = {
     "B": pairs,
     "C": damaged_files,
     "D": debris,
-    "E": tampered_runs,
-    "F": odd_arguments,
-    "G": boundary_files,
 }
 
 
 def markdown(found: dict[str, Tally], seconds: float) -> str:
     """Return the table."""
-    lines = [
-        "# Faults of run folders and of requests",
-        "",
-        "`benchmarks/faults_runs.py`, on one machine. What a disturbed folder holds in the end is",
-        "compared with an undisturbed run, to the last bit: names of files, grids, tables, models,",
-        f"pages. A server on the loopback address counts what asks it. {seconds:.0f} seconds.",
-        "",
-        "| part | what | times | faults |",
-        "| --- | --- | ---: | ---: |",
+    rows = [
+        (part, what, times, faults)
+        for part, tally in found.items()
+        for what, (times, faults) in tally.rows.items()
     ]
-    for part, tally in found.items():
-        for what, (times, faults) in tally.rows.items():
-            lines.append(f"| {part} | {_cell(what)} | {times} | {len(faults)} |")
-    times = sum(row[0] for tally in found.values() for row in tally.rows.values())
-    faults = [
-        fault for tally in found.values() for _, held in tally.rows.values() for fault in held
-    ]
-    lines += ["", f"{times} cases, {len(faults)} faults."]
-    if faults:
-        lines += ["", "Each with its case; `--only CASE` repeats it."]
-        lines += ["", *(f"- {_cell(fault)}" for fault in faults)]
-    return "\n".join(lines) + "\n"
+    faults = [fault for row in rows for fault in row[3]]
+    listed = "".join(f"- {fault}\n" for fault in faults)
+    told = f"\nEach with its case; `--only CASE` repeats it.\n\n{listed}" if faults else ""
+    lines = [(part, what, times, len(held)) for part, what, times, held in rows]
+    return f"""# Faults of run folders
 
+`benchmarks/faults_runs.py`, on one machine. What a disturbed folder holds in the end is
+compared with an undisturbed run, to the last bit: names of files, grids, tables, models,
+pages. {seconds:.0f} seconds.
 
-def _cell(text: str) -> str:
-    """Return a text on one line that is no markup."""
-    plain = "".join(mark if mark.isprintable() else " " for mark in text)
-    return plain.replace("|", "\\|").replace("<", "&lt;")
+{table(("part", "what", "times", "faults"), lines, left=(0, 1))}
+{sum(times for _, _, times, _ in rows)} cases, {len(faults)} faults.
+{told}"""
 
 
 def main(given: list[str] | None = None) -> int:
     """Run it; the exit status is 1 where faults were found."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="".join(PARTS), help="some of " + "".join(PARTS))
-    parser.add_argument("--most", type=int, default=40, help="cases of one kind at most")
-    parser.add_argument("--only", default="", help="the cases alone whose name holds this")
-    results = Path(__file__).parent / "results" / "faults-runs"
-    parser.add_argument("--out", type=Path, default=results)
-    options = parser.parse_args(given)
+    asked = parser(__doc__)
+    asked.add_argument("--parts", default="".join(PARTS), help="some of " + "".join(PARTS))
+    asked.add_argument("--most", type=int, default=40, help="cases of one kind at most")
+    asked.add_argument("--only", default="", help="the cases alone whose name holds this")
+    asked.add_argument("--out", type=Path, default=RESULTS / "faults-runs")
+    options = asked.parse_args(given)
     unknown = set(options.parts) - set(PARTS)
     if unknown:
-        parser.error(f"expected some of {''.join(PARTS)}, found {''.join(sorted(unknown))}")
+        asked.error(f"expected some of {''.join(PARTS)}, found {''.join(sorted(unknown))}")
     began, found = time.monotonic(), {"": Tally()}
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
@@ -303,12 +280,8 @@ def main(given: list[str] | None = None) -> int:
                 tally = found[part] = Tally(options.most, options.only)
                 PARTS[part](world, tally)
                 told = sum(times for times, _ in tally.rows.values())
-                print(
-                    f"{part}: {told} cases, {tally.faults} faults, "
-                    f"{time.monotonic() - began:.0f} s",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                seconds = time.monotonic() - began
+                say(f"{part}: {told} cases, {tally.faults} faults, {seconds:.0f} s")
         finally:  # also of what was stopped: as far as it came
             _write(options.out, found, time.monotonic() - began)
             world.close()
@@ -316,19 +289,13 @@ def main(given: list[str] | None = None) -> int:
 
 
 def _write(out: Path, found: dict[str, Tally], seconds: float) -> None:
-    faults = sum(tally.faults for tally in found.values())
-    results = {
-        "seconds": round(seconds, 1),
-        "faults": faults,
-        "parts": {
-            part: {
-                what: {"times": times, "faults": held} for what, (times, held) in tally.rows.items()
-            }
-            for part, tally in found.items()
-        },
+    parts = {
+        part: {what: {"times": times, "faults": held} for what, (times, held) in tally.rows.items()}
+        for part, tally in found.items()
     }
-    write_text(out / "results.json", json.dumps(results, indent=1) + "\n")
-    write_text(out / "table.md", markdown(found, seconds))
+    faults = sum(tally.faults for tally in found.values())
+    results = {"seconds": round(seconds, 1), "faults": faults, "parts": parts}
+    write_results(out, markdown(found, seconds), results)
 
 
 if __name__ == "__main__":

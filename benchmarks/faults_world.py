@@ -1,19 +1,22 @@
-"""What the faults of downloads are tried on: a simulated bucket, and what a run on it must give."""
+"""What the faults of downloads are tried on: tiles and Census files, and what a run must read."""
 
 import os
 import shutil
 import tempfile
+import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import geopandas as gpd
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from geogp.geodata.places.census import read_region
+from geogp.geodata.places.census import Boundaries, read_region
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
 from geogp.geodata.simulation.simulation_files import write_simulation
@@ -32,6 +35,10 @@ QUICK = Patience(
 """So that a hundred trials end within a minute."""
 
 
+STATES = "GENZ2018/shp/cb_2018_us_state_500k.zip"
+URBAN = "GENZ2020/shp/cb_2020_us_ua20_500k.zip"
+
+
 @dataclass
 class World:
     """A simulated bucket, the same with other values, and what a run on each must give."""
@@ -45,6 +52,95 @@ class World:
     def count(self, fault: str, outcome: str) -> None:
         """Note what a trial found."""
         self.outcomes.setdefault(fault, Counter())[outcome] += 1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A download that is tried.
+
+    Attributes
+    ----------
+    name, label
+        What is downloaded, and what the names of its trials begin with.
+    read, same
+        What reads it, and tells whether two readings hold the same.
+    old, new
+        What it must read, and what after the files were replaced.
+    lacks
+        What a reading or an error says of a file that is not there; empty where it says nothing.
+    requests
+        Its numbers of GET and HEAD requests, about.
+    """
+
+    name: str
+    label: str
+    read: Callable[[Folder | Web], Any]
+    same: Callable[[Any, Any], bool]
+    old: Any
+    new: Any
+    lacks: Callable[[Any], str]
+    requests: tuple[int, int]
+
+
+def tiles(world: World, quarters: str = QUARTERS) -> Reading:
+    """Return the reading of some quarters of tiles."""
+
+    def read(source: Folder | Web) -> Ingested:
+        return run(source, world.region, quarters)
+
+    def lacks(found: Any) -> str:
+        gap = isinstance(found, Ingested) and found.missing
+        said = gap and any("no tiles" in text for text in found.warnings)
+        return "the quarter said to be missing" if said else ""
+
+    old, new = (read(Folder(world.folder / name)) for name in ("old", "new"))
+    return Reading("file", "", read, same, old, new, lacks, (24, 8))
+
+
+def census(world: World) -> Reading:
+    """Write the Bureau's files, in folders with its names, and return their reading."""
+    folders = [
+        write_census(world.folder / f"census-{name}", world.folder / "boundaries", shift=shift)
+        for name, shift in (("old", 0.0), ("new", 0.01))
+    ]
+
+    def read(source: Folder | Web) -> Boundaries:
+        return read_region(source, "DEMO")
+
+    def alike(one: Boundaries, other: Boundaries) -> bool:
+        first, second = one.region.strata, other.region.strata
+        if first is None or second is None:
+            return False
+        shapes = one.region.boundary.equals(other.region.boundary)
+        return bool(
+            shapes and first.area.equals(second.area) and np.array_equal(one.files, other.files)
+        )
+
+    def lacks(found: Any) -> str:
+        if isinstance(found, Boundaries):
+            gap = found.region.strata is None and found.warnings
+            return "no urban areas, and said so" if gap else ""
+        return f"{type(found).__name__}, as of a file that is not there"
+
+    old, new = (read(Folder(folder)) for folder in folders)
+    return Reading("Census file", "Census file: ", read, alike, old, new, lacks, (2, 2))
+
+
+def write_census(folder: Path, boundaries: Path, *, shift: float = 0.0) -> Path:
+    """Write the boundaries of the made-up region as the Bureau's site has them."""
+    for source, name in (("states", STATES), ("urban_areas_DEMO", URBAN)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = gpd.read_parquet(boundaries / f"{source}.parquet")
+        if source != "states":
+            table = table.set_geometry(table.geometry.translate(xoff=shift))
+        table.to_file(path.with_suffix(".shp"))
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for part in sorted(path.parent.glob(f"{path.stem}.*")):
+                if part != path:
+                    archive.write(part, part.name)
+                    part.unlink()
+    return folder
 
 
 def make_world(folder: Path, rows: int = 6000) -> World:

@@ -122,8 +122,7 @@ variance of the rows.
 @command
 def main() -> None:
     """Map the regions and write their figures."""
-    asked = parser(__doc__, table="few-rows")
-    asked.add_argument("--regions", type=int, default=20)
+    asked = parser(__doc__, table="few-rows", regions=20)
     asked.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     asked.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=LAYOUTS)
     asked.add_argument("--models", nargs="+", default=("field",))

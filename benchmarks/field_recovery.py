@@ -117,10 +117,7 @@ training rows: on average no model has a lower log score.
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit all seeds and write the table."""
-    asked = parser(__doc__, table="field")
-    asked.add_argument("--source", default="data/demo")
-    asked.add_argument("--seeds", type=int, default=5)
-    asked.add_argument("--preset", default="quick")
+    asked = parser(__doc__, table="field", source="data/demo", seeds=5, preset="quick")
     asked.set_defaults(region="DEMO", quarters=None)
     options = asked.parse_args(arguments)
     options.boundaries = str(Path(options.source) / "boundaries")

@@ -8,9 +8,7 @@ checksum covers must never be read as other data. Run from the folder of the pro
 A crash or a hang of a C library ends a process of its own, which is counted and replaced.
 """
 
-import argparse
 import hashlib
-import json
 import multiprocessing
 import os
 import platform
@@ -29,17 +27,14 @@ from typing import Any
 
 import numpy as np
 import pyogrio
-
-sys.path.insert(0, str(Path(__file__).parent))
 from fuzz_mutations import Random, spoil_bytes
 from fuzz_pages import covered
 from fuzz_readers import ALWAYS, NEVER, PAGES, READERS
 from fuzz_worker import DATA, FAULT, MEMORY, TOO_MUCH, Answer, serve
 from fuzz_world import World, make_world
+from trial import HERE, parser, table, write_results
 
-from geogp.files import write_bytes, write_text
-
-HERE = Path(__file__).parent
+from geogp.files import write_bytes
 
 SLOW_S = 20.0
 """Seconds after which a content has taken too long; it is then given three times as many."""
@@ -308,39 +303,42 @@ def described(tally: Tally, seconds: float, seed: int) -> dict[str, Any]:
     }
 
 
-def table(content: dict[str, Any]) -> str:
-    """Return what was seen as a table in Markdown."""
+def page(content: dict[str, Any]) -> str:
+    """Return what was seen as Markdown."""
     versions = ", ".join(f"{name} {found}" for name, found in content["versions"].items())
     command = f"python benchmarks/fuzz.py --seconds {content['seconds']} --seed {content['seed']}"
     lines = [
-        "# What became of spoilt files",
-        "",
-        f"`{command}`: {content['cases']:,} contents, one process, {versions}.",
-        "",
-        "Bytes: spoilt anywhere; form: whole, but not as expected. Same and other data: as in the",
-        "file that was spoilt, or not, where nothing covers what was spoilt.",
-        "",
-        "| reader | spoilt | contents | outcomes | slowest, s |",
-        "| --- | --- | ---: | --- | ---: |",
-    ]
-    for row in content["readers"]:
-        told = ", ".join(f"{times} {name}" for name, times in row["outcomes"].items())
-        lines.append(
-            f"| {row['reader']} | {row['spoilt']} | {row['cases']} | {told} | {row['slowest_s']} |"
+        (
+            *(row["reader"], row["spoilt"], row["cases"]),
+            ", ".join(f"{times} {name}" for name, times in row["outcomes"].items()),
+            row["slowest_s"],
         )
+        for row in content["readers"]
+    ]
+    header = ("reader", "spoilt", "contents", "outcomes", "slowest, s")
     found = [f"- {one['reader']}: {one['outcome']}, {one['where']}" for one in content["findings"]]
-    return "\n".join([*lines, "", "Findings:", "", *(found or ["- none"])]) + "\n"
+    listed = "\n".join(found or ["- none"])
+    return f"""# What became of spoilt files
+
+`{command}`: {content["cases"]:,} contents, one process, {versions}.
+
+Bytes: spoilt anywhere; form: whole, but not as expected. Same and other data: as in the
+file that was spoilt, or not, where nothing covers what was spoilt.
+
+{table(header, lines, left=(0, 1, 3))}
+Findings:
+
+{listed}
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz for a while; the status says whether something was found."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
-    parser.add_argument("--corpus", type=Path, help="where contents that find something are kept")
-    parser.add_argument("--readers", nargs="*", default=(), choices=READERS, metavar="READER")
-    parser.add_argument("--out", type=Path, help="a folder for table.md and results.json")
-    asked = parser.parse_args(arguments)
+    given = parser(__doc__, seconds=600.0, seed=secrets.randbelow(2**31))
+    given.add_argument("--corpus", type=Path, help="where contents that find something are kept")
+    given.add_argument("--readers", nargs="*", default=(), choices=READERS, metavar="READER")
+    given.add_argument("--out", type=Path, help="a folder for table.md and results.json")
+    asked = given.parse_args(arguments)
     print(f"seed {asked.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="geogp-fuzz-world-") as folder:
         fuzzer = Fuzzer(make_world(Path(folder)), asked.seed, asked.readers)
@@ -350,8 +348,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fuzzer.close()
     content = described(tally, asked.seconds, asked.seed)
     if asked.out:
-        write_text(asked.out / "results.json", json.dumps(content, indent=1) + "\n")
-        write_text(asked.out / "table.md", table(content))
+        write_results(asked.out, page(content), content)
     if asked.corpus:
         keep(tally, asked.corpus)
     for row in content["readers"]:

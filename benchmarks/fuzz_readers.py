@@ -28,13 +28,15 @@ from fuzz_world import FIT, HERE, NEXT, World, fit_data, square
 from msgspec import UNSET
 
 from geogp.commands.gallery import make_gallery
-from geogp.errors import DataError, RequestError
+from geogp.errors import DataError, GeogpError, RequestError
+from geogp.files import plain_names
 from geogp.geodata.places.census import read_region
 from geogp.geodata.places.layers import read_layer
 from geogp.geodata.store.cache import CacheEntry, read_note, readable_folder
 from geogp.geodata.store.cache_contents import cache_items
 from geogp.geodata.store.remote import Patience, RemoteFile
-from geogp.geodata.store.sources import Folder
+from geogp.geodata.store.sources import Folder, relative_name
+from geogp.geodata.tiles import quadkeys
 from geogp.geodata.tiles.ookla import read_observations
 from geogp.geodata.tiles.quarters import parse_quarters, quarter_index
 from geogp.geodata.tiles.tile_files import tile_file
@@ -225,6 +227,16 @@ def read_packed(_world: World, content: bytes, _place: Path) -> str:
     return digest(unpack(packed))
 
 
+def read_names(_world: World, content: bytes, _place: Path) -> str:
+    """Read a text as a quadkey, as quarters, and as the name of a file."""
+    text = content.decode("utf-8", "replace")
+    found: list[object] = [plain_names([text])]
+    for parse in (lambda one: quadkeys.parse_quadkeys([one]), parse_quarters, relative_name):
+        with suppress(GeogpError):
+            found.append(parse(text))
+    return digest(*found)
+
+
 def read_answers(_world: World, content: bytes, _place: Path) -> str:
     """Ask a server whose answers are given, byte by byte."""
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1"
@@ -406,5 +418,6 @@ READERS: dict[str, Reader] = {
     "weights": Reader(read_weights, json_bytes, share=0.5),
     "rank": Reader(read_rank, json_bytes, share=0.5),
     "packed": Reader(read_packed, json_bytes, share=2),
+    "names": Reader(read_names, share=0.5),
     "http": Reader(read_answers, answers_changed, share=2),
 }

@@ -93,6 +93,7 @@ def make_world(folder: Path) -> World:
     world.keep("cache-note", [_note(_tiles()[0], folder)])
     world.keep("packed", _packed())
     world.keep("http", _answers())
+    world.keep("names", [b"2019Q1..2023Q4", b"0231301203010123", b"a b.parquet"])
     world.keep("weights", [b'{"alpha": 0.1, "beta": 0.2, "seconds": 1.5, "trials": []}'])
     world.keep("rank", [b'{"r": 16, "chosen_by": "budget", "expected_seconds": 0.1}'])
     _add_models(world)

@@ -312,13 +312,9 @@ def run(
 @command
 def main() -> None:
     """Try, and write JSON and table."""
-    asked = parser(__doc__)
+    asked = parser(__doc__, count=50, worlds=40, random_sets=20, seed=0)
     asked.add_argument("path", type=Path, help="a run of `geogp demo`")
-    asked.add_argument("--count", type=int, default=50)
-    asked.add_argument("--worlds", type=int, default=40)
-    asked.add_argument("--random-sets", type=int, default=20)
     asked.add_argument("--tests", type=int, help="of each new measurement")
-    asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--out", type=Path, default=RESULTS / "next")
     options = vars(asked.parse_args())
     out = options.pop("out")

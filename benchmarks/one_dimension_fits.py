@@ -1,4 +1,4 @@
-"""Fits of the example in one dimension: models of the catalogue and GPyTorch's exact processes."""
+"""The world in one dimension of `one_dimension.py`, and fits: the catalogue's and GPyTorch's."""
 
 import copy
 import hashlib
@@ -8,22 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic, process_time
+from typing import Any
 
 import gpytorch
 import numpy as np
 import torch
 from gpytorch.distributions import MultivariateNormal
-from one_dimension_world import (
-    FRESH_ROWS,
-    GRID,
-    KERNEL_GRID,
-    ROWS,
-    VALIDATION_ROWS,
-    Z90,
-    draw,
-    oracle_nll,
-    true_mean,
-)
+from scipy.special import expit
 from trial import Figures, Floats, kept, say
 
 from geogp.distributions.prediction import Prediction
@@ -37,7 +28,45 @@ from geogp.models.training.schedule import FitSettings
 from geogp.models.training.steps import WholeData
 from geogp.models.training.training_loop import Data, fit
 
-PEERS = {"exact-rbf": "exact RBF (GPyTorch)", "exact-dkl": "exact DKL (GPyTorch)"}
+ROWS, VALIDATION_ROWS, FRESH_ROWS = 100_000, 1_000, 100_000
+
+GRID = np.linspace(-1, 1, 4001)
+"""Where a peer predicts before interpolation to the fresh points."""
+
+KERNEL_GRID = np.linspace(-1, 1, 241)
+"""Where the rank of a peer's kernel is measured."""
+
+Z90 = 1.6448536269514722
+
+
+def true_mean(x: Floats) -> Floats:
+    """Return the mean of y at x: 0.3, 0.9, -0.6 and 0 between three sharp steps."""
+    s1, s2, s3 = expit(200 * (x + 0.6)), expit(200 * x), expit(200 * (x - 0.4))
+    return np.asarray(0.3 * (1 - s1) + 0.9 * (s1 - s2) - 0.6 * (s2 - s3), np.float64)
+
+
+def true_sd(x: Floats) -> Floats:
+    """Return the standard deviation of y at x, |0.4 sin 10x|."""
+    return np.abs(0.4 * np.sin(10 * x))
+
+
+def draw(n: int, seed: int) -> Data:
+    """Draw n rows of the world."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, n)
+    return Data(x[:, None], true_mean(x) + true_sd(x) * random.standard_normal(n))
+
+
+def oracle_nll(data: Data) -> float:
+    """Return the mean negative log density of the rows under the density that made them."""
+    x = data.x[:, 0]
+    sd = true_sd(x)
+    z = (data.y - true_mean(x)) / sd
+    return float(np.mean(0.5 * z**2 + np.log(sd) + 0.5 * math.log(2 * math.pi)))
+
+
+PEERS = ("exact-rbf", "exact-dkl")
+"""Exact processes of GPyTorch, under an RBF on inputs, and on the features of a network."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +91,16 @@ class Case:
     alpha: float = 0.01
     beta: float = 0.01
     clip: float = 1.0
+
+    @classmethod
+    def of(cls, model: str, n: int, r: int, **other: Any) -> "Case":
+        """Return a case with the usual settings of its model, but for some."""
+        usual: dict[str, Any] = {}
+        if cls(model, n, r).whole:
+            usual = {"steps": 400, "learning_rate": 5e-3, "average": 0, "patience": 0}
+        if model in PEERS:
+            usual |= {"steps": 200, "learning_rate": 1e-2, "head_rate": 5.0}
+        return cls(model, n, r, **usual | other)
 
     @property
     def name(self) -> str:
@@ -93,12 +132,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What is scored and drawn of a fitted model."""
+    """What is scored of a fitted model."""
 
     predict: Callable[[Floats], Prediction]
     step: Callable[[], object]
-    features: Floats | None
-    kernel: Floats
     rank: float
     epoch: int | None
     noise: float
@@ -185,20 +222,15 @@ class ExactPeer:
         return np.asarray(found.numpy() * self.spread**2)
 
 
-def fit_own(case: Case, train: Data, validation: Data, checkpoint: Path) -> Fitted:
+def fit_own(case: Case, train: Data, validation: Data) -> Fitted:
     """Fit a model of the catalogue."""
     model = build(case.model, Architecture(1, h=case.h, r=case.r), train.x, seed=case.seed)
     epoch = None
     if case.steps:
-        state = fit(model, train, validation, case.settings(), checkpoint=checkpoint)
-        checkpoint.unlink(missing_ok=True)
-        epoch = state.best_epoch
-    points = KERNEL_GRID[:, None]
+        epoch = fit(model, train, validation, case.settings()).best_epoch
     return Fitted(
         model.predict,
         _own_step(model, train, case),
-        model.features(points),
-        model.kernel(points, points),
         effective_rank(model, GRID[:, None]),
         epoch,
         float(model.noise().detach() * model.y_sd.square()),
@@ -223,7 +255,7 @@ def _own_step(model: LowRankGP, train: Data, case: Case) -> Callable[[], object]
     return take
 
 
-def fit_peer(case: Case, train: Data, _validation: Data, _checkpoint: Path) -> Fitted:
+def fit_peer(case: Case, train: Data, _validation: Data) -> Fitted:
     """Fit a peer; at many points it is interpolated from `GRID`, on which all is smooth."""
     peer = ExactPeer(case, train)
     for step in range(case.steps):
@@ -236,12 +268,11 @@ def fit_peer(case: Case, train: Data, _validation: Data, _checkpoint: Path) -> F
         parts = (found.mean, found.function_variance, found.noise_variance)
         return Prediction(*(np.interp(x[:, 0], GRID, part) for part in parts))
 
-    kernel = peer.kernel(KERNEL_GRID[:, None])
-    share = np.linalg.eigvalsh(kernel).clip(min=0)
+    share = np.linalg.eigvalsh(peer.kernel(KERNEL_GRID[:, None])).clip(min=0)
     share = share[share > 0] / share.sum()
     rank = float(np.exp(-np.sum(share * np.log(share))))
     noise = float(peer.likelihood.noise.detach()) * peer.spread**2
-    return Fitted(predict, peer.step, None, kernel, rank, case.steps or None, noise)
+    return Fitted(predict, peer.step, rank, case.steps or None, noise)
 
 
 class Benchmark:
@@ -260,33 +291,22 @@ class Benchmark:
         text = f"{case.model} n {case.n} r {case.r}:"
         for name in ("gap", "coverage_90", "mae", "step_seconds"):
             text += f" {name} {found[name]:.4g}" if name in found else ""
-        say(f"{text}, fit {seconds(found)} s")
+        say(f"{text}, fit {found['fit_cpu_seconds']:.0f} s")
         return found
 
     def measure(self, case: Case) -> Figures:
-        """Fit and score a case, and keep its curves beside the figures.
-
-        A fit that was interrupted and continued has no times: only its last part is known.
-        """
+        """Fit and score a case."""
         train = Data(self.rows.x[: case.n], self.rows.y[: case.n])
-        checkpoint = self.out / f"{case.name}.safetensors"
-        continued, started, worked = checkpoint.exists(), monotonic(), process_time()
+        started, worked = monotonic(), process_time()
         fitter = fit_peer if case.model in PEERS else fit_own
-        model = fitter(case, train, self.validation, checkpoint)
-        times = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
-        took = dict.fromkeys(times) if continued else times
+        model = fitter(case, train, self.validation)
+        took = {"fit_seconds": monotonic() - started, "fit_cpu_seconds": process_time() - worked}
         repeats = 3 if case.whole and case.n >= 2000 else 20
         timing = {
             "step_seconds": _quickest(model.step, repeats),
             "prediction_seconds": _quickest(lambda: model.predict(self.validation.x), 5),
         }
         scores = self.score(model) if case.steps else {}
-        if scores:
-            curve = model.predict(GRID[:, None])
-            arrays = {"mean": curve.mean, "sd": curve.sd, "kernel": model.kernel}
-            if model.features is not None:
-                arrays["features"] = model.features
-            _write_arrays(self.out / f"{case.name}.npz", arrays)
         return {"case": asdict(case), **scores, **timing, **took, "oracle_nll": self.oracle}
 
     def score(self, model: Fitted) -> Figures:
@@ -317,16 +337,3 @@ def _quickest(action: Callable[[], object], repeats: int) -> float:
         action()
         found.append(process_time() - started)
     return min(found)
-
-
-def _write_arrays(path: Path, arrays: dict[str, Floats]) -> None:
-    beside = path.with_name(f"{path.stem}.part.npz")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(beside, **{k: v.astype(np.float32) for k, v in arrays.items()})
-    beside.replace(path)
-
-
-def seconds(found: Figures) -> str:
-    """Return the processor time of a fit as text, empty where it is not known."""
-    took = found["fit_cpu_seconds"]
-    return "" if took is None else f"{took:.0f}"

@@ -50,18 +50,6 @@ THRESHOLD = """async () => {
   return times;
 }"""
 
-LAYERS = """async (place) => {
-  const times = {};
-  await geogp.page.choose(L.latLng(place));
-  for (const id of geogp.page.layers.keys()) {
-    const start = performance.now();
-    await geogp.page.update({layer: id});
-    await new Promise(requestAnimationFrame);
-    times[id] = performance.now() - start;
-  }
-  return times;
-}"""
-
 INSIDE = """async (count) => {
   const {data, pictures: {painter}} = geogp.page;
   const inside = await painter.mask();
@@ -124,14 +112,12 @@ def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
     paints: list[float] = []
     clicks: list[float] = []
     moves: list[float] = []
-    layers: dict[str, float] = {}
     for _ in range(repeats):
         page = open_page(browser, path)
         paints.append(page.evaluate("performance.getEntriesByName('geogp-ready')[0].startTime"))
         clicks += [page.evaluate(CLICK, place) for place in page.evaluate(INSIDE, 9)]
         if page.evaluate("Boolean(geogp.page.data.threshold)"):
             moves += page.evaluate(THRESHOLD)
-        layers = page.evaluate(LAYERS, page.evaluate(INSIDE, 1)[0])
         page.close()
     return {
         "page": path.parent.name,
@@ -140,7 +126,6 @@ def times_of(browser: Browser, path: Path, repeats: int) -> Figures:
         "click_ms": round(statistics.median(clicks)),
         "slowest_click_ms": round(max(clicks)),
         "threshold_ms": round(statistics.median(moves)) if moves else None,
-        "layer_ms": {name: round(value) for name, value in layers.items()},
     }
 
 
@@ -155,7 +140,7 @@ def about(browser: Browser, path: Path, places: int) -> Figures:
     stated = told["kernel"]
     if stated is None:
         page.close()
-        return told | {"tiles": geogp.open_run(path.parent).content["map"]["tiles"]}
+        return told | {"tiles": geogp.open_run(path.parent).record.map.tiles}
     opened = geogp.open_run(path.parent, device="cpu").reopen()
     frame, tiles, random = Frame(**told["frame"]), opened.tiles, np.random.default_rng(1)
 
@@ -210,9 +195,8 @@ Errors of the kernel are shares of its largest value.
 @command
 def main() -> None:
     """Read the arguments and print the figures."""
-    asked = parser(__doc__)
+    asked = parser(__doc__, repeats=3)
     asked.add_argument("pages", nargs="+", type=Path)
-    asked.add_argument("--repeats", type=int, default=3)
     asked.add_argument("--out", type=Path, help="a folder for results.json and table.md")
     options = asked.parse_args()
     system = f"{platform.system()} {platform.machine()}"

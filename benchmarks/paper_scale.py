@@ -170,19 +170,21 @@ no higher than those of the plain one: {reached}.
 @command
 def main() -> None:
     """Simulate the rows where a boundary is given; else measure both recipes."""
-    asked = parser(__doc__)
+    asked = parser(
+        __doc__,
+        state="GA",
+        rows=ROWS,
+        h=256,
+        r=1024,
+        batch=1024,
+        epochs=10,
+        plain_epochs=100,
+        seeds=1,
+        device="cpu",
+    )
     asked.add_argument("--npz", type=Path, required=True, help="the rows")
     asked.add_argument("--boundaries", type=Path, help="simulate the rows in these boundaries")
-    asked.add_argument("--state", default="GA")
-    asked.add_argument("--rows", type=int, default=ROWS)
     asked.add_argument("--share", type=float, default=1.0, help="of the rows that are taken")
-    asked.add_argument("--h", type=int, default=256)
-    asked.add_argument("--r", type=int, default=1024)
-    asked.add_argument("--batch", type=int, default=1024)
-    asked.add_argument("--epochs", type=int, default=10)
-    asked.add_argument("--plain-epochs", type=int, default=100)
-    asked.add_argument("--seeds", type=int, default=1)
-    asked.add_argument("--device", default="cpu")
     asked.add_argument("--out", type=Path, help="a folder for table.md and results.json")
     given = asked.parse_args()
     if given.boundaries is not None:

@@ -66,10 +66,10 @@ def page(region: str, model: str, found: list[Figures]) -> str:
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit at every rank and write the table."""
-    asked = parser(__doc__, out="rank", table="rank", region=True)
-    asked.add_argument("--model", default="nystrom-mixed")
+    asked = parser(
+        __doc__, out="rank", table="rank", region=True, model="nystrom-mixed", epochs=int
+    )
     asked.add_argument("--ranks", nargs="+", type=int, default=RANKS)
-    asked.add_argument("--epochs", type=int)
     options = asked.parse_args(arguments)
     model = options.model
     job = prepare(options, options.out, model=model, preset="quick", epochs=options.epochs)

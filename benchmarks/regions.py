@@ -142,14 +142,19 @@ def _table(lines: list[Figures]) -> str:
 @command
 def main() -> None:
     """Map with every model and write the table."""
-    asked = parser(__doc__, out="regions", table="regions", region=True)
+    asked = parser(
+        __doc__,
+        out="regions",
+        table="regions",
+        region=True,
+        preset="quick",
+        epochs=20,
+        seed=0,
+        device="auto",
+    )
     asked.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     asked.add_argument("--targets", nargs="+", default=["download", "upload"])
-    asked.add_argument("--preset", default="quick")
-    asked.add_argument("--epochs", type=int, default=20)
     asked.add_argument("--zoom", type=int, default=16, help="of the maps, which have no figures")
-    asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--device", default="auto")
     options = asked.parse_args()
     asked_runs = product(options.targets, options.models)
     runs = [made(request_of(options, model, target)) for target, model in asked_runs]

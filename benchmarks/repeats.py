@@ -33,9 +33,8 @@ def fitted(name: str, rows: dict[str, Data], settings: FitSettings) -> FitState:
 @command
 def main() -> None:
     """Fit both ways and write the table."""
-    asked = parser(__doc__, table="repeats", region=True)
+    asked = parser(__doc__, table="repeats", region=True, epochs=8)
     asked.add_argument("--models", nargs="+", default=["dbk-rbf", "dbk-silu"])
-    asked.add_argument("--epochs", type=int, default=8)
     options = asked.parse_args()
     job = prepare(options, OUT / "repeats", inputs="place", model=options.models[0])
     rows = {part: job.data(chosen) for part, chosen in split(job).items()}

@@ -157,16 +157,21 @@ def page(fits: list[Figures], made_by: str) -> str:
 @command
 def main() -> None:
     """Fit what is not yet there, and write the tables."""
-    asked = parser(__doc__, out="robust", table="robust", region=True)
-    asked.add_argument("--target", default="download")
+    asked = parser(
+        __doc__,
+        out="robust",
+        table="robust",
+        region=True,
+        target="download",
+        seeds=2,
+        factor=FACTOR,
+        preset="quick",
+        epochs=int,
+        device="auto",
+    )
     asked.add_argument("--models", nargs="+", default=["sv-dkl", "vbll"], choices=ABLE)
-    asked.add_argument("--seeds", type=int, default=2)
     asked.add_argument("--share", type=float, default=SHARE, help="of wrong rows")
-    asked.add_argument("--factor", type=float, default=FACTOR)
-    asked.add_argument("--preset", default="quick")
-    asked.add_argument("--epochs", type=int)
     asked.add_argument("--rank", type=int, help="r in place of the preset's")
-    asked.add_argument("--device", default="auto")
     options = asked.parse_args()
     # Fits of other data or settings are other files.
     read = hashlib.sha256(f"{options.source} {options.boundaries}".encode()).hexdigest()[:8]

@@ -4,15 +4,13 @@ Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networ
 Processes". Functions are drawn from the mixed kernel by Vecchia's approximation.
 """
 
-import math
 from dataclasses import dataclass
-from time import monotonic
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from trial import Figures, Floats
+from trial import Floats
 
 from geogp.models.bases.kernels import MixedKernel, OneLayerKernel
 from geogp.models.field.vecchia import NO_ROW, whiten
@@ -160,17 +158,17 @@ def covariance_matrix(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
 
 
 def conditionals(
-    kernel: OneLayerKernel, x: Tensor, phi: Tensor, earlier: Indices, start: int = 0
+    kernel: OneLayerKernel, x: Tensor, phi: Tensor, earlier: Indices
 ) -> tuple[Floats, Floats]:
-    """Return weights and standard deviations of points given `earlier`, from `start` on.
+    """Return weights (n, m) and standard deviations (n,) of points given `earlier`.
 
     Of the process with covariance k - <phi, phi'>, for points (n, d), features (n, p) and
-    neighbours (n, m): (n - start, m) and (n - start,).
+    neighbours (n, m).
     """
-    count, m = len(x) - start, earlier.shape[1]
+    count, m = len(x), earlier.shape[1]
     weights, sd = np.zeros((count, m)), np.zeros(count)
     step = max(1, BLOCK_VALUES // ((m + 1) * max(m + 1, phi.shape[1])))
-    for part in range(start, len(x), step):
+    for part in range(0, len(x), step):
         near = torch.from_numpy(earlier[part : part + step])
         known, at = near != NO_ROW, near.clamp(min=0)
         own, others = x[part : part + step, None], x[at]
@@ -182,7 +180,7 @@ def conditionals(
         solved = torch.linalg.solve_triangular(L.mT, half, upper=True)[..., 0]
         variance = covariances_of(kernel, own, own)[:, 0, 0] * (1 + JITTER)
         left = variance - u.square().sum((1, 2)) - half.square().sum((1, 2))
-        at_once = slice(part - start, part - start + step)
+        at_once = slice(part, part + step)
         weights[at_once] = torch.where(known, solved, 0.0).numpy()
         sd[at_once] = left.sqrt().numpy()
     return weights, sd
@@ -198,17 +196,6 @@ def covariances_of(kernel: OneLayerKernel, a: Tensor, b: Tensor) -> Tensor:
     for factor, term in zip(inner.weights, inner.terms, strict=True):
         found = found + factor * term
     return kernel.log_output_bias.double().exp() + kernel.log_output_weight.double().exp() * found
-
-
-def exact_sd(kernel: OneLayerKernel, x: Floats) -> Floats:
-    """Return the standard deviation of each point given all before it, (n,); for few points.
-
-    KL(exact || Vecchia) is the sum over the points of log(sd / exact sd).
-    """
-    points = torch.from_numpy(x)
-    L, _ = shared_features(kernel, points, len(points))
-    found: Floats = L.diagonal().numpy()
-    return found
 
 
 def exact_means(
@@ -229,30 +216,6 @@ def exact_means(
     return (white.T @ half).numpy(), variance.numpy()
 
 
-def bias_estimates(n: int, inputs: int, draws: int, seed: int) -> Floats:
-    """Return the maximum-likelihood sigma_b² of each of `draws` data sets of n rows, exactly.
-
-    All other parameters are known. With C the covariance without sigma_b², s = 1'C^(-1)1 and
-    t = 1'C^(-1)y the log likelihood is -½ log(1 + sigma_b² s) + ½ sigma_b² t² / (1 + sigma_b² s)
-    plus a constant; it is largest at max(0, t²/s² - 1/s), which speaks of one number, the b that
-    was drawn.
-    """
-    rng = np.random.default_rng(seed)
-    kernel, x = truth(), torch.from_numpy(uniform_design(n, inputs, rng))
-    noise_var = NUGGET * float(kernel.diagonal(x).mean())
-    K = kernel(x, x)
-    C = K - kernel.log_output_bias.exp() + noise_var * torch.eye(n, dtype=torch.float64)
-    L = torch.linalg.cholesky(C)
-    ones = torch.linalg.solve_triangular(L, torch.ones(n, 1, dtype=torch.float64), upper=False)
-    b = math.exp(kernel.log_output_bias / 2) * rng.standard_normal(draws)
-    z = rng.standard_normal((n, draws))
-    # L^(-1) y = z + b L^(-1) 1
-    t = ones.numpy()[:, 0] @ z + b * float(ones.square().sum())
-    s = float(ones.square().sum())
-    found: Floats = np.maximum(0.0, (t / s) ** 2 - 1 / s)
-    return found
-
-
 def kernel_errors(found: OneLayerKernel, scale: float, x: Floats) -> tuple[float, float]:
     """Return the relative error of a kernel as a function, over all pairs of points (n, d).
 
@@ -268,36 +231,5 @@ def kernel_errors(found: OneLayerKernel, scale: float, x: Floats) -> tuple[float
     return float(plain), float((estimate - expected).norm() / expected.norm())
 
 
-def leading_share(x: Floats, count: int) -> float:
-    """Return the share of Σ eigenvalue² in the largest `count` ones of the true centred kernel."""
-    points = torch.from_numpy(x)
-    values = torch.linalg.eigvalsh(_centred(truth()(points, points))).square()
-    return float(values[-count:].sum() / values.sum())
-
-
 def _centred(K: Tensor) -> Tensor:
     return K - K.mean(0) - K.mean(1, keepdim=True) + K.mean()
-
-
-def bias_figures(n: int, inputs: int = 20, draws: int = 1000) -> Figures:
-    """Return what single data sets say about sigma_b², whose true value is 1."""
-    found = bias_estimates(n, inputs, draws, seed=0)
-    quantiles = {f"{share:.0%}": float(np.quantile(found, share)) for share in (0.05, 0.5, 0.95)}
-    return {"n": n, "draws": draws, **quantiles, "zero": float((found == 0).mean())}
-
-
-def draw_figures(inputs: int, n: int = 4000, last: int = 200) -> Figures:
-    """Return what conditioning on fewer points costs: mean log(sd / exact sd) of the last ones."""
-    x, kernel = uniform_design(n, inputs, np.random.default_rng(0)), truth()
-    expected, points = exact_sd(kernel, x)[-last:], torch.from_numpy(x)
-    lines = []
-    for shared, m in ((0, 100), (0, 500), (500, NEAREST), (1000, NEAREST), (2000, NEAREST)):
-        start = monotonic()
-        _, phi = shared_features(kernel, points, shared)
-        earlier = near_earlier(x[shared:], m)
-        _, sd = conditionals(kernel, points[shared:], phi, earlier, n - shared - last)
-        excess = float(np.log(sd / expected).mean())
-        seconds = monotonic() - start
-        lines.append({"shared": shared, "nearest": m, "excess": excess, "seconds": seconds})
-    share = leading_share(x[:1000], inputs)
-    return {"inputs": inputs, "n": n, "last": last, "lines": lines, "linear_share": share}

@@ -1,8 +1,7 @@
 """The simulation study of Mixed, section 5: eight scenarios, and what can be learned from each.
 
-    python benchmarks/scenarios.py              # all studies, then the table
-    python benchmarks/scenarios.py replicates --scenarios C1 C2 --seeds 20
-    python benchmarks/scenarios.py shapes       # anew in the table, beside what it holds
+    python benchmarks/scenarios.py
+    python benchmarks/scenarios.py --scenarios C1 C2 --seeds 20
 
 Mixed is Antunes de Araújo and Gonçalves, "From Shallow Bayesian Neural Networks to Gaussian
 Processes". Inputs are those of seed 0 in every replicate and functions and noise are drawn anew,
@@ -22,39 +21,32 @@ from typing import cast
 
 import numpy as np
 import torch
-from kernel_shapes import shape_figures
 from numpy.typing import NDArray
 from scenario_draws import (
     NEAREST,
     NUGGET,
     Vecchia,
-    bias_figures,
-    draw_figures,
     exact_means,
     kernel_errors,
     stratified_design,
     truth,
     uniform_design,
 )
-from scenarios_table import SHAPES, Studies, page
+from scenarios_table import Studies, page
 from trial import Figures, Floats, command, kept, parser, write_results
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import RequestError
 from geogp.evaluation import metrics
-from geogp.files import read_json
 from geogp.models.bases.kernels import MixedKernel
 from geogp.models.bases.nystrom import INPUT_SCALE, AnchorBasis
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
-from geogp.models.core.options import Optimiser, Placement
+from geogp.models.core.options import Placement
 from geogp.models.training.schedule import FitSettings
 from geogp.models.training.training_loop import Data, fit
 
-STUDIES = (
-    *("replicates", "anchors", "optimisers", "starts", "known", "oracle", "bias", "draws", SHAPES),
-)
+STUDIES = ("replicates", "anchors", "known", "oracle")
 
 SHARED = {10_000: 10_000, 20_000: 2_000, 50_000: 1_000}
 """Points of the exact first block, which all others are conditioned on, by n."""
@@ -88,23 +80,10 @@ SCENARIOS = {
     "C8": Scenario(50_000, 80, stratified=True),
 }
 
-STARTS: dict[str, dict[str, float]] = {
-    "ones": {},
-    "small": {"log_output_weight": 0.1, "log_hidden_weight": 0.1, "log_hidden_bias": 0.1},
-    "large": {"log_output_weight": 5.0, "log_hidden_weight": 5.0, "log_hidden_bias": 5.0},
-    "smooth": {"logit_w": 0.95, "logit_alpha": 0.9},
-    "angular": {"logit_w": 0.05, "logit_alpha": 0.1},
-    "truth": {},
-}
-"""Where the kernel's parameters start, on their natural scale, 1 and ½ where nothing is said.
-
-Of the standardised target, but for `truth`, which is the truth in the target's own unit.
-"""
-
 
 @dataclass(frozen=True)
 class Case:
-    """One fit."""
+    """One fit; it starts at variances 1 of the standardised target, or at the truth."""
 
     scenario: str
     seed: int = 0
@@ -112,7 +91,6 @@ class Case:
     r: int = 500
     batch: int = 2000
     anchors: Placement = "kmeans++"
-    optimiser: Optimiser = "lbfgs"
     epochs: int = 2
     start: str = "ones"
 
@@ -245,28 +223,17 @@ def make_model(case: Case, train: Data, world: World) -> LowRankGP:
         noise_start=world.noise_var / spread if own else NUGGET,
         seed=case.seed,
     )
-    kernel = kernel_of(model)
-    start = dict(STARTS[case.start])
     if own:
-        start = {"log_output_bias": 1 / spread, "log_output_weight": 1 / spread}
-    with torch.no_grad():
-        for name, value in start.items():
-            natural = torch.tensor(value, dtype=torch.float64)
-            scale = torch.logit if name.startswith("logit") else torch.log
-            getattr(kernel, name).copy_(scale(natural))
+        kernel = kernel_of(model)
+        with torch.no_grad():
+            for weight in (kernel.log_output_bias, kernel.log_output_weight):
+                weight.fill_(-math.log(spread))
     return model
 
 
 def settings_of(case: Case) -> FitSettings:
-    """Return how to train: L-BFGS, or the paper's Adam at a constant 1e-3."""
-    return FitSettings(
-        epochs=case.epochs,
-        batch=case.batch,
-        optimiser=case.optimiser,
-        learning_rate=1e-3,
-        decay="constant",
-        seed=case.seed,
-    )
+    """Return how to train."""
+    return FitSettings(epochs=case.epochs, batch=case.batch, optimiser="lbfgs", seed=case.seed)
 
 
 def kernel_of(model: LowRankGP) -> MixedKernel:
@@ -314,25 +281,11 @@ def cases(study: str, options: argparse.Namespace) -> Iterator[Case]:
             yield replace(base, anchors=cast("Placement", anchors))
         yield replace(base, r=base.r // 2)
         yield replace(base, r=base.r // 2, model="nystrom-mixed-fitc")
-    elif study == "optimisers":
-        for start in ("truth", "ones"):
-            small = replace(base, start=start, r=base.r // 2)
-            yield replace(small, epochs=2 * base.epochs)
-            yield replace(small, optimiser="adamw", epochs=options.adam_epochs)
-    elif study == "starts":
-        for start in STARTS:
-            yield replace(base, start=start, r=base.r // 2, epochs=2 * base.epochs)
 
 
 def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
     """Return the figures of one study, making those that are not there."""
-    if name == "bias":
-        made = {f"bias/{n}": functools.partial(bias_figures, n) for n in (100, 1000)}
-    elif name == SHAPES:
-        made = {SHAPES: shape_figures}
-    elif name == "draws":
-        made = {f"draws/{d}": functools.partial(draw_figures, d) for d in (20, 80)}
-    elif name == "known":
+    if name == "known":
         made = {
             f"known/{case.scenario}-{case.seed}-{case.r}": functools.partial(study.known, case)
             for case in cases("replicates", options)
@@ -354,39 +307,23 @@ def run(study: Study, name: str, options: argparse.Namespace) -> list[Figures]:
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of the command line."""
-    asked = parser(__doc__, out="scenarios", table="scenarios")
-    asked.add_argument("study", nargs="?", default="all", choices=["all", *STUDIES])
+    asked = parser(__doc__, out="scenarios", table="scenarios", r=500)
     asked.add_argument("--scenarios", nargs="+", default=list(SCENARIOS), choices=SCENARIOS)
     asked.add_argument("--seeds", type=int, default=4, choices=range(1, MAX_DRAWS + 1))
     asked.add_argument("--other-seeds", type=int, default=1, choices=range(1, MAX_DRAWS + 1))
-    asked.add_argument("--r", type=int, default=500)
     asked.add_argument("--batch", type=int, default=2000, help="rows the kernel is learned from")
     asked.add_argument("--epochs", type=int, default=2, help="of ten iterations of L-BFGS")
-    asked.add_argument("--adam-epochs", type=int, default=50)
     return asked.parse_args(arguments)
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make what is not yet there, and the table.
-
-    Raises
-    ------
-    RequestError
-        Shapes alone are asked for, and there are no figures of the other studies.
-    """
+    """Make what is not yet there, and the table."""
     options = parse(arguments)
     torch.set_flush_denormal(True)
-    study, figures = Study(options.out), Studies()
-    if options.study == SHAPES:
-        held = options.table / "results.json"
-        if not held.is_file():
-            raise RequestError(f"no {held}: expected the figures of all studies. Run them first.")
-        figures = read_json(held)
-    for name in STUDIES if options.study == "all" else (options.study,):
-        figures[name] = run(study, name, options)
-    if options.study in {"all", SHAPES}:
-        write_results(options.table, page(figures), figures)
+    study = Study(options.out)
+    figures: Studies = {name: run(study, name, options) for name in STUDIES}
+    write_results(options.table, page(figures), figures)
 
 
 if __name__ == "__main__":

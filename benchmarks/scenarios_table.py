@@ -1,7 +1,6 @@
 """The committed table of `scenarios.py`: its figures beside those of the paper."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -38,13 +37,6 @@ PAPER_C1 = {
     "sigma_a2": (0.980596, 0.007583),
 }
 
-# Mixed table 1, in the order of `kernel_shapes.PAIRS`.
-PAPER_SHAPES = (0.9999, 0.9983, 0.9919)
-
-SHAPES = "shapes"
-
-PARAMETERS = ("sigma_b2", "sigma_v2", "sigma_u2", "sigma_a2", "alpha", "w", "noise_var")
-
 COMMON = ("rmse", "nll", "coverage_95", "noise_var", "kernel_error", "centred_error")
 
 NAMES = {
@@ -54,26 +46,7 @@ NAMES = {
     "noise_var": "noise variance",
     "kernel_error": "error of k",
     "centred_error": "less its constant",
-    "loss": "objective",
 }
-
-STEP, STEPS = 1e-3, 50
-
-
-def after_adam(inverse: Callable[[float], float], link: Callable[[float], float], at: float) -> str:
-    """Return where a parameter ends that starts at `at` and takes all Adam steps one way."""
-    down, up = (link(inverse(at) + sign * STEP * STEPS) for sign in (-1, 1))
-    return f"{down:.4f} or {up:.4f}"
-
-
-def softplus_ends() -> str:
-    """Return the ends of a variance that starts at 1 and is the softplus of what is learned."""
-    return after_adam(lambda v: math.log(math.expm1(v)), lambda z: math.log1p(math.exp(z)), 1.0)
-
-
-def logit_ends() -> str:
-    """Return the ends of a proportion that starts at ½ and whose logit is learned."""
-    return after_adam(lambda p: math.log(p / (1 - p)), lambda z: 1 / (1 + math.exp(-z)), 0.5)
 
 
 def cell(key: str, value: Any) -> str:
@@ -133,45 +106,10 @@ def listing(figures: Sequence[Figures], *keys: str) -> str:
     return table([NAMES.get(key, key) for key in keys], lines)
 
 
-def bias(figures: Studies) -> str:
-    """Return what is known of sigma_b²."""
-    shares = ("5%", "50%", "95%", "zero")
-    lines = [(f["n"], f["draws"], *(f"{f[key]:.2f}" for key in shares)) for f in figures["bias"]]
-    return table(("n", "data sets", "5 %", "median", "95 %", "share at 0"), lines)
-
-
-def draws(figures: Studies) -> str:
-    """Return what the draws leave out."""
-    lines = [
-        (
-            *(f["inputs"], line["shared"], line["nearest"]),
-            *(f"{line['excess']:.3f}", f"{line['seconds']:.1f}"),
-        )
-        for f in figures["draws"]
-        for line in f["lines"]
-    ]
-    return table(("inputs", "shared", "nearest", "nats per point", "seconds"), lines)
-
-
-def shapes(found: Figures) -> str:
-    """Return how alike the kernels' shapes are, beside the paper's figures."""
-    lines = [
-        (line["pair"], f"{line['whole']:.5f}", f"{paper:.4f}", f"{line['half']:.5f}")
-        for line, paper in zip(found["lines"], PAPER_SHAPES, strict=True)
-    ]
-    return table(("pair", "rho in [-1, 1]", "paper", "rho in [0, 1]"), lines)
-
-
 def page(figures: Studies) -> str:
     """Return all tables."""
     first = figures["replicates"][0]
-    limits = ", ".join(
-        f"{100 * f['linear_share']:.0f} % at I = {f['inputs']} ({math.sqrt(2 / f['inputs']):.2f})"
-        for f in figures["draws"]
-    )
     fits = ("scenario", "model", "r", "anchors", *COMMON, "seconds")
-    optimisers = ("start", "optimiser", "epochs", "loss", "rmse", "nll", *PARAMETERS)
-    starts = ("start", "loss", "rmse", *PARAMETERS, *COMMON[-2:], "seconds")
     return f"""# The simulation study of Mixed (Antunes de Araújo and Gonçalves), section 5
 
     python benchmarks/scenarios.py
@@ -194,11 +132,6 @@ anchors with the true parameters. *exact*: the process that made the data, nothi
 approximated (n = 10,000 only).
 
 {replicates(figures)}
-One data set bounds what any estimate can do: the I largest eigenvalues of the centred
-kernel over 1,000 inputs, those of linear functions, hold this share of Σ eigenvalue²,
-and I draws tell their common size to sqrt(2 / I), in brackets:
-{limits}.
-
 ## C1 beside table 5
 
 Mean ± standard deviation over the replicates.
@@ -206,46 +139,4 @@ Mean ± standard deviation over the replicates.
 {first_scenario(figures)}
 ## Anchors
 
-{listing(figures["anchors"], *fits)}
-## Optimisers
-
-Adam as in the paper, 50 epochs at a constant 1e-3, here one step an epoch on the same
-rows as L-BFGS; *truth* is the paper's start.
-
-Fifty steps of 1e-3 in one direction take a softplus that starts at 1 to
-{softplus_ends()} and a logistic that starts at ½ to {logit_ends()}. For I = 80 table 3
-prints 1.0310 to 1.0322 (sigma_v², sigma_u²), 0.9685 to 0.9693 (sigma_a²), 0.4874 to
-0.4878 (alpha) and 0.5093 to 0.5124 (w): the start plus as far as Adam walks, no optima.
-
-{listing(figures["optimisers"], *optimisers, "centred_error", "seconds")}
-## Starts
-
-One data set of C1 from several starts; the objective is minus the log posterior per row.
-
-{listing(figures["starts"], *starts)}
-## sigma_b² cannot be learned from one data set
-
-A data set holds one draw of b, so its likelihood knows sigma_b² from one number.
-Maximum-likelihood sigma_b² (truth 1) of independent data sets with 20 inputs, all other
-parameters known, nothing approximated: its spread does not shrink with n. What a fit
-reports for it is its prior.
-
-{bias(figures)}
-## What the draws leave out
-
-Mean of log(sd / exact sd) over the last 200 of 4,000 uniform points: the loss in nats
-per point of conditioning on the first points (*shared*) and the nearest earlier ones,
-rather than on all earlier ones. The paper's draws are those with 500 nearest. C1 and C2
-are drawn exactly here, C3 and C4 with 2,000 shared points, C5 to C8 with 1,000, and 30
-nearest.
-
-{draws(figures)}
-## Shapes of the kernels beside table 1
-
-Pearson's correlation of E[ψ(Z) ψ(Z')] as functions of rho, both variances 1, at
-{figures[SHAPES][0]["points"]:,} values of rho at equal distances. The paper (section 3.3) names no
-grid: this one gives its figures, and 21 points would give 0.9981 and 0.9909 for the last
-two. They depend on where rho lies: over [0, 1] a ReLU and a leaky one are closer still,
-tanh and the sigmoid less close.
-
-{shapes(figures[SHAPES][0])}"""
+{listing(figures["anchors"], *fits)}"""

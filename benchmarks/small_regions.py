@@ -36,11 +36,8 @@ def page(rows: Sequence[Figures]) -> str:
     header = ("region", "rows", "test rows", "log score", "baseline", "in the 95 % interval")
     lines = [
         (
-            row["region"],
-            f"{row['rows']:,}",
-            f"{row['test_rows']:,}",
-            f"{row['log_score']:.3f}",
-            f"{row['baseline']:.3f}",
+            *(row["region"], f"{row['rows']:,}", f"{row['test_rows']:,}"),
+            *(f"{row['log_score']:.3f}", f"{row['baseline']:.3f}"),
             percent(row["coverage_95"], "%"),
         )
         for row in rows
@@ -62,17 +59,9 @@ def main() -> None:
     asked.add_argument("--source", required=True, help="Ookla's files")
     asked.add_argument("--boundaries", required=True)
     options = asked.parse_args()
+    given = {"source": options.source, "boundaries": options.boundaries, "quarters": QUARTERS}
     rows = [
-        scored(
-            geogp.make_map(
-                region,
-                source=options.source,
-                boundaries=options.boundaries,
-                quarters=QUARTERS,
-                preset="quick",
-                out=options.out / region,
-            )
-        )
+        scored(geogp.make_map(region, preset="quick", out=options.out / region, **given))
         for region in REGIONS
     ]
     write_results(options.table, page(rows), rows)

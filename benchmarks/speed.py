@@ -415,10 +415,9 @@ def page(found: Figures) -> str:
 @command
 def main() -> None:
     """Measure, print a table and write the figures."""
-    asked = parser(__doc__)
+    asked = parser(__doc__, device="cpu")
     asked.add_argument("--json", type=Path, help="where to write the figures, and beside it a page")
     asked.add_argument("--npz", type=Path, help="rows to take: arrays x (n, d) and y (n,)")
-    asked.add_argument("--device", default="cpu")
     asked.add_argument("--quick", action="store_true", help="tiny sizes, to see that it runs")
     given = asked.parse_args()
     tune_process()

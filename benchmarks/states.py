@@ -14,10 +14,8 @@ each worker's state, less than a gigabyte each.
 """
 
 import argparse
-import datetime as dt
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -28,14 +26,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
 from states_people import PEOPLE, rows_of
 from states_table import markdown
+from trial import HERE, RESULTS, command, machine, parser, say, write_results
+from trial import Figures as Found
 
-import geogp
-from geogp.files import write_text
-
-HERE = Path(__file__).parent
+from geogp.errors import RequestError
 
 MAPS = (
     *("GA:field:quick:1:14", "GA:dbk-rbf:quick:2:14"),
@@ -44,8 +40,6 @@ MAPS = (
     *("RI:field:standard:1:13", "RI:dbk-rbf:standard:1:13", "RI:field:standard:1:16"),
 )
 """The maps of `--maps default`."""
-
-Found = dict[str, Any]
 
 
 class Bench:
@@ -58,9 +52,9 @@ class Bench:
         if options.resume and self.path.is_file():
             held = json.loads(self.path.read_text("utf-8"))
             if held["asked"] != asked:
-                raise SystemExit(f"{self.path} has other settings: {held['asked']}, not {asked}.")
+                raise RequestError(f"{self.path} has other settings: {held['asked']}, not {asked}.")
             self.found = held
-        self.found["machine"] = machine()
+        self.found["machine"] = machine() | {"cores": len(os.sched_getaffinity(0))}
 
     def work(self, **asked: Any) -> Found:
         """Do one stage in a process of its own."""
@@ -80,8 +74,7 @@ class Bench:
 
     def keep(self) -> None:
         """Write what was found."""
-        write_text(self.path, json.dumps(self.found, indent=1) + "\n")
-        write_text(self.options.out / "table.md", markdown(self.found))
+        write_results(self.options.out, markdown(self.found), self.found)
 
     def simulated(self, code: str, folder: str, *, oracles: bool = False) -> Found:
         """Simulate a state into a folder."""
@@ -154,65 +147,45 @@ class Bench:
                 self.keep()
                 label = running[done]
                 label = label if isinstance(label, str) else " ".join(label)
-                print(f"{label}: {seconds:.0f} s", file=sys.stderr, flush=True)
+                say(f"{label}: {seconds:.0f} s")
 
 
-def machine() -> Found:
-    """Return what this machine is, and the date."""
-    names = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        if line.startswith("model name")
-    ]
-    return {
-        "processor": names[0] if names else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "geogp": geogp.__version__,
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
-    }
+@command
+def main() -> None:
+    """Measure what was asked for.
 
-
-def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    Raises
+    ------
+    RequestError
+        A state is unknown, or its boundaries cannot be read.
+    """
+    asked = parser(__doc__, quarters="2022Q1..2023Q4", seed=0, resume=False)
     real = os.environ.get("GEOGP_REAL_DATA")
     boundaries = Path(real) / "census" if real else None
-    parser.add_argument("--boundaries", type=Path, default=boundaries, required=not real)
-    parser.add_argument("--states", default=",".join(PEOPLE), help="codes with commas; '' for none")
-    parser.add_argument("--maps", default="", help="cases with commas, or default")
-    parser.add_argument("--oracles", default="RI", help="states whose oracles are timed too")
-    parser.add_argument("--workers", type=int, default=1, choices=(1, 2))
-    parser.add_argument("--quarters", default="2022Q1..2023Q4")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the rows, for trials")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "states")
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Measure what was asked for."""
-    options = parse()
-    codes = [code for code in options.states.split(",") if code]
-    cases = (
-        MAPS if options.maps == "default" else [case for case in options.maps.split(",") if case]
-    )
+    asked.add_argument("--boundaries", type=Path, default=boundaries, required=not real)
+    asked.add_argument("--states", default=",".join(PEOPLE), help="codes with commas; '' for none")
+    asked.add_argument("--maps", default="", help="cases with commas, or default")
+    asked.add_argument("--oracles", default="RI", help="states whose oracles are timed too")
+    asked.add_argument("--workers", type=int, default=1, choices=(1, 2))
+    asked.add_argument("--scale", type=float, default=1.0, help="share of the rows, for trials")
+    asked.add_argument("--out", type=Path, default=RESULTS / "states")
+    options = asked.parse_args()
+    codes = list(filter(None, options.states.split(",")))
+    cases = MAPS if options.maps == "default" else list(filter(None, options.maps.split(",")))
     unknown = {one.partition(":")[0] for one in (*codes, *cases)} - set(PEOPLE)
     if unknown:
-        raise SystemExit(f"no state {', '.join(sorted(unknown))} among {', '.join(PEOPLE)}.")
+        raise RequestError(f"no state {', '.join(sorted(unknown))} among {', '.join(PEOPLE)}.")
     bench = Bench(options)
     if not bench.found["regions"]:
         found = bench.work(kind="regions", states=list(PEOPLE))
         told = found.get("refused") or found.get("failed")
         if told:
-            raise SystemExit(f"cannot read the boundaries: {told}")
+            raise RequestError(f"cannot read the boundaries: {told}")
         bench.found["regions"] = found
     bench.all_states(codes)
     bench.all_maps(cases)
     bench.keep()
     print((options.out / "table.md").read_text("utf-8"))
-    return 0
 
 
 if __name__ == "__main__":

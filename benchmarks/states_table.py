@@ -1,12 +1,11 @@
 """The results of the benchmark of states as Markdown."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from states_costs import FORMULA, WORLD_LAND_KM2, WORLD_ROWS, Costs, bills, costs_of, residuals
 from states_people import FULLEST, KNOWN_QUARTERS, KNOWN_ROWS, ROWS_A_PERSON
-
-Found = dict[str, Any]
+from trial import Figures as Found
+from trial import table
 
 STAGES = ("draw", "write", "oracles", "ingest")
 
@@ -57,11 +56,9 @@ def markdown(found: Found) -> str:
     """Return the whole page."""
     asked, machine = found["asked"], found["machine"]
     scale = "" if asked["scale"] == 1 else f", {asked['scale']:g} of the real rows"
-    lines = [
+    parts = [
         "# States simulated at their real sizes, and what a batch costs",
-        "",
         _HEAD.format(**machine, **asked | {"scale": scale}),
-        "",
     ]
     states = [
         (code, workers, one)
@@ -69,32 +66,29 @@ def markdown(found: Found) -> str:
         for code, one in sorted(held.items())
     ]
     if states:
-        lines += _states(states) + _workers(found)
+        parts += _states(states) + _workers(found)
     made = [one for one in found["maps"].values() if "stages" in one]
     if found["maps"]:
-        lines += _maps(list(found["maps"].items()))
+        parts += _maps(list(found["maps"].items()))
     sizes = [one["simulate"] for _, _, one in states if "rows" in one["simulate"]]
     if made and sizes:
         costs = costs_of(made)
         a_row = sum(one["source_bytes"] for one in sizes) / sum(one["rows"] for one in sizes)
         if costs.models:
-            lines += _model(made, costs) + _bills(bills(costs, found["regions"], a_row), a_row)
-    return "\n".join(lines)
+            parts += _model(made, costs) + _bills(bills(costs, found["regions"], a_row), a_row)
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    body = [f"| {' | '.join(row)} |" for row in rows]
-    return [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}", *body, ""]
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return table(headings, rows, left=range(len(headings)))
 
 
 def _states(states: Sequence[tuple[str, str, Found]]) -> list[str]:
     known = " and ".join(f"{rows:,} for {code}" for code, rows in KNOWN_ROWS.items())
     return [
         "## Simulating and reading",
-        "",
         _ROWS.format(known=known, ratio=ROWS_A_PERSON, fullest=FULLEST),
-        "",
-        *_table((*_STATE, *_READ), [_state(*one) for one in states]),
+        _table((*_STATE, *_READ), [_state(*one) for one in states]),
     ]
 
 
@@ -140,11 +134,7 @@ def _workers(found: Found) -> list[str]:
                 rows.append(_rates(workers, name, list(some.values()), wall))
     headings = ("workers", "states", "rows", *(f"{stage}, rows/s of a core" for stage in STAGES))
     clock = ("by the clock: draw", "ingest", "all, minutes", "load before")
-    return [
-        _WORKERS,
-        "",
-        *_table((*headings, *clock), rows),
-    ]
+    return [_WORKERS, _table((*headings, *clock), rows)]
 
 
 def _rates(workers: str, name: str, some: list[Found], wall: Found) -> list[str]:
@@ -186,13 +176,7 @@ def _maps(maps: list[tuple[str, Found]]) -> list[str]:
                 f"{one['peak_bytes'] / 1e6:,.0f}",
             ]
         )
-    return [
-        "## Maps",
-        "",
-        _EPOCHS,
-        "",
-        *_table((*_MAP, *_MAPPED), rows),
-    ]
+    return ["## Maps", _EPOCHS, _table((*_MAP, *_MAPPED), rows)]
 
 
 def _model(maps: list[Found], costs: Costs) -> list[str]:
@@ -221,17 +205,14 @@ def _model(maps: list[Found], costs: Costs) -> list[str]:
         )
     return [
         "## The cost model",
-        "",
-        *FORMULA.splitlines(),
-        "",
-        *_table(
+        FORMULA,
+        _table(
             ("rate", "fixed", "a row", "a tile", "unit"),
             [(name, *map(_rate, (line.fixed, line.row, line.tile)), u) for name, line, u in rates],
         ),
-        *_table(("model", "preset", "fit b, µs a row and epoch", "fits f, rows a row"), fits),
+        _table(("model", "preset", "fit b, µs a row and epoch", "fits f, rows a row"), fits),
         _RESIDUALS,
-        "",
-        *_table((*_RESIDUAL, "peak (MB)", "run (MB)"), rows),
+        _table((*_RESIDUAL, "peak (MB)", "run (MB)"), rows),
     ]
 
 
@@ -257,13 +238,11 @@ def _bills(found: list[Found], a_row: float) -> list[str]:
     ]
     return [
         "## The United States and the world",
-        "",
         _EXTENTS.format(
             quarters=KNOWN_QUARTERS,
             rows=WORLD_ROWS / 1e6,
             land=WORLD_LAND_KM2 / 1e6,
             a_row=a_row,
         ),
-        "",
-        *_table((*_BILL, *_BILLED), rows),
+        _table((*_BILL, *_BILLED), rows),
     ]

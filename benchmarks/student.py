@@ -1,12 +1,10 @@
-"""What a random scale is for: `t-process` and `burr-process` beside `nngp`, and on tables.
+"""What a random scale is for: `t-process` and `burr-process` beside `nngp`.
 
-    python benchmarks/student.py --tables FOLDER        # both studies, then the table
-    python benchmarks/student.py scale
+    python benchmarks/student.py
 
-`scale`: the kernel and the share of noise are known; data are drawn from the process itself with
-a standard deviation that is 10, 1 or 0.1 times the one believed. `tables`: table 1 of Lee et al.,
-"Scale mixtures of neural network Gaussian processes" (Scale). Every figure is kept in its own
-file under --out, and the same command again continues where it stopped.
+The kernel and the share of noise are known; data are drawn from the process itself with a standard
+deviation that is 10, 1 or 0.1 times the one believed. Every figure is kept in its own file under
+--out, and the same command again continues where it stopped.
 """
 
 import argparse
@@ -16,16 +14,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
-from pathlib import Path
-from time import monotonic
 
 import numpy as np
 import torch
-from number_tables import Table
 from trial import Figures, Floats, command, kept, parser, percent, spread, table, write_results
 
 from geogp.distributions.prediction import Prediction
-from geogp.errors import NumericalError
 from geogp.evaluation import metrics
 from geogp.models.catalogue.build_model import build
 from geogp.models.core.architecture import Architecture
@@ -48,27 +42,6 @@ FRESH_ROWS = 500
 
 VAGUE = InverseGamma(0.1, 0.01)
 """A prior of the scale that a single row outweighs."""
-
-TABLES = ("housing", "yacht", "energy", "power")
-
-DEPTHS = (1, 2, 3)
-
-SMALLEST_YACHT = 0.01
-"""Least residuary resistance of the yacht table as it was published."""
-
-MANY_SEEDS = 600
-"""Tables with fewer rows have several seeds."""
-
-SMALL_TABLE = 1000
-"""Tables with fewer training rows have one anchor per row, and so nothing is approximated."""
-
-# Scale table 1: NLL of NNGP and of the scale mixture.
-PAPER = {
-    "housing": ("2.65 ± 0.13", "2.72 ± 0.05"),
-    "energy": ("1.01 ± 0.04", "0.67 ± 0.04"),
-    "power": ("2.77 ± 0.02", "2.66 ± 0.01"),
-    "yacht": ("1.07 ± 0.27", "0.17 ± 0.25"),
-}
 
 ANSWERS = ("nngp", "nngp, scale learned", "t-process", "t-process, vague", "burr-process")
 
@@ -176,84 +149,7 @@ def score(prediction: Prediction, y: Floats, unit: float) -> dict[str, float]:
     }
 
 
-def read_table(path: Path) -> Table:
-    """Return a table with its target in the published unit, up to a constant.
-
-    That of `yacht` holds logarithms less a constant, which is known as resistances are multiples
-    of 0.01 and start there.
-    """
-    table = Table(path)
-    if table.name == "yacht":
-        table.y = SMALLEST_YACHT * np.exp(table.y - table.y.min())
-    return table
-
-
-def table_figures(table: Table, model: str, seed: int, *, learn: bool, r: int) -> Figures:
-    """Return the test scores of one split, 8:1:1, in the unit of the target.
-
-    The validation score chooses the depth, and the epoch where parameters are learned. Depths
-    whose fit diverges are named in the figures and not chosen.
-
-    Raises
-    ------
-    NumericalError
-        No depth could be fitted.
-    """
-    parts = table.split(seed)
-    train, validation, test = parts["train"], parts["validation"], parts["test"]
-    start = monotonic()
-    best: tuple[float, int, LowRankGP] | None = None
-    diverged = []
-    for depth in DEPTHS:
-        made = table_model(model, train, depth, r)
-        if learn:
-            # So many rows that the kernel is learned from all of a small table.
-            settings = FitSettings(epochs=5, batch=2000, optimiser="lbfgs", seed=seed)
-            try:
-                reached = fit(made, train, validation, settings).best_nll
-            except NumericalError:
-                diverged.append(depth)
-                continue
-        else:
-            condition(made, train, centre=0.0, spread=1.0)
-            reached = float(made.predict(validation.x).log_score(validation.y).mean())
-        if best is None or reached < best[0]:
-            best = reached, depth, made
-    if best is None:
-        raise NumericalError(f"{model} diverged on {table.name} at all depths {DEPTHS}.")
-    spread = unit_of(table, seed)
-    scores = score(best[2].predict(test.x), test.y, 1.0)
-    return {
-        "table": table.name,
-        "model": model,
-        "learn": learn,
-        "seed": seed,
-        "depth": best[1],
-        "diverged": diverged,
-        "r": best[2].basis.rank,
-        "n_train": len(train.y),
-        **scores,
-        "nll": scores["nll"] + math.log(spread),
-        "crps": spread * scores["crps"],
-        "rmse": spread * scores["rmse"],
-        "seconds": monotonic() - start,
-    }
-
-
-def table_model(model: str, train: Data, depth: int, r: int) -> LowRankGP:
-    """Return an untrained model; its parameters start where the catalogue has them."""
-    rank = len(np.unique(train.x, axis=0)) if len(train.y) < SMALL_TABLE else r
-    sizes = Architecture(train.x.shape[1], r=rank, blocks=depth, dtype="float64")
-    return build(model, sizes, train.x, placement="kmeans++", scaling="minmax", noise_start=0.05)
-
-
-def unit_of(table: Table, seed: int) -> float:
-    """Return the standard deviation by which `Table.split` has divided the target."""
-    order = np.random.default_rng(seed).permutation(len(table.y))
-    return float(table.y[order[: int(0.8 * len(order))]].std())
-
-
-def scale_study(options: argparse.Namespace) -> dict[str, list[Figures]]:
+def study(options: argparse.Namespace) -> dict[str, list[Figures]]:
     """Return the figures of all sizes, scales and seeds."""
     folder, largest = options.out / "scale", options.sizes[-1]
     fixed = [
@@ -273,25 +169,6 @@ def scale_study(options: argparse.Namespace) -> dict[str, list[Figures]]:
         for seed in range(options.large_seeds)
     ]
     return {"fixed": fixed, "learned": learned}
-
-
-def table_study(options: argparse.Namespace) -> dict[str, list[Figures]]:
-    """Return the figures of all tables, models and seeds."""
-    found = []
-    for name in TABLES:
-        rows = read_table(options.tables / f"{name}.parquet")
-        # Nothing is approximated on small tables; the largest of them takes the longest.
-        seeds = options.table_seeds if len(rows.y) < MANY_SEEDS else options.slow_seeds
-        for seed in range(seeds):
-            for model in MODELS:
-                for learn in (False, True):
-                    path = options.out / "tables" / f"{name}-{model}-{learn}-{seed}.json"
-                    make = functools.partial(
-                        table_figures, rows, model, seed, learn=learn, r=options.r
-                    )
-                    found.append(kept(path, make))
-                    print({k: found[-1][k] for k in ("table", "model", "learn", "nll")}, flush=True)
-    return {"tables": found}
 
 
 def scale_table(figures: list[Figures]) -> str:
@@ -327,39 +204,12 @@ def learned_table(figures: list[Figures]) -> str:
     return table(("seed", "n", "`nngp`", "`t-process`", "difference"), lines)
 
 
-def tables_table(figures: list[Figures]) -> str:
-    """Return a line for each table, model and way of learning."""
-    lines = []
-    names = list(PAPER)
-    ordered = sorted(figures, key=lambda f: (names.index(f["table"]), f["model"], f["learn"]))
-    for key, group in groupby(ordered, key=lambda f: (f["table"], f["model"], f["learn"])):
-        (name, model, learn), found = key, list(group)
-        lines.append(
-            (
-                *(name, f"`{model}`", "learned" if learn else "fixed"),
-                *(found[0]["n_train"], found[0]["r"], len(found)),
-                ", ".join(str(f["depth"]) for f in found),
-                sum(len(f["diverged"]) for f in found),
-                spread([f["nll"] for f in found]),
-                PAPER[name][model == "t-process"] if learn else "",
-                *(spread([f[score] for f in found]) for score in ("crps", "rmse")),
-                percent(np.mean([f["coverage_95%"] for f in found])),
-                f"{np.mean([f['seconds'] for f in found]):.0f}",
-            )
-        )
-    header = (
-        *("table", "model", "parameters", "rows", "r", "seeds", "depths", "lost"),
-        *("NLL", "paper", "CRPS", "RMSE", "holds 95 %", "seconds"),
-    )
-    return table(header, lines)
-
-
 def page(figures: dict[str, list[Figures]]) -> str:
     """Return all tables."""
     paper = "Lee et al., Scale mixtures of neural network Gaussian processes"
     return f"""# Student-t processes ({paper})
 
-    python benchmarks/student.py --tables FOLDER
+    python benchmarks/student.py
 
 ## A scale that is wrong
 
@@ -374,49 +224,19 @@ last columns are coverages.
 {scale_table(figures["fixed"])}
 Kernel and noise learned by both at n = 100,000: log scores of 500 new points.
 
-{learned_table(figures["learned"])}
-## Table 1 of the paper
-
-Splits 8:1:1 by the seed; inputs to [-1, 1], targets standardised by the training rows;
-depth 1 to 3 by the validation NLL; parameters learned by L-BFGS on the marginal
-likelihood (the paper: gradient descent, and the constants of the prior too), or left at
-their start. One anchor per training row, so nothing is approximated, but for power.
-Figures are those of the test rows in the unit of the published target, mean ± standard
-deviation. *lost*: fits, one per depth and seed, in which a step of L-BFGS left the range
-of numbers; the depth is then not chosen. Seconds are of one thread of a busy machine.
-
-{tables_table(figures["tables"])}"""
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    asked = parser(__doc__, out="student", table="student")
-    asked.add_argument("study", nargs="?", default="all", choices=["all", "scale", "tables"])
-    asked.add_argument("--tables", type=Path, help="folder of housing.parquet and others")
-    asked.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    asked.add_argument("--seeds", type=int, default=20)
-    asked.add_argument("--large-seeds", type=int, default=3, help="where there are many rows")
-    asked.add_argument("--table-seeds", type=int, default=3, help="on small tables")
-    asked.add_argument("--slow-seeds", type=int, default=1, help="on energy and power")
-    asked.add_argument("--r", type=int, default=256, help="anchors on large tables")
-    options = asked.parse_args(arguments)
-    if options.study != "scale" and options.tables is None:
-        asked.error("--tables FOLDER is needed for the study of tables")
-    return options
+{learned_table(figures["learned"])}"""
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make what is not yet there, and the table."""
-    options = parse(arguments)
+    asked = parser(__doc__, out="student", table="student", seeds=20)
+    asked.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    asked.add_argument("--large-seeds", type=int, default=3, help="where there are many rows")
+    options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)
-    figures: dict[str, list[Figures]] = {}
-    if options.study != "tables":
-        figures |= scale_study(options)
-    if options.study != "scale":
-        figures |= table_study(options)
-    if options.study == "all":
-        write_results(options.table, page(figures), figures)
+    figures = study(options)
+    write_results(options.table, page(figures), figures)
 
 
 if __name__ == "__main__":

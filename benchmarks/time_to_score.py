@@ -183,9 +183,7 @@ checks. Its test log score is {whole["log_score"]:.4f}.
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Fit what is not yet there, run the map and write the table."""
-    asked = parser(__doc__, out="time-to-score", region=True)
-    asked.add_argument("--preset", default="quick")
-    asked.add_argument("--seeds", type=int, default=1)
+    asked = parser(__doc__, out="time-to-score", region=True, preset="quick", seeds=1)
     given = asked.parse_args(arguments)
     tune_process()
     torch.set_flush_denormal(True)

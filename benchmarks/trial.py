@@ -28,7 +28,7 @@ OUT, RESULTS = HERE / "out", HERE / "results"
 
 
 def parser(
-    doc: str | None, *, out: str = "", table: str = "", region: bool = False
+    doc: str | None, *, out: str = "", table: str = "", region: bool = False, **others: Any
 ) -> argparse.ArgumentParser:
     """Return a parser of a script's command line.
 
@@ -40,6 +40,8 @@ def parser(
         Names of its folders in `OUT` and `RESULTS`, the defaults of ``--out`` and ``--table``.
     region
         Whether it reads a region, and has arguments for that.
+    **others
+        Defaults of further options, or their types where None is the default.
     """
     found = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     if region:
@@ -51,6 +53,14 @@ def parser(
         found.add_argument("--out", type=Path, default=OUT / out, help="where fits are kept")
     if table:
         found.add_argument("--table", type=Path, default=RESULTS / table, help="of the results")
+    for name, value in others.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            found.add_argument(flag, action="store_true")
+        elif isinstance(value, type):
+            found.add_argument(flag, type=value)
+        else:
+            found.add_argument(flag, type=type(value), default=value, help=f"{value} if not given")
     return found
 
 

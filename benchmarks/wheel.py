@@ -7,18 +7,16 @@ Riquelme, Tucker and Snoek (2018) as in Calvo-Ordoñez et al., "Richer Bayesian 
 Subsampled NTK Features" (Rich), section 4.3 and appendix C.2: contexts uniform in the unit disk, 5
 actions, a rare large reward outside radius delta. Each phase has 20 steps of Thompson sampling,
 each with its own draw of the posterior over weights, then 100 gradient steps and one new posterior.
-The state after every phase is a file under --out: the same command again continues there and ends
-with the numbers of an uninterrupted run.
+Each run is kept in its own file under --out, and the same command again continues where it stopped.
 """
 
 import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,6 +24,7 @@ from trial import (
     Figures,
     Floats,
     command,
+    kept,
     mean_and_error,
     parser,
     plus_minus,
@@ -34,9 +33,7 @@ from trial import (
     write_results,
 )
 
-from geogp.errors import DataError
 from geogp.models.catalogue.build_model import CATALOGUE, build
-from geogp.models.catalogue.storage import read_tensors, write_tensors
 from geogp.models.core.architecture import Architecture
 from geogp.models.core.lowrank import LowRankGP
 from geogp.models.joint.joint_law import joint_posterior
@@ -125,25 +122,25 @@ def every_action(contexts: Floats) -> Floats:
 
 
 class Run:
-    """One bandit, its model and its file."""
+    """One bandit and its model."""
 
-    def __init__(self, case: Case, folder: Path) -> None:
-        self.case = case
-        self.path = folder / f"{case.model}-{case.delta:g}-{case.seed}.safetensors"
-        self.phase = 0
+    def __init__(self, case: Case) -> None:
+        self.case, self.phase = case, 0
         self.played, self.model = self._start()
-        if self.path.exists():
-            self._resume()
 
-    def play(self, until: int | None = None) -> Iterator[int]:
-        """Play to the end, or to the end of phase `until`; yields after each phase."""
-        last = self.case.phases if until is None else min(until, self.case.phases)
-        while self.phase < last:
-            self._learn()
-            self._act()
-            self.phase += 1
-            self._save()
-            yield self.phase
+    def play(self) -> Figures:
+        """Play to the end, and return the result."""
+        while self.phase < self.case.phases:
+            self.step()
+            if self.phase % 25 == 0:
+                say(f"{self.case}: phase {self.phase}")
+        return self.result()
+
+    def step(self) -> None:
+        """Play a phase."""
+        self._learn()
+        self._act()
+        self.phase += 1
 
     def result(self) -> Figures:
         """Return the regrets in percent of the uniform policy's."""
@@ -225,31 +222,6 @@ class Run:
             np.concatenate([played.uniform, best - means.mean(1)]),
         )
 
-    def _save(self) -> None:
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        seen = {f"played.{k}": torch.from_numpy(v) for k, v in vars(self.played).items()}
-        described = {"case": asdict(self.case), "phase": self.phase}
-        write_tensors(self.path, {**tensors, **seen}, described)
-
-    def _resume(self) -> None:
-        tensors, described = read_tensors(self.path)
-        # A longer horizon is the same run, continued.
-        known = asdict(replace(self.case, horizon=described["case"]["horizon"]))
-        if described["case"] != known:
-            raise DataError(
-                f"{self.path} belongs to another run ({described['case']}); give another --out."
-            )
-        if described["phase"] > self.case.phases:
-            raise DataError(
-                f"{self.path} has played {described['phase']} phases, more than the "
-                f"{self.case.phases} asked for; give another --out."
-            )
-        start = len("model.")
-        held = {k[start:]: v for k, v in tensors.items() if k.startswith("model.")}
-        self.model.load_state_dict(held)
-        seen = {k: tensors[f"played.{k}"].numpy() for k in vars(self.played)}
-        self.played, self.phase = Played(**seen), described["phase"]
-
 
 def rebase(model: LowRankGP, y: Floats) -> None:
     """Write a model for another mean and spread of the target, its function left as it is.
@@ -309,23 +281,18 @@ Mean ± standard error over seeds.
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play what is not there yet and write the table."""
-    asked = parser(__doc__, out="wheel", table="wheel")
-    asked.add_argument("--horizon", type=int, default=16000)
-    asked.add_argument("--seeds", type=int, default=3)
+    asked = parser(__doc__, out="wheel", table="wheel", horizon=16000, seeds=3, gradient_steps=100)
     asked.add_argument("--deltas", type=float, nargs="+", default=[0.5, 0.95])
     names = [name for name in CATALOGUE if name in FITTING]
     asked.add_argument("--models", nargs="+", choices=names, default=list(FITTING))
-    asked.add_argument("--gradient-steps", type=int, default=100)
     asked.add_argument("--json", action="store_true", help="print the results as JSON")
     options = asked.parse_args(arguments)
     torch.set_flush_denormal(True)
     results = []
     for seed, delta, model in product(range(options.seeds), options.deltas, options.models):
-        run = Run(Case(model, delta, seed, options.horizon, options.gradient_steps), options.out)
-        for phase in run.play():
-            if phase % 25 == 0:
-                say(f"{run.path.stem}: phase {phase}")
-        results.append(run.result())
+        case = Case(model, delta, seed, options.horizon, options.gradient_steps)
+        name = "-".join(str(value) for value in asdict(case).values())
+        results.append(kept(options.out / f"{name}.json", lambda case=case: Run(case).play()))
         say(results[-1])
     write_results(options.table, page(results, options), results)
     if options.json:

@@ -1,37 +1,87 @@
 """Three small simulated states as one source, and requests for them that take seconds."""
 
-import importlib.util
-import sys
-from collections.abc import Iterator
+import io
+import shutil
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
+import geopandas as gpd
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from shapely.affinity import translate
 
 from geogp.commands.batch.batch_place import open_place
 from geogp.commands.batch.batch_plan import BatchRequest
 from geogp.commands.batch.batch_work import WorkOrder, WorkOutcome, digest_of, make_run
 from geogp.commands.batch.cluster import WorkerPool
+from geogp.files import write_bytes
+from geogp.geodata.places.region import Region
+from geogp.geodata.simulation.simulated_tiles import simple_region, simulate
+from geogp.geodata.simulation.simulation_files import ROW_GROUP, write_simulation
+from geogp.geodata.tiles.quarters import parse_quarters
 from geogp.records.record_reading import run_text
 from geogp.runs.progress import ProgressListener
 from geogp.runs.run_names import RUN_FILE
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 CODES = ("AA", "BB", "CC")
 NAMES = tuple(f"{code}-mobile-download" for code in CODES)
 
 
-def batch_world() -> ModuleType:
-    """Return the script that simulates states."""
-    if "batch_world" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("batch_world", BENCHMARKS / "batch_world.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["batch_world"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["batch_world"]
+STEP = 1.3
+"""Degrees from one state to the next, which is a little more than its width."""
+
+BOUNDARIES = "boundaries"
+
+
+def states_side_by_side(codes: Sequence[str]) -> list[Region]:
+    """Return copies of the demo's region, each farther east than the one before."""
+    demo = simple_region()
+    return [
+        Region.from_geometry(
+            code,
+            f"State {code}",
+            translate(demo.boundary, STEP * place),
+            translate(demo.strata.area, STEP * place),
+            2020,
+        )
+        for place, code in enumerate(codes)
+    ]
+
+
+def write_states(
+    folder: Path, states: Sequence[Region], rows: int, quarters: str = "2023Q3..2023Q4"
+) -> Path:
+    """Write one source with the tiles and boundaries of several states, `rows` rows each."""
+    parts = []
+    for place, state in enumerate(states):
+        part = folder / f".{place}"
+        made = simulate(state, rows=rows, quarters=parse_quarters(quarters).all, seed=place)
+        write_simulation(made, state, part)
+        parts.append(part)
+    for name in sorted(
+        {p.relative_to(part) for part in parts for p in part.rglob("*_tiles.parquet")}
+    ):
+        table = pa.concat_tables([pq.read_table(part / name) for part in parts])
+        stream = io.BytesIO()
+        pq.write_table(table.sort_by("quadkey"), stream, row_group_size=ROW_GROUP)
+        write_bytes(folder / name, stream.getvalue())
+    boundaries = folder / BOUNDARIES
+    boundaries.mkdir(parents=True, exist_ok=True)
+    tables = [gpd.read_parquet(part / BOUNDARIES / "states.parquet") for part in parts]
+    together = pd.concat(tables, ignore_index=True)
+    together["STATEFP"] = [f"{place:02d}" for place in range(len(together))]
+    together.to_parquet(boundaries / "states.parquet")
+    for part in parts:
+        for path in (part / BOUNDARIES).glob("urban_areas_*.parquet"):
+            shutil.move(path, boundaries / path.name)
+        shutil.move(part / "simulation.json", folder / "simulation.json")
+        shutil.rmtree(part)
+    return folder
 
 
 @dataclass(frozen=True)

@@ -101,11 +101,10 @@ def finished(made_run: "Callable[..., RunResult]") -> "RunResult":
 @pytest.fixture(scope="session")
 def states(made_once: Callable[..., Path]) -> "States":
     """Three simulated states. Tests must not change them."""
-    from batch_worlds import CODES, States, batch_world
+    from batch_worlds import CODES, States, states_side_by_side, write_states
 
-    world = batch_world()
-    regions = world.states_side_by_side(CODES)
-    return States(made_once("states", lambda out: world.write_states(out, regions, rows=700)))
+    regions = states_side_by_side(CODES)
+    return States(made_once("states", lambda out: write_states(out, regions, rows=700)))
 
 
 @pytest.fixture

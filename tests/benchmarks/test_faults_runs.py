@@ -1,11 +1,9 @@
-"""The judges of disturbed runs and odd requests: each must see what is lost or asked."""
+"""The judges of disturbed runs: each must see what is lost."""
 
 import hashlib
 import json
 import os
-import socket
 import sys
-import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -33,14 +31,12 @@ def tools() -> Iterator[SimpleNamespace]:
     try:
         import faults_debris
         import faults_folders
-        import faults_requests
         import faults_runs
         import fork_command
 
         yield SimpleNamespace(
             debris=faults_debris,
             folders=faults_folders,
-            requests=faults_requests,
             runs=faults_runs,
             fork=fork_command,
         )
@@ -127,49 +123,6 @@ def test_records_of_files_must_be_true(tools, tmp_path, key):
     (tmp_path / "run.json").write_text(json.dumps(held))
     word = "size" if key == "bytes" else "hash"
     assert tools.folders.record_faults(tmp_path) == [f"a.tif has another {word} than run.json says"]
-
-
-@pytest.mark.parametrize(
-    ("ended", "told"),
-    [
-        ((None, "", ""), "did not end"),
-        ((-11, "", "x"), "ended with -11"),
-        ((1, "", "Traceback (most recent call last)\nKeyError"), "wrote a traceback"),
-        ((4, "", "error: x"), "ended with 4"),
-        ((2, "", "\n"), "without a word"),
-        ((70, "", "see /nowhere/log"), "names no log"),
-    ],
-)
-def test_bad_ends_are_seen(tools, ended, told):
-    faults = tools.requests.faults_of(tools.folders.Told(*ended), tools.requests.GOOD, log=True)
-    assert any(told in fault for fault in faults), faults
-
-
-def test_good_ends_are_good_unless_a_server_was_asked(tools, tmp_path):
-    log = tmp_path / "log"
-    log.touch()
-    judge, good = tools.requests.faults_of, tools.requests.GOOD
-    for ended in ((0, "", ""), (3, "", "error: x"), (70, "", f"a fault: {log}.")):
-        assert judge(tools.folders.Told(*ended), good, log=True) == []
-    (told,) = judge(tools.folders.Told(0, "", ""), good, asked=["GET /"])
-    assert told == "asked the server 1 times: GET /"
-
-
-class Copies:
-    """The command in copies of the process of the tests."""
-
-    def __init__(self, cache: Path) -> None:
-        self._environment = {"GEOGP_CACHE": str(cache)}
-
-    def start(self, *arguments: str, **asked: Any) -> int:
-        import fork_command
-
-        return fork_command.start(
-            {"arguments": arguments, "environment": self._environment, **asked}
-        )
-
-    def end(self, process: int) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def test_a_copy_is_killed_before_each_change(tools, tmp_path):
@@ -290,26 +243,3 @@ def test_two_in_one_folder_are_judged(tools, sound, ends, fault):
     assert "run/grid.nc is missing" in " ".join(judge(world, place, (71, 72), told, ((), ()))) or (
         fault == "none of the two ended well"
     )
-
-
-def test_a_tampered_run_is_opened_in_a_copy(tools, tmp_path):
-    """The command itself: it refuses what is no run of its own, in words."""
-    _write_run(tmp_path / "run")
-    world = tools.folders.World.__new__(tools.folders.World)
-    world.folder, world._number = tmp_path, count()
-    world._command = Copies(tmp_path / "cache")
-    told = world.call("report", str(tmp_path / "run"))
-    assert "lacks region" in told.errors
-    assert tools.requests.faults_of(told, tools.requests.GOOD) == []
-    (fault,) = tools.requests.faults_of(told, frozenset({0}))
-    assert fault.startswith("ended with 3: error: ")
-
-
-def test_the_server_counts_who_asks(tools):
-    with tools.requests.Counter() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with socket.create_connection(server.server_address, timeout=5) as line:
-            line.sendall(b"GET /x HTTP/1.0\r\n\r\n")
-            assert line.recv(20).startswith(b"HTTP/1.0 404")
-        server.shutdown()
-    assert server.asked == ["GET /x HTTP/1.0"]

@@ -147,7 +147,7 @@ def test_data_that_a_hash_covers_must_be_the_same(tools, world, monkeypatch, tmp
         told = tools.fuzz.described(fuzzer.tally, 1.0, 0)
         assert told["cases"] == 2
         assert told["readers"][0]["outcomes"] == {"DataError": 1, "wrong data": 1}
-        text = tools.fuzz.table(told)
+        text = tools.fuzz.page(told)
         assert "| cache-file | bytes | 2 | 1 DataError, 1 wrong data | 0.0 |" in text
         assert "- cache-file: wrong data" in text
         (kept,) = tools.fuzz.keep(fuzzer.tally, tmp_path)

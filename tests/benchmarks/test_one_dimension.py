@@ -5,9 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from benchmark_scripts import load
-
-TINY = ["target", "--n", "300", "--r", "4", "--h", "8", "--steps", "40"]
+from benchmark_scripts import SCRIPTS, load
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +15,7 @@ def bench():
 
 @pytest.fixture(scope="module")
 def world():
-    return load("one_dimension_world")
+    return load("one_dimension_fits")
 
 
 def test_the_mean_has_four_levels_and_is_halfway_on_a_step(world):
@@ -39,63 +37,39 @@ def test_the_oracle_is_as_sharp_as_the_paper_says(world):
 
 
 def test_steps_are_the_same_for_every_n(bench):
-    cases = bench.cases(bench.parse(["scaling", "--models", "dbk-silu", "dbk-mml"]))
-    for case in cases:
+    for case in bench.cases():
         per_epoch = 1 if case.whole else math.ceil(case.n / case.batch)
         steps = case.settings().epochs * per_epoch
-        if case.whole and case.n > bench.EXACT_LIMIT:
-            assert case.steps == 0
-        else:
-            assert 0 < case.steps <= steps < case.steps + per_epoch
+        assert case.steps == 0 or case.steps <= steps < case.steps + per_epoch
 
 
-def test_a_result_is_written_once_and_then_read(bench, tmp_path, capsys, monkeypatch):
-    out = ["--out", str(tmp_path), "--json"]
-    assert bench.main([*TINY, *out]) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert len(list(tmp_path.glob("dbk-silu-n300-r4-*.json"))) == 1
-    assert not list(tmp_path.glob("*.safetensors"))
-    assert first[0]["nll"] > first[0]["oracle_nll"]
-    assert first[0]["gap"] == pytest.approx(first[0]["nll"] - first[0]["oracle_nll"])
-    assert 0 < first[0]["coverage_90"] <= 1
+def test_the_study_is_that_of_the_committed_results(bench):
+    held = json.loads((SCRIPTS / "results" / "one-dimension" / "results.json").read_text())
+    made = {case.name for case in bench.cases()}
+    assert made == {bench.Case(**one["case"]).name for one in held}
+    assert bench.page(held) == (SCRIPTS / "results" / "one-dimension" / "table.md").read_text()
+
+
+def test_a_result_is_written_once_and_then_read(bench, tmp_path, monkeypatch):
+    sizes = {"steps": 4, "h": 8}
+    monkeypatch.setattr(
+        bench,
+        "STUDY",
+        (("dbk-silu exact-rbf", (300,), (128,), sizes), ("dbk-silu", (20_000,), (4,), sizes)),
+    )
+    options = ["--out", str(tmp_path), "--table", str(tmp_path / "made")]
+    assert bench.main(options) == 0
+    found = json.loads((tmp_path / "made" / "results.json").read_text())
+    assert len(list(tmp_path.glob("*-n*-r*.json"))) == len(found) == 3
+    for one in found:
+        assert one["gap"] == pytest.approx(one["nll"] - one["oracle_nll"])
+        assert 0 < one["coverage_90"] <= 1
+    text = (tmp_path / "made" / "table.md").read_text()
+    assert f"| {found[0]['nll']:.4f} | {found[0]['gap']:.4f} |" in text
 
     def refuse(*_args, **_options):
         pytest.fail("the model is fitted again")
 
     monkeypatch.setattr(load("one_dimension_fits"), "fit", refuse)
-    assert bench.main([*TINY, *out]) == 0
-    assert json.loads(capsys.readouterr().out) == first
-
-
-def test_the_table_is_written_from_the_results(bench, tmp_path, capsys):
-    out = ["--out", str(tmp_path / "out"), "--results", str(tmp_path / "results"), "--json"]
-    bench.main([*TINY, *out, "--n", "20000", "--r", "128"])
-    (found,) = json.loads(capsys.readouterr().out)
-    assert bench.main(["table", *out]) == 0
-    text = (tmp_path / "results" / "table.md").read_text()
-    assert f"| {found['nll']:.4f} | {found['gap']:.4f} |" in text
-
-
-def test_the_commands_in_the_table_make_the_same_cases_again(bench):
-    first = bench.cases(bench.parse(["models", "--steps", "50", "--n", "1000"]))
-    second = bench.cases(bench.parse(["scaling", "--models", "dbk-silu", "exact-dkl"]))
-    held = [*first, *second, *bench.cases(bench.parse(["rank", "--seed", "3"]))]
-    fitted = {case for case in held if case.steps}
-    again = [
-        bench.cases(bench.parse(line.split())) for line in bench.commands(sorted(fitted, key=str))
-    ]
-    assert {case for made in again for case in made} == fitted
-    assert sum(map(len, again)) == len(fitted)
-
-
-def test_a_table_of_nothing_is_refused(bench, tmp_path, capsys):
-    assert bench.main(["table", "--out", str(tmp_path)]) == 2
-    assert "found none" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("wrong", [["--n", "1"], ["--n", "100001"], ["--models", "dbk"]])
-def test_an_argument_out_of_range_is_refused(bench, wrong, capsys):
-    with pytest.raises(SystemExit):
-        bench.parse(["scaling", *wrong])
-    said = capsys.readouterr().err
-    assert "expected" in said or "invalid choice" in said
+    assert bench.main(options) == 0
+    assert json.loads((tmp_path / "made" / "results.json").read_text()) == found

@@ -1,13 +1,10 @@
-"""The Wheel bandit: its world, its models' bookkeeping, and a tiny run that is continued."""
+"""The Wheel bandit: its world, its models' bookkeeping, and a tiny run."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from benchmark_scripts import load
-
-from geogp.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -47,42 +44,23 @@ def test_inputs_name_the_action(bench):
     assert found.shape == (10, 7)
 
 
-def test_a_continued_run_ends_with_the_same_numbers(bench, case, tmp_path):
-    whole = bench.Run(case, tmp_path / "whole")
-    assert list(whole.play()) == [1, 2, 3, 4]
-    first = bench.Run(case, tmp_path / "parts")
-    assert list(first.play(until=2)) == [1, 2]
-    second = bench.Run(case, tmp_path / "parts")
-    assert second.phase == 2
-    assert list(second.play()) == [3, 4]
-    for key, value in vars(whole.played).items():
-        np.testing.assert_array_equal(getattr(second.played, key), value, err_msg=key)
-    assert whole.result() == second.result()
-    assert len(whole.played.regret) == 80
-    # Another horizon goes on from there; another run is refused.
-    assert bench.Run(replace(case, horizon=100), tmp_path / "parts").phase == 4
-    with pytest.raises(DataError, match="belongs to another run"):
-        bench.Run(replace(case, width=11), tmp_path / "parts")
-
-
-def test_regret_is_that_of_the_actions_taken(bench, case, tmp_path):
-    run = bench.Run(case, tmp_path)
-    list(run.play())
+def test_regret_is_that_of_the_actions_taken(bench, case):
+    run = bench.Run(case)
+    found = run.play()
     played = run.played
     means = bench.mean_rewards(played.contexts, 0.5)[15:]
     got = means[np.arange(80), played.actions[15:]]
     np.testing.assert_allclose(played.regret, means.max(1) - got)
     np.testing.assert_allclose(played.uniform, means.max(1) - means.mean(1))
     np.testing.assert_allclose(played.rewards[15:], got, atol=0.06)
-    found = run.result()
     assert found["cumulative"] == pytest.approx(100 * played.regret.sum() / played.uniform.sum())
     assert found["by_quarter"][-1] == found["cumulative"]
     assert np.bincount(played.actions[:15]).tolist() == [3, 3, 3, 3, 3]
 
 
-def test_another_target_leaves_the_function_as_it_is(bench, case, tmp_path):
-    run = bench.Run(case, tmp_path)
-    list(run.play(until=1))
+def test_another_target_leaves_the_function_as_it_is(bench, case):
+    run = bench.Run(case)
+    run.step()
     x = bench.every_action(bench.draw_contexts(np.random.default_rng(5), 20))
     before = run.model.predict(x)
     y = np.concatenate([run.played.rewards, [50.0, 50.0]])

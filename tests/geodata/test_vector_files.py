@@ -163,13 +163,23 @@ OTHERS = {
     "wfs.shp": WFS,
     "wfs.gpkg": WFS,
     "wfs.fgb": WFS,
+    "a.kml": "<kml><Document><NetworkLink><Link><href>URL/a.kml</href></Link></NetworkLink>"
+    "</Document></kml>",
+    "a.gpx": '<gpx xmlns="http://www.topografix.com/GPX/1/1"><link href="URL"/></gpx>',
+    "wms.xml": "<GDAL_WMS><Service name='WMS'><ServerUrl>URL</ServerUrl></Service></GDAL_WMS>",
+    "tiles.json": '{"tilejson": "2.2.0", "tiles": ["URL/{z}/{x}/{y}.pbf"]}',
+    "api.geojson": '{"links": [{"rel": "data", "type": "application/json", "href": "URL"}]}',
+    "dtd.gml": '<?xml version="1.0"?><!DOCTYPE kml SYSTEM "URL/a.dtd"><FeatureCollection/>',
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_formats_are_refused_and_ask_nobody(tmp_path, server, name):
     (tmp_path / name).write_text(OTHERS[name].replace("URL", server.url))
-    told = "format that geogp does not read|cannot be read as GeoJSON|does not begin like a file"
+    told = (
+        "format that geogp does not read|cannot be read as GeoJSON|does not begin like a file"
+        r"|expected GeoJSON in"
+    )
     with pytest.raises(DataError, match=told):
         read_layer(str(tmp_path / name))
     assert not server.asked()
