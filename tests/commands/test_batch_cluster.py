@@ -201,7 +201,7 @@ def test_the_command_has_all_options_of_map():
 REFUSED = (
     (["--out", "x"], "needs --states and --out"),
     (["--states", "AA"], "needs --states and --out"),
-    (["--states", "AA", "--out", "x", "--each-quarter"], "say which"),
+    (["--states", "AA", "--out", "x", "--each-quarter"], "give --quarters"),
     (["--resume", "x", "--seed", "3"], "leave out seed"),
     (["--resume", "x"], "no batch.json"),
     (["--states", "AA", "--out", "x", "--workers", "0"], "workers from 1 to 1,000"),

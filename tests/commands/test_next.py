@@ -106,7 +106,7 @@ class TestCommand:
         code, out, _ = geogp("next", copy.path, "--tiles", 12)
         assert code == 0
         assert "first 10 of 12 tiles" in out
-        assert "All 12 take" in out
+        assert "All 12 tiles remove" in out
         assert "next_tiles.geojson" in out
 
     def test_json_is_all_there_is(self, geogp, copy, result):
@@ -140,7 +140,7 @@ class TestRefusals:
         with pytest.raises(RequestError, match="hold no county areas"):
             choose_tiles(NextRequest(copy.path, within="Ponce"))
         by = f"{halves}:side"
-        with pytest.raises(RequestError, match="no area 'North' in halves; there are East, Far"):
+        with pytest.raises(RequestError, match="'North' in halves; the areas are East, Far"):
             choose_tiles(NextRequest(copy.path, within="North", by=by))
         with pytest.raises(RequestError, match="Demo has no tiles of Far: choose another area"):
             choose_tiles(NextRequest(copy.path, within="Far", by=by))
