@@ -18,6 +18,7 @@ import matplotlib as mpl
 import numpy as np
 import torch
 import uci
+from number_tables import Table
 from trial import OUT, RESULTS, Figures, command
 
 mpl.use("Agg")
@@ -29,9 +30,7 @@ from geogp.models.training.tuning import GRID
 SCORES = {"nll": "NLL", "crps": "CRPS", "mae": "mean absolute error"}
 
 
-def fitted(
-    table: uci.Table, options: argparse.Namespace, model: str, weights: str
-) -> list[Figures]:
+def fitted(table: Table, options: argparse.Namespace, model: str, weights: str) -> list[Figures]:
     """Return the figures of all seeds for one model and one pair of weights."""
     own = copy.copy(options)
     own.model, own.weights = model, weights
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     options = asked.parse_args(["--model", "dbk-silu", *given])
     torch.set_flush_denormal(True)
-    table = uci.Table(options.data)
+    table = Table(options.data)
     pairs = {
         (alpha, beta): fitted(table, options, "dbk-silu", f"{alpha:g},{beta:g}")
         for alpha, beta in product(GRID, GRID)

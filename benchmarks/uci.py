@@ -19,8 +19,8 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from number_tables import Table
 from peers import PEERS, fit_peer, predict_peer
 from trial import Figures, command, kept, parser, say
 
@@ -46,40 +46,6 @@ SETTINGS = ("model", "h", "r", "batch", "epochs", "learning_rate", "weights", "d
 
 FITTING = {"head_rate": 10.0, "noise_rate": 2.0, "clip": 1.0, "average": 10.0, "decay": "cosine"}
 PLACEMENT = "uniform"
-
-
-class Table:
-    """Columns x0, x1, ... and y of a parquet or CSV file."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise RequestError(f"expected a parquet or CSV file, found none at {path}.")
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-        names = sorted(
-            (c for c in frame if c[1:].isdigit() and c[0] == "x"), key=lambda c: int(c[1:])
-        )
-        if not names or "y" not in frame:
-            raise RequestError(
-                f"expected columns x0, x1, ... and y in {path}, found {list(frame)}."
-            )
-        self.name = path.stem
-        self.columns = tuple(names)
-        self.x = np.column_stack([np.asarray(frame[name], np.float64) for name in names])
-        self.y = np.asarray(frame["y"], np.float64)
-        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-
-    def split(self, seed: int) -> dict[str, Data]:
-        """Return train, validation and test rows, targets standardised by the training rows."""
-        order = np.random.default_rng(seed).permutation(len(self.y))
-        first, second = int(0.8 * len(order)), int(0.9 * len(order))
-        train = order[:first]
-        centre, spread = self.y[train].mean(), self.y[train].std()
-        if not spread:
-            raise RequestError(f"the target of {self.name} has one value in all training rows.")
-        parts = {"train": train, "validation": order[first:second], "test": order[second:]}
-        return {
-            k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()
-        }
 
 
 class Benchmark:

@@ -1,0 +1,53 @@
+"""Tables of numbers, and their split into rows that train, validate and test."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from trial import Figures
+
+from geogp.errors import RequestError
+from geogp.models.training.training_loop import Data
+
+
+class Table:
+    """Columns x0, x1, ... and y of a parquet, CSV or npz file."""
+
+    def __init__(self, path: Path) -> None:
+        frame = _read(path)
+        names = sorted(
+            (c for c in frame if c[1:].isdigit() and c[0] == "x"), key=lambda c: int(c[1:])
+        )
+        if not names or "y" not in frame:
+            raise RequestError(
+                f"expected columns x0, x1, ... and y in {path}, found {list(frame)}."
+            )
+        self.name = path.stem
+        self.columns = tuple(names)
+        self.x = np.column_stack([np.asarray(frame[name], np.float64) for name in names])
+        self.y = np.asarray(frame["y"], np.float64)
+        self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def split(self, seed: int) -> dict[str, Data]:
+        """Return train, validation and test rows, targets standardised by the training rows."""
+        order = np.random.default_rng(seed).permutation(len(self.y))
+        first, second = int(0.8 * len(order)), int(0.9 * len(order))
+        train = order[:first]
+        centre, spread = self.y[train].mean(), self.y[train].std()
+        if not spread:
+            raise RequestError(f"the target of {self.name} has one value in all training rows.")
+        parts = {"train": train, "validation": order[first:second], "test": order[second:]}
+        return {
+            k: Data(self.x[rows], (self.y[rows] - centre) / spread) for k, rows in parts.items()
+        }
+
+
+def _read(path: Path) -> Figures:
+    if not path.is_file():
+        raise RequestError(f"expected a parquet, CSV or npz file, found none at {path}.")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as held:
+            return dict(held)
+    frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    return {str(name): frame[name] for name in frame}
