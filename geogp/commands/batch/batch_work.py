@@ -115,8 +115,12 @@ def _make(job: Job) -> str:
 def _make_and_copy(job: Job, place: Place, name: str) -> str:
     """Make a run for a remote address, unless it is there already."""
     held = place.record(name)
-    counts = held is not None and job.call in {None, given(held.call, None)}
-    if counts and same_map(held, identity_of(job)) and not place.lacks(name, held):
+    if (
+        held is not None
+        and job.call in {None, given(held.call, None)}
+        and same_map(held, identity_of(job))
+        and not place.lacks(name, held)
+    ):
         how = KEPT
     else:
         how = MADE
