@@ -32,11 +32,16 @@ MAX_KM = 20_000
 """The largest distance on Earth."""
 
 
-def one_of(what: str, found: str, allowed: Iterable[str]) -> None:
+def nearest(found: object, names: Iterable[str], most: int) -> list[str]:
+    """Return the names that are most like another, at most `most`, best first."""
+    return difflib.get_close_matches(str(found), list(names), n=most, cutoff=0.5)
+
+
+def one_of(what: str, found: object, allowed: Iterable[str]) -> None:
     """Refuse a name that is not allowed (RequestError), and suggest near names."""
     names = list(allowed)
     if found not in names:
-        near = difflib.get_close_matches(found, names, n=2, cutoff=0.5)
+        near = nearest(found, names, 2)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise RequestError(f"unknown {what} {found!r}; choose one of {', '.join(names)}.{hint}")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 
 Floats = NDArray[np.float64]
@@ -29,10 +30,8 @@ QUARTERS_PER = {
 
 def check_unit(unit: str | None) -> None:
     """Refuse a unit of time that is not one of `QUARTERS_PER`."""
-    if unit is not None and unit not in QUARTERS_PER:
-        raise RequestError(
-            f"expected time_unit as one of {', '.join(QUARTERS_PER)}, found {unit!r}."
-        )
+    if unit is not None:
+        one_of("time_unit", unit, QUARTERS_PER)
 
 
 @dataclass(frozen=True)

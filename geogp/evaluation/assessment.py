@@ -15,6 +15,7 @@ from geogp.distributions.warps import REPAIR_COLUMNS
 from geogp.errors import DataError
 from geogp.evaluation.metrics import row_scores, rows_by_group
 from geogp.evaluation.scores import Scores
+from geogp.evaluation.splits.split_names import MAX_FOLDS
 
 TABLE_LEVELS = (50, 80, 90, 95)
 """Levels, in percent, of the coverages in the tables."""
@@ -44,6 +45,12 @@ OPTIONAL = {"tile_variance": 0.0, **SHAPE_COLUMNS, **dict.fromkeys(REPAIR_COLUMN
 
 DISPERSION = "dispersion"
 """Column that only predictions of counts have."""
+
+NUMBERS = ({*COLUMNS} - {"split", "quadkey", "quarter", "stratum"}) | {
+    *("distance_km", DISPERSION),
+    *OPTIONAL,
+}
+"""Columns that hold numbers."""
 
 FOLD = "fold"
 """Column with the fold that predicted a row; absent where there is one fit."""
@@ -78,14 +85,14 @@ def split_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
 def folds_of(rows: pd.DataFrame) -> NDArray[np.int64]:
     """Return the fold of each row, (n,); 0 without the column.
 
-    A fold that is no whole number of 0 or more is a DataError.
+    A fold that is none of 0 to `MAX_FOLDS` - 1 is a DataError.
     """
     if FOLD not in rows:
         return np.zeros(len(rows), np.int64)
     fold = pd.to_numeric(rows[FOLD], errors="coerce").to_numpy(np.float64)
-    if not (np.isfinite(fold) & (fold >= 0) & (fold == np.floor(fold))).all():
+    if not ((fold >= 0) & (fold < MAX_FOLDS) & (fold == np.floor(fold))).all():
         raise DataError(
-            "expected whole numbers of 0 or more in the column fold, found other values. "
+            f"expected whole numbers from 0 to {MAX_FOLDS - 1} in the column fold, found others. "
             "Run `geogp map` again with --fresh."
         )
     return fold.astype(np.int64)
@@ -121,7 +128,7 @@ def widths_by_group(rows: pd.DataFrame) -> dict[str, Floats]:
 
 
 def check_columns(predictions: pd.DataFrame) -> None:
-    """Refuse, with a DataError, a table without rows or without a column that the report needs."""
+    """Refuse a table without rows, or without a column or its numbers (DataError)."""
     missing = [name for name in COLUMNS if name not in predictions.columns]
     if missing:
         raise DataError(
@@ -130,6 +137,13 @@ def check_columns(predictions: pd.DataFrame) -> None:
         )
     if predictions.empty:
         raise DataError("expected test predictions, found an empty table.")
+    names = [name for name in NUMBERS if name in predictions.columns]
+    odd = [name for name in names if not pd.api.types.is_numeric_dtype(predictions[name])]
+    if odd:
+        raise DataError(
+            f"expected numbers in the columns {', '.join(odd)} of test_predictions.parquet, found "
+            f"{predictions[odd[0]].dtype}. Run `geogp map` again with --fresh."
+        )
 
 
 def check_bounds(name: str, rows: pd.DataFrame, prediction: Prediction) -> None:

@@ -69,7 +69,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     Kinds whose column is absent are left out. Counts of tests are classed by their expectation,
     speeds by the predicted median (n,), on the scale of the target: classed by the measured count,
     no prediction could hold its levels. `target` chooses the classes of speed. A distance that is
-    negative or not finite is a DataError.
+    negative or not finite, or fewer tests than 1, are a DataError.
     """
     stratum = rows["stratum"].to_numpy(str)
     found = {
@@ -83,7 +83,7 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     if "dispersion" in rows:
         found["expected"] = joined(expected_groups(rows["mean"].to_numpy(np.float64)))
     else:
-        found["tests"] = joined(tests_groups(rows["tests"].to_numpy(np.int64)))
+        found["tests"] = joined(tests_groups(rows["tests"].to_numpy(np.float64)))
     if "distance_km" in rows:
         found["distance"] = joined(distance_groups(rows["distance_km"].to_numpy(np.float64)))
     if target in SPEED_CLASSES and "dispersion" not in rows:
@@ -95,8 +95,9 @@ def strata_of(rows: pd.DataFrame, median: Floats, target: str) -> dict[str, list
     return found
 
 
-def tests_groups(tests: NDArray[np.int64]) -> dict[str, Rows]:
-    """Return the rows of each class of tests (n,), by its name."""
+def tests_groups(tests: Floats) -> dict[str, Rows]:
+    """Return the rows of each class of tests (n,), by its name; fewer than 1 are a DataError."""
+    _check(tests >= 1, "1 test or more in each row")
     return {
         _tests_name(least, most): (tests >= least) & (tests <= (np.inf if most is None else most))
         for least, most in TESTS_CLASSES
@@ -118,12 +119,8 @@ def distance_groups(distance_km: Floats) -> dict[str, Rows]:
 
     A distance that is negative or not finite is a DataError.
     """
-    wrong = ~(np.isfinite(distance_km) & (distance_km >= 0))
-    if wrong.any():
-        raise DataError(
-            "expected distances to the nearest measured tile of 0 km or more, found "
-            f"{int(wrong.sum())} that are not. Run `geogp map` again with --fresh."
-        )
+    right = np.isfinite(distance_km) & (distance_km >= 0)
+    _check(right, "distances to the nearest measured tile of 0 km or more")
     place = np.searchsorted((0, *DISTANCE_CLASSES), distance_km, side="left")
     between = [f"{low} to {high} km" for low, high in pairwise(DISTANCE_CLASSES)]
     first, last = DISTANCE_CLASSES[0], DISTANCE_CLASSES[-1]
@@ -184,6 +181,14 @@ def pooled(values: NDArray[np.str_], noun: str = "areas", least: int = MIN_ROWS)
             name += " together"
         strata.append(Stratum(name, others, small[number]))
     return strata
+
+
+def _check(right: Rows, expected: str) -> None:
+    wrong = int((~right).sum())
+    if wrong:
+        raise DataError(
+            f"expected {expected}, found {wrong} that are not. Run `geogp map` again with --fresh."
+        )
 
 
 def _joined(names: Sequence[str], rows: Rows) -> Stratum:

@@ -7,6 +7,7 @@ import rioxarray  # noqa: F401  (registers the .rio accessor)
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.quantity import Quantity
 from geogp.errors import DataError, NumericalError, RequestError
@@ -51,8 +52,7 @@ def quantity_of(target: str) -> Quantity:
 
     A target other than download, upload, latency or tests is a RequestError.
     """
-    if target not in _NAMES:
-        raise RequestError(f"expected the target {', '.join(_NAMES)}, found {target!r}.")
+    one_of("target", target, _NAMES)
     column = TARGETS[target]
     return Quantity(column.suffix, column.unit, *_NAMES[target], counted=column.counted)
 

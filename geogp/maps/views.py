@@ -7,8 +7,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
 from geogp.distributions.quantity import Quantity
-from geogp.errors import RequestError
 from geogp.geodata.tiles.quadkeys import ZOOM
 from geogp.maps.grid import quantity_of
 from geogp.maps.scales import (
@@ -65,8 +65,7 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
 def find_view(grid: xr.Dataset, name: str) -> View:
     """Return a view of a grid by its name; an unknown name is a RequestError."""
     views = {view.name: view for view in views_of(grid)}
-    if name not in views:
-        raise RequestError(f"expected the view {', '.join(views)}, found {name!r}.")
+    one_of("view", name, views)
     return views[name]
 
 

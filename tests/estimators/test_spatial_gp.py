@@ -372,7 +372,7 @@ UNFIT = {
         ({"crs": "EPSG:0"}, "such as EPSG:4326"),
         ({"device": "tpu"}, "auto, cpu or cuda"),
         ({"random_state": -1}, "random_state"),
-        ({"time": "date", "time_unit": "days"}, "expected time_unit"),
+        ({"time": "date", "time_unit": "days"}, "unknown time_unit 'days'; choose one of"),
         ({"epochs": 0}, "epochs from 1"),
         ({"batch": -1}, "batch from 1"),
         ({"rank": 0.5}, "rank from 1"),

@@ -409,7 +409,10 @@ def test_what_cannot_be_repaired_is_refused():
         fit_repair("marginal", counts, np.zeros(m), places)
     with pytest.raises(RequestError, match="found counts of tests"):
         fit_repair("marginal", _normal(m), y, places).apply(counts, places)
-    with pytest.raises(RequestError, match="none, marginal, strata, local, found 'jackknife'"):
+    with pytest.raises(
+        RequestError,
+        match="unknown conformal repair 'jackknife'; choose one of none, marginal, strata, local",
+    ):
         fit_repair("jackknife", _normal(m), y, places)
     with pytest.raises(DataError, match=r"at least 19 calibration rows.*found 18"):
         fit_repair("marginal", _normal(18), y[:18], places[:18])

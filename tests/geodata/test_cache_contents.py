@@ -1,14 +1,23 @@
 """The cache listed, checked and cleared: what is in it of others, and what others do meanwhile."""
 
+import errno
 import json
+import os
 import threading
 
 import pytest
 from bucket_files import tile_columns, tiles_around, write_quarter
 
+from geogp.errors import OutputError
 from geogp.geodata.store import cache_contents
 from geogp.geodata.store.cache import CacheEntry
-from geogp.geodata.store.cache_contents import DAMAGED, UNFINISHED, cache_items, clear_cache
+from geogp.geodata.store.cache_contents import (
+    DAMAGED,
+    UNFINISHED,
+    WHOLE,
+    cache_items,
+    clear_cache,
+)
 from geogp.geodata.store.remote import Patience, Transfer
 from geogp.geodata.store.sources import Folder, Web
 from geogp.geodata.tiles.ookla import read_observations
@@ -137,6 +146,30 @@ def test_what_a_refresh_is_writing_is_not_called_damaged(source, testland):
     with entry.locked(Transfer()):
         assert cache_items(check=True)[0].state == UNFINISHED
     assert cache_items(check=True)[0].state == DAMAGED
+
+
+def test_a_cache_that_can_only_be_read_is_listed_checked_and_used(source, testland, monkeypatch):
+    tiles, border = filled(source, testland)
+    left = border.with_name(".border.json.json.a1b2c3d4")
+    left.write_text("half")
+    tiles.write_bytes(b"damaged")
+    opened = os.open
+
+    def refused(path, flags=0, *_, **__):
+        if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR) or not flags:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *_, **__)
+
+    for name in ("open", "unlink"):
+        monkeypatch.setattr(os, name, refused)
+    states = {item.path: item.state for item in cache_items(check=True)}
+    assert states == {tiles: DAMAGED, border: WHOLE, left: UNFINISHED}
+    assert {item.path for item in cache_items()} == set(states)
+    assert source.fetch("border.json") == border
+    with pytest.raises(OutputError, match=r"Read-only file system\. Set GEOGP_CACHE to another"):
+        source.fetch("other.json")
+    with pytest.raises(OutputError, match="cannot clear the cache"):
+        clear_cache()
 
 
 def test_a_leftover_of_a_download_is_cleared_unless_something_is_downloaded(source, testland):

@@ -142,7 +142,7 @@ def test_region_without_urban_areas_is_simulated(region):
         ({"quarters": ()}, "expected increasing quarters"),
         ({"quarters": (8090, 8090)}, "expected increasing quarters"),
         ({"seed": -1}, "expected a seed of 0 or more, found -1"),
-        ({"service": "satellite"}, "a service among mobile, fixed, found 'satellite'"),
+        ({"service": "satellite"}, "unknown service 'satellite'; choose one of mobile, fixed"),
     ],
 )
 def test_requests_that_cannot_be_met_are_refused(region, changes, message):

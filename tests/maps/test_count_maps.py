@@ -111,7 +111,9 @@ def test_a_coarser_tile_is_named():
 
 def test_refusals():
     _, tiles, _, grid = grid_of()
-    with pytest.raises(RequestError, match="expected, lower, upper, none, found 'median'"):
+    with pytest.raises(
+        RequestError, match="unknown view 'median'; choose one of expected, lower, upper, none"
+    ):
         find_view(grid, "median")
     with pytest.raises(RequestError, match="not a prediction of the target download"):
         grid_of(target="download")

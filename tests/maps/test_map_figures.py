@@ -194,7 +194,9 @@ def test_longitudes_beyond_the_antimeridian_are_labelled_as_people_write_them():
 
 
 def test_refusals(world, slices):
-    with pytest.raises(RequestError, match="median, mean, bound, width, found 'level'"):
+    with pytest.raises(
+        RequestError, match="unknown view 'level'; choose one of median, mean, bound, width"
+    ):
         map_figure(world.grid, world.region, "level")
     short = replace(slices[0], values=slices[0].values[1:])
     with pytest.raises(DataError, match=rf"expected {len(world.tiles)} kernel values"):

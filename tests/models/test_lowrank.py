@@ -223,7 +223,7 @@ def test_sizes_fix_the_tensors(name, dtype):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"dtype": "float16"}, "dtype of float32 or float64, found 'float16'"),
+        ({"dtype": "float16"}, "unknown dtype 'float16'; choose one of float32, float64"),
         ({"d": 0}, "expected whole sizes, d from 1 .* h of 2 or more .* found d 0"),
         ({"r": -1}, "r -1"),
         ({"h": 1}, "h 1"),

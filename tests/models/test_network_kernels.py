@@ -128,7 +128,9 @@ class TestTangent:
 
 class TestRefusals:
     def test_an_unknown_activation(self):
-        with pytest.raises(RequestError, match=r"activation of erf, relu, found 'gelu'"):
+        with pytest.raises(
+            RequestError, match=r"unknown activation 'gelu'; choose one of erf, relu"
+        ):
             NetworkKernel(2, "gelu")
 
     @pytest.mark.parametrize("depth", [0, -1])

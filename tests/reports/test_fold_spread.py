@@ -90,5 +90,5 @@ def test_contradictions_are_refused(folded, run_of):
 def test_folds_that_are_no_numbers_are_refused(folded, run_of, wrong):
     fold = folded["fold"].astype(object)
     fold.iloc[3] = wrong
-    with pytest.raises(DataError, match="expected whole numbers of 0 or more"):
+    with pytest.raises(DataError, match="expected whole numbers from 0 to 4"):
         build_report(as_record(run_of(folded)), folded.assign(fold=fold))

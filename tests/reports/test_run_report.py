@@ -285,6 +285,16 @@ def test_wrong_input_is_refused(both, run_of):
         DataError, match="splits random, blocks, buffer, county, latest, found folds"
     ):
         build_report(as_record(run), both.assign(split="folds"))
+    odd = [None, [1.0], {"a": 1}, "many"]
+    for name in ("tests", "longitude", "distance_km", "mean", "upper_95"):
+        for value in odd:
+            spoilt = both.assign(**{name: pd.Series([value] * len(both), dtype=object)})
+            with pytest.raises(DataError, match=f"expected numbers in the columns {name} of"):
+                build_report(as_record(run), spoilt)
+    with pytest.raises(DataError, match="1 test or more in each row, found 1 that are not"):
+        build_report(as_record(run), both.assign(tests=both["tests"].where(both.index > 0)))
+    with pytest.raises(DataError, match="whole numbers from 0 to 4 in the column fold"):
+        build_report(as_record(run), both.assign(fold=2**63 - 1))
     report = build_report(as_record(run), both)
     with pytest.raises(DataError, match="1200 rows of the split 'blocks', found 1199"):
         report_html(report, both[:-1])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from geogp.choices import one_of
 from geogp.distributions.prediction import Prediction
 from geogp.distributions.warped_shapes import WarpedShape
 from geogp.distributions.warps import LADDER, Warp, covering_knots
@@ -108,10 +109,7 @@ NO_REPAIR = Repair(NONE)
 
 def check_method(method: str) -> str:
     """Return the method; a RequestError if it is none of `METHODS`."""
-    if method not in METHODS:
-        raise RequestError(
-            f"expected a conformal repair of {', '.join(METHODS)}, found {method!r}."
-        )
+    one_of("conformal repair", method, METHODS)
     return method
 
 

@@ -1,6 +1,5 @@
 """Boundaries of states and urban areas, as the U.S. Census Bureau publishes them."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +7,7 @@ from dataclasses import dataclass, replace
 import geopandas as gpd
 import pandas as pd
 
+from geogp.choices import nearest
 from geogp.errors import DataError, RequestError, UnreachableError
 from geogp.files import sha256_of
 from geogp.geodata.places.layers import COUNTY, URBAN_AREA, PolygonLayer
@@ -261,7 +261,7 @@ def _find_state(states: gpd.GeoDataFrame, name: str) -> gpd.GeoSeries:
     labels: dict[str, str] = {}
     for full, code in zip(states["NAME"], states["STUSPS"], strict=True):
         labels[str(full).casefold()] = labels[str(code).casefold()] = f"{full} ({code})"
-    near = difflib.get_close_matches(wanted, labels, n=4, cutoff=0.5)
+    near = nearest(wanted, labels, 4)
     shown = dict.fromkeys(labels[key] for key in near) or sorted(set(labels.values()))
     raise RequestError(f"unknown region {name!r}. Nearest: {', '.join(shown)}.")
 

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.simulation.truth import TARGETS, TruthLaw
 from geogp.geodata.tiles import quadkeys
@@ -40,8 +41,7 @@ def column_of(name: str, target: str) -> str:
 
     RequestError for a target that is not simulated.
     """
-    if target not in TARGETS:
-        raise RequestError(f"expected a target among {', '.join(TARGETS)}, found {target!r}.")
+    one_of("target", target, TARGETS)
     return name if target == "download" else f"{name}_{target}"
 
 

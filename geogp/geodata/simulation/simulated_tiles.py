@@ -14,6 +14,7 @@ import scipy.optimize
 import shapely
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Region
 from geogp.geodata.simulation.made_up_towns import wavy_ellipse
@@ -156,8 +157,7 @@ def _check(rows: int, quarters: tuple[int, ...], seed: int, service: str) -> Non
         raise RequestError(f"expected increasing quarters, at least one, found {list(quarters)}.")
     if seed < 0:
         raise RequestError(f"expected a seed of 0 or more, found {seed}.")
-    if service not in SERVICES:
-        raise RequestError(f"expected a service among {', '.join(SERVICES)}, found {service!r}.")
+    one_of("service", service, SERVICES)
 
 
 @dataclass(frozen=True)

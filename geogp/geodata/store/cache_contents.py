@@ -148,7 +148,9 @@ def _state(path: Path, note: Note) -> str:
             path.stat()  # deleted meanwhile?
             again = read_note(note_of(path))
             return WHOLE if again is not None and agrees(path, again) else DAMAGED
-    except PermissionError:  # a cache that can only be read has no locks
+    except FileNotFoundError:
+        raise
+    except OSError:  # a cache that can only be read has no locks
         return DAMAGED
 
 

@@ -150,6 +150,8 @@ class Web:
             the note describes; the cache cannot be written.
         """
         entry = self._entry(name)
+        if entry.read() is not None:  # needs no lock, which a cache that can only be read has not
+            return entry.path
         with entry.locked(Transfer()):
             if entry.read() is None:
                 entry.sweep()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from geogp.errors import RequestError
+from geogp.choices import one_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,5 @@ SERVICES = ("mobile", "fixed")
 
 def find_target(name: str) -> TargetColumn:
     """Return a target by name; RequestError for an unknown one."""
-    if name not in TARGETS:
-        raise RequestError(f"unknown target {name!r}; choose one of {', '.join(TARGETS)}.")
+    one_of("target", name, TARGETS)
     return TARGETS[name]

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.models.bases.expectations import ERF_GAIN, arcsine, arcsine_slope, relu, weighted_sum
 from geogp.models.bases.kernels import Kernel, covariances, log_parameter, variances
@@ -93,9 +94,7 @@ class NetworkKernel(Kernel):
         super().__init__()
         if depth < 1:
             raise RequestError(f"expected a depth of at least 1, found {depth}.")
-        if activation not in _ACTIVATIONS:
-            known = ", ".join(_ACTIVATIONS)
-            raise RequestError(f"expected an activation of {known}, found '{activation}'.")
+        one_of("activation", activation, _ACTIVATIONS)
         self.depth, self.activation, self.tangent = depth, activation, tangent
         self.log_weight = log_parameter("weight", weight, dtype)
         self.log_bias = log_parameter("bias", bias, dtype)

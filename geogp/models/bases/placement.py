@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.models.core.options import PLACEMENTS, Placement
 
@@ -37,10 +38,7 @@ def place_anchors(
 
     Raises RequestError: no such placement, or ``pivoted`` without a kernel.
     """
-    if placement not in PLACEMENTS:
-        raise RequestError(
-            f"unknown placement {placement!r}; choose one of {', '.join(PLACEMENTS)}."
-        )
+    one_of("placement", placement, PLACEMENTS)
     if placement == "uniform":
         return torch.rand(r, x.shape[1], generator=generator, dtype=x.dtype) * 2 - 1
     if placement == "pivoted" and kernel is None:

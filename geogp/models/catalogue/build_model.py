@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geogp.choices import one_of
 from geogp.errors import DataError, RequestError
 from geogp.models.catalogue.catalogue_rows import CATALOGUE, ModelSpec
 from geogp.models.catalogue.model_names import find_model
@@ -78,8 +79,7 @@ def build(
     generator = torch.Generator().manual_seed(seed)
     if not NOISE_FLOOR < noise_start < float("inf"):
         raise RequestError(f"expected a noise to start above {NOISE_FLOOR:g}, found {noise_start}.")
-    if scaling not in SCALINGS:
-        raise RequestError(f"unknown scaling {scaling!r}; choose one of {', '.join(SCALINGS)}.")
+    one_of("scaling", scaling, SCALINGS)
     values = None
     if x is not None:
         values = _checked(x, architecture, scaling)

@@ -1,10 +1,9 @@
 """The models by name, and the facts about them that need no torch."""
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from geogp.choices import one_of
+from geogp.choices import nearest, one_of
 from geogp.errors import RequestError
 from geogp.models.core.options import NOISES
 
@@ -50,8 +49,7 @@ class ModelName:
 
         Raises RequestError: it is not in `NOISES`, or not one of this model.
         """
-        if noise not in NOISES:
-            raise RequestError(f"unknown noise {noise!r}; choose one of {', '.join(NOISES)}.")
+        one_of("noise", noise, NOISES)
         if noise != NOISES[0] and not self.takes_student:
             able = [model.name for model in MODELS.values() if model.takes_student]
             raise RequestError(
@@ -182,7 +180,7 @@ def find_model(name: str) -> ModelName:
     Raises RequestError: no such name; the message has the nearest ones.
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=3, cutoff=0.3) or list(MODELS)
+        near = nearest(name, MODELS, 3) or list(MODELS)
         raise RequestError(
             f"unknown model {name!r}. Nearest: {', '.join(near)}. `geogp models` lists all."
         )

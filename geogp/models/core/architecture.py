@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.models.core.linalg import LARGEST_JITTER
 from geogp.models.core.options import NOISES
@@ -46,10 +47,8 @@ class Architecture:
     noise: str = NOISES[0]
 
     def __post_init__(self) -> None:
-        if self.dtype not in _DTYPES:
-            raise RequestError(f"expected a dtype of {' or '.join(_DTYPES)}, found {self.dtype!r}.")
-        if self.noise not in NOISES:
-            raise RequestError(f"expected a noise of {' or '.join(NOISES)}, found {self.noise!r}.")
+        one_of("dtype", self.dtype, _DTYPES)
+        one_of("noise", self.noise, NOISES)
         self._check_sizes()
         if self.jitter is not None and not 0 <= self.jitter <= LARGEST_JITTER:
             raise RequestError(

@@ -9,6 +9,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
+from geogp.choices import one_of
 from geogp.errors import RequestError
 from geogp.geodata.places.region import Tiles
 from geogp.geodata.tiles.quadkeys import format_quadkeys, tile_bounds, tiles_to_codes
@@ -128,10 +129,7 @@ def _counted(opened: Reopened, asked: ChoiceQuestion) -> NDArray[np.bool_]:
                 f"--among {asked.among} needs strata, but {region.name} was mapped without "
                 f"strata: no urban areas were found, and --strata was not given."
             )
-        if asked.among not in region.strata_names:
-            raise RequestError(
-                f"unknown --among {asked.among!r}; choose one of {', '.join(region.strata_names)}."
-            )
+        one_of("--among", asked.among, region.strata_names)
         counted &= region.stratum(longitude, latitude) == asked.among
     if asked.within is not None:
         layer = opened.layer(asked.by)
