@@ -19,6 +19,9 @@ ROUNDING := $(addprefix tests/,$(addsuffix .py, \
   $(addprefix models/test_,basis_functions diagonals exact excursions field_rows \
     linalg objectives posteriors products rbf rbf_readers)))
 
+# Tests start many processes: Python keeps what it compiled for them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test trials test-processors lint types schema wheel docs environment browser clean
 
 demo: environment
@@ -42,7 +45,7 @@ lint: environment
 	$(BIN)/ruff check .
 
 types: environment
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(WORKERS)
 
 # The JSON Schema of run.json follows from the structs that runs are read by.
 schema: environment

@@ -65,12 +65,19 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def made_run(
     made_once: Callable[..., Path], small: "Small", tmp_path_factory: pytest.TempPathFactory
 ) -> "Callable[..., RunResult]":
-    """Make a run of the small source once; each test process has a copy, as commands lock runs."""
+    """Make a run of the small source once; each test process has a copy, as commands lock runs.
+
+    The run has no pictures.
+    """
+    from batch_worlds import leave_out_pictures
+
     from geogp.runs.pipeline.make_map import RunResult, make_map
     from geogp.runs.run_folder import read_run_record
 
     def made(name: str, **changes: object) -> RunResult:
-        first = made_once(name, lambda out: make_map(small.request(out, **changes)))
+        with pytest.MonkeyPatch.context() as patch:
+            leave_out_pictures(patch)
+            first = made_once(name, lambda out: make_map(small.request(out, **changes)))
         path = shutil.copytree(first, tmp_path_factory.mktemp(name) / "run")
         return RunResult(path, read_run_record(path)[1])
 
@@ -107,12 +114,14 @@ def states(made_once: Callable[..., Path]) -> "States":
     return States(made_once("states", lambda out: write_states(out, regions, rows=700)))
 
 
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out of runs made in this process what takes most of their time here: figures."""
+@pytest.fixture(scope="module")
+def no_pictures() -> Iterator[None]:
+    """Leave out of runs made in this process what takes most of their time here: pictures."""
     from batch_worlds import leave_out_pictures
 
-    leave_out_pictures(monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_pictures(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +149,15 @@ def copy(finished: "RunResult", tmp_path_factory: pytest.TempPathFactory) -> "Ru
     folder = tmp_path_factory.mktemp("copy") / "run"
     shutil.copytree(finished.path, folder)
     return RunResult(folder, finished.record)
+
+
+@pytest.fixture(scope="session")
+def demo_run(made_once: Callable[..., Path]) -> Path:
+    """The folder of the run of `geogp demo`. Tests must not change it."""
+    from geogp.commands.demo import demo_request
+    from geogp.runs.pipeline.make_map import make_map
+
+    return made_once("demo", lambda out: make_map(demo_request(out=out)))
 
 
 @pytest.fixture(scope="session")

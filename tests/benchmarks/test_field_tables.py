@@ -1,6 +1,7 @@
 """The field model beside a peer, on a small simulated source, and the tables made of it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from benchmark_scripts import load, told
 from scipy import stats
 
 from geogp.evaluation.simultaneous_coverage import ClassReport
+from geogp.models.catalogue.presets import FIELD_PRESETS
 
 
 @pytest.fixture(scope="module")
@@ -16,9 +18,11 @@ def made(small, tmp_path_factory) -> Path:
     """Two seeds of the field model and one of gradient boosting, and their tables."""
     folder = tmp_path_factory.mktemp("region")
     where = ("--source", small.folder, "--boundaries", small.folder / "boundaries")
-    for model, seeds in (("field", 2), ("lightgbm", 1)):
-        options = ("--models", model, "--seeds", seeds, "--out", folder / "out")
-        told("field", "DEMO", *where, *options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(FIELD_PRESETS, "quick", replace(FIELD_PRESETS["quick"], epochs=2))
+        for model, seeds in (("field", 2), ("lightgbm", 1)):
+            options = ("--models", model, "--seeds", seeds, "--out", folder / "out")
+            told("field", "DEMO", *where, *options)
     told("field_table", folder / "out", "--table", folder / "table")
     return folder
 

@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pandas as pd
 from run_worlds import Small, write_small
 
-from geogp.commands.demo import demo_request
 from geogp.distributions.prediction import Prediction
 from geogp.geodata.places.region import Region, Tiles
 from geogp.geodata.simulation.simulated_tiles import simple_region
@@ -134,11 +133,6 @@ def make_run_across(folder: Path) -> Run:
     return Run(make_map(small.request(folder / "across", split="random", zoom=14)).path)
 
 
-def make_demo(folder: Path) -> Run:
-    """Make the run of `geogp demo`."""
-    return Run(make_map(demo_request(out=folder / "demo")).path)
-
-
 def write_counties(small: Small, names: list[str], shapes: list[BaseGeometry]) -> None:
     counties = gpd.GeoDataFrame({"NAME": names}, geometry=shapes, crs=4269)
     counties.to_parquet(small.folder / "boundaries" / "counties_DEMO.parquet")
@@ -168,5 +162,7 @@ def places_of(run: Run, rounds: int = 1) -> dict[str, tuple[int, int]]:
     return found | {kind: (int(row[k]), int(column[k])) for kind, k in ends.items()}
 
 
-MAKERS = {"small": make_run, ACROSS: make_run_across, "demo": make_demo}
+MAKERS = {"small": make_run, ACROSS: make_run_across}
 """Runs made here."""
+
+DEMO = "demo"

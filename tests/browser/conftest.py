@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from browser_pages import DESKTOP, HOSTILE, Made, make_page
-from browser_runs import MAKERS
+from browser_runs import DEMO, MAKERS, Run
 
 from geogp.maps.page.interactive_page import TILE_HOSTS
 
@@ -181,6 +181,13 @@ def make():
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory):
+def runs(request, tmp_path_factory):
     """Make finished runs by their names, each once."""
-    return cache(lambda name: MAKERS[name](tmp_path_factory.mktemp("runs")))
+
+    @cache
+    def make(name):
+        if name == DEMO:
+            return Run(request.getfixturevalue("demo_run"))
+        return MAKERS[name](tmp_path_factory.mktemp("runs"))
+
+    return make

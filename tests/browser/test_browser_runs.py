@@ -10,7 +10,7 @@ import rasterio
 import xarray as xr
 from browser_acts import click, close, facts, number, serious
 from browser_pages import DESKTOP, PHONE
-from browser_runs import GIVEN, MAKERS, Run, cells_of, places_of
+from browser_runs import DEMO, GIVEN, MAKERS, Run, cells_of, places_of
 from browser_values import assert_coloured, layer_of, pixels, place_of, quantile, values_of
 
 from geogp.geodata.places.region import Tiles
@@ -40,9 +40,9 @@ FLOAT32 = 1e-6
 """What rounding the grid to float32 may add to a log10."""
 
 
-@pytest.fixture(scope="module", params=[*MAKERS, *map(str, GIVEN)])
+@pytest.fixture(scope="module", params=[*MAKERS, DEMO, *map(str, GIVEN)])
 def run(request, runs):
-    if request.param in MAKERS:
+    if request.param in {*MAKERS, DEMO}:
         return runs(request.param)
     return Run(next(path for path in GIVEN if str(path) == request.param))
 

@@ -20,6 +20,8 @@ from geogp.geodata.simulation.simulation_files import write_simulation
 from geogp.models.catalogue.build_model import CATALOGUE
 from geogp.runs.locks import LOCK_FILE
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 COMMAND = [sys.executable, "-c", "from geogp_cli.main import run; run()"]
 
 
@@ -255,7 +257,7 @@ def test_towns_are_made_up_where_none_are_at_hand(tmp_path, geogp):
 
 @pytest.mark.trial
 def test_interrupted_and_continued_by_the_same_command(small, tmp_path, geogp):
-    arguments = [*small.arguments, "--split", "random", "--epochs", "15", "--json"]
+    arguments = [*small.arguments, "--split", "random", "--epochs", "8", "--json"]
     out = tmp_path / "run"
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--out", str(out)],

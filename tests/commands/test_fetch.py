@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_worlds import run_json
 
+from geogp.geodata.store.remote import PATIENCE
 from geogp.runs.pipeline.make_map import make_map
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -96,7 +97,8 @@ def test_what_cannot_be_fetched(world, server, geogp):
     assert (code, out, "answered 403" in told) == (4, "", True)
 
 
-def test_what_was_not_reached_is_no_success(world, faults, geogp):
+def test_what_was_not_reached_is_no_success(world, faults, geogp, monkeypatch):
+    monkeypatch.setitem(vars(PATIENCE), "first_wait_s", 0.01)
     with faults.serving(world.folder / "old") as server:
         assert geogp(*asked(world, server, "2022Q1"))[0] == 0
     code, out, told = geogp(*asked(world, server, "2022Q1..2022Q3"), "--json")
@@ -157,7 +159,7 @@ def test_a_limit_on_the_size_of_files(faults, world, server, cache):
 
 
 @pytest.mark.trial
-def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_path):
+def test_a_map_from_a_server_is_that_of_the_folder(small, finished, faults, tmp_path, no_pictures):
     with faults.serving(small.folder) as server:
         request = replace(small.request(tmp_path / "run", split="both"), source=server.url)
         found = make_map(request)

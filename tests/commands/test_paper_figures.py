@@ -47,6 +47,7 @@ def test_every_figure_is_there_as_png_and_pdf(result, copy):
             assert path.read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.trial
 def test_captions_say_what_is_shown(result, copy):
     text = (copy.path / "figures" / "captions.md").read_text()
     assert set(result.captions) == set(NAMES)
@@ -117,6 +118,7 @@ class TestNumbersOfTests:
                 with Image.open(path) as picture:
                     assert len(np.unique(np.asarray(picture.convert("L")))) > 20
 
+    @pytest.mark.trial
     def test_what_is_left_out_is_told_with_the_reason(self, drawn):
         assert set(drawn.left_out) == {"interval_widths", "spread_cells"}
         assert set(NAMES) == set(drawn.captions) | set(drawn.left_out)
@@ -139,6 +141,7 @@ class TestNumbersOfTests:
         np.testing.assert_allclose(one.values, products, rtol=1e-5, atol=1e-9)
         assert np.ptp(products) > 0
 
+    @pytest.mark.trial
     def test_the_command_says_so(self, geogp, drawn, counted, monkeypatch):
         monkeypatch.setattr("geogp.commands.paper_figures.make_figures", lambda *_: drawn)
         code, out, _ = geogp("figures", counted.path)

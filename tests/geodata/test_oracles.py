@@ -51,6 +51,7 @@ def test_predictive_oracle_covers_in_each_stratum(simulation, train, oracle):
         assert inside[~train & (stratum == name)].mean() == pytest.approx(0.95, abs=0.013)
 
 
+@pytest.mark.trial
 def test_predictive_oracle_lies_between_known_oracle_and_field(simulation, train, oracle):
     truth, law = simulation.truth, simulation.laws["download"]
     y = truth["y"].to_numpy()
@@ -64,6 +65,7 @@ def test_predictive_oracle_lies_between_known_oracle_and_field(simulation, train
     assert known + 0.05 < predictive < smooth - 0.05
 
 
+@pytest.mark.trial
 def test_predictive_oracle_leaves_training_rows_open(train, oracle):
     assert np.isnan(oracle.mean[train]).all()
     assert np.isnan(oracle.sd[train]).all()

@@ -163,16 +163,14 @@ def _train(name: str, seed: int, weights: Weights) -> Trained:
     return Trained(model, x, truth)
 
 
-@pytest.fixture(scope="module", params=[0, 1])
-def trained(request) -> dict[str, Trained]:
+@pytest.fixture(scope="module")
+def trained() -> dict[str, Trained]:
     weights = Weights(alpha=0.1, beta=0.01)
-    return {
-        name: _train(name, request.param, weights) for name in ("dbk-mml", "dbk-exact", "dbk-silu")
-    }
+    return {name: _train(name, 0, weights) for name in ("dbk-mml", "dbk-exact", "dbk-silu")}
 
 
+@pytest.mark.trial
 class TestConstantNoise:
-    @pytest.mark.trial
     def test_the_marginal_likelihood_alone_collapses(self, trained):
         # Measured: 1.00 to 1.12 over five seeds and two rates.
         assert trained["dbk-mml"].rank < 1.3

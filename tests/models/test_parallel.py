@@ -157,12 +157,14 @@ def test_two_processes_fit_what_one_does(name, alone, together):
     np.testing.assert_allclose(two.sd, one.sd, rtol=1e-7)
 
 
+@pytest.mark.trial
 def test_a_model_of_all_rows_is_refused_and_the_next_fit_goes_on(alone, together):
     assert "losses" in alone[1]["whole"]
     assert "without torchrun" in together[1]["whole"]["error"]
     assert "losses" in together[1]["after"]
 
 
+@pytest.mark.trial
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of threads from /proc")
 def test_no_thread_of_the_team_outlives_it(together):
     # One that did could abort the process at the end of Python, after all was written.

@@ -4,13 +4,10 @@ import json
 import shutil
 from dataclasses import replace
 
-import netCDF4
 import numpy as np
 import pandas as pd
 import pytest
-import rasterio
 import xarray as xr
-from PIL import Image
 from run_worlds import made_up_run, run_json
 
 from geogp.distributions.prediction import Prediction
@@ -47,10 +44,6 @@ COLUMNS = [
     *("distance_km", "mean"),
     *("function_variance", "tile_variance", "noise_variance", "skewness", "tailweight"),
     *("lower_95", "upper_95"),
-]
-GRID = [
-    *("median_mbps", "mean_mbps", "lower_mbps", "upper_mbps", "width_log10"),
-    *("function_sd_log10", "field_sd_log10", "tile_sd_log10", "noise_sd_log10"),
 ]
 
 
@@ -123,27 +116,6 @@ def test_test_predictions_agree_with_the_metrics(finished, small):
         np.testing.assert_array_equal(rows["y"], told)
 
 
-def test_every_file_opens_in_standard_tools(finished):
-    with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
-        assert [name for name in GRID if name not in grid] == []
-        assert grid.attrs["region"] == "DEMO"
-        assert grid.attrs["attribution"].startswith("Simulated")
-        median = grid["median_mbps"].to_numpy()
-    with netCDF4.Dataset(finished.path / "grid.nc") as grid:
-        np.testing.assert_array_equal(np.ma.filled(grid["median_mbps"][:], np.nan), median)
-    with rasterio.open(finished.path / "median_mbps.tif") as raster:
-        assert raster.crs.to_epsg() == 3857
-        np.testing.assert_array_equal(raster.read(1), median)
-    for name in ("median.png", "mean.png", "bound.png", "width.png", "kernel.png"):
-        with Image.open(finished.path / name) as picture:
-            picture.load()
-            assert picture.width > 300
-    for name in ("map.html", "report.html", "report.md"):
-        assert "Demo" in (finished.path / name).read_text()
-    json.loads((finished.path / "report.json").read_text())
-    assert not (finished.path / ".unfinished").exists()
-
-
 def test_the_saved_model_predicts_the_map(finished, small):
     model, context = load_model(finished.path / "model.safetensors")
     region, _ = observations_of(small)
@@ -156,13 +128,6 @@ def test_the_saved_model_predicts_the_map(finished, small):
     with xr.open_dataset(finished.path / "grid.nc", engine="h5netcdf") as grid:
         found = grid["median_mbps"].to_numpy()
     np.testing.assert_allclose(np.sort(found[np.isfinite(found)]), np.sort(median), rtol=1e-6)
-
-
-def test_same_seed_same_numbers(finished, small, tmp_path):
-    again = make_map(small.request(tmp_path / "again", split="both"))
-    assert run_json(again)["metrics"] == run_json(finished)["metrics"]
-    other = make_map(small.request(tmp_path / "other", split="random", seed=1))
-    assert run_json(other)["metrics"]["random"] != run_json(finished)["metrics"]["random"]
 
 
 @pytest.mark.trial
@@ -196,11 +161,12 @@ def test_a_finished_run_is_not_made_again(finished, small):
 @pytest.mark.trial
 def test_another_request_does_not_overwrite_a_run(small, tmp_path):
     out = tmp_path / "run"
-    make_map(small.request(out))
+    first = make_map(small.request(out))
     with pytest.raises(RequestError, match=r"holds a run with other seed.*--fresh"):
         make_map(small.request(out, seed=3))
     fresh = make_map(small.request(out, seed=3, fresh=True))
     assert json.loads((out / "run.json").read_text())["seed"] == run_json(fresh)["seed"] == 3
+    assert fresh.record.metrics != first.record.metrics
 
 
 @pytest.mark.trial
@@ -322,7 +288,7 @@ def test_a_zoom_of_too_many_tiles_drops_and_says_so(small, tmp_path, monkeypatch
 
 
 @pytest.mark.trial
-def test_a_large_map_without_zarr_says_what_is_missing(small, tmp_path, monkeypatch, no_pictures):
+def test_a_large_map_without_zarr_says_what_is_missing(small, tmp_path, monkeypatch):
     monkeypatch.setattr("geogp.runs.pipeline.drawing.LARGE_TILES", 10)
     monkeypatch.setattr("geogp.runs.pipeline.drawing.has_zarr", lambda: False)
     run = run_json(make_map(small.request(tmp_path / "run")))

@@ -36,6 +36,7 @@ def test_a_map_and_its_answers(run):
     assert {7.0} == set(run.exceedance([7.0]).threshold)
 
 
+@pytest.mark.trial
 def test_an_opened_run_is_the_one_that_was_made(run):
     again = geogp.open_run(run.path)
     assert again.record == run.record

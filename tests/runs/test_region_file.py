@@ -84,6 +84,7 @@ def test_the_run_says_where_its_region_is_from(made, own):
     assert "urban_areas_DEMO.parquet" in inputs
 
 
+@pytest.mark.trial
 def test_urban_areas_that_touch_are_its_strata(made, small):
     rows = pd.read_parquet(made.path / "test_predictions.parquet")
     assert set(rows["stratum"]) == {"urban", "rural"}
@@ -91,6 +92,7 @@ def test_urban_areas_that_touch_are_its_strata(made, small):
     assert run_json(made)["settings"]["urban_vintage"] == 2020
 
 
+@pytest.mark.trial
 def test_a_name_of_the_users_is_never_read_as_html(made):
     for name in ("map.html", "report.html"):
         text = (made.path / name).read_text()
@@ -98,6 +100,7 @@ def test_a_name_of_the_users_is_never_read_as_html(made):
         assert "<West>" not in text
 
 
+@pytest.mark.trial
 def test_the_run_is_opened_again(made):
     opened = open_run(made.path).reopen()
     assert opened.job.region.code == "The_West"
@@ -108,6 +111,7 @@ def test_the_run_is_opened_again(made):
     assert set(chosen.table["stratum"]) == {"urban"}
 
 
+@pytest.mark.trial
 def test_a_file_that_changed_is_said(small, own, made, tmp_path):
     other = tmp_path / own.name
     shutil.copytree(made.path, tmp_path / "run")

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
-from batch_worlds import leave_out_pictures
 from run_worlds import Small, run_json
 from safetensors.numpy import load_file
 
@@ -80,7 +79,6 @@ def held(small, tmp_path_factory) -> Held:
         changed(small, rows_in(rows, part), folder / part) for part in ("test", "calibration")
     ]
     with pytest.MonkeyPatch.context() as patch:
-        leave_out_pictures(patch)
         patch.setattr("geogp.runs.pipeline.make_map.write_report", lambda *_: None)
         patch.setattr("geogp.runs.pipeline.drawing.kernel_basis", lambda *_: None)
         return Held(

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from batch_worlds import leave_out_pictures
 from msgspec import to_builtins
 from run_worlds import made_up_run, run_json
 
@@ -51,10 +50,9 @@ class Heard(ProgressListener):
 
 @pytest.fixture(scope="module", autouse=True)
 def _tiny():
-    """Runs of a second: a small network, and no pictures."""
+    """Runs of a second: a small network."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PRESETS, "quick", replace(PRESETS["quick"], h=8, r=8))
-        leave_out_pictures(patch)
         yield
 
 

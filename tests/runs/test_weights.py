@@ -1,6 +1,7 @@
 """alpha and beta chosen by validation, as a part of the main job."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import xarray as xr
 from run_worlds import run_json
 
 from geogp.errors import DataError
+from geogp.models.catalogue.presets import PRESETS
 from geogp.models.training import fit_plan
 from geogp.models.training.tuning import GRID
 from geogp.runs.pipeline.make_map import make_map
@@ -32,6 +34,12 @@ class Counter(ProgressListener):
         self.warnings.append(text)
 
 
+@pytest.fixture
+def tiny(monkeypatch):
+    """A small network: the search fits it sixteen times."""
+    monkeypatch.setitem(PRESETS, "quick", replace(PRESETS["quick"], h=8, r=8))
+
+
 def test_the_preset_decides_unless_asked(small, tmp_path):
     run = run_json(make_map(small.request(tmp_path / "run", model="dbk-silu", epochs=1)))
     assert run["weights"] == {"alpha": 0.01, "beta": 0.01, "chosen_by": "preset"}
@@ -41,7 +49,7 @@ def test_the_field_model_has_none(finished):
     assert run_json(finished)["weights"] == {"chosen_by": "none"}
 
 
-def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
+def test_chosen_once_for_both_splits_and_continued(small, tmp_path, tiny):
     request = small.request(tmp_path / "run", tune_weights=True, split="both", model="dbk-silu")
     stopped, again = Counter(stop_at=11), Counter()
     with pytest.raises(KeyboardInterrupt):
@@ -67,7 +75,7 @@ def test_chosen_once_for_both_splits_and_continued(small, tmp_path):
     assert stated == {name: found[name] for name in ("alpha", "beta")}
 
 
-def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch):
+def test_the_chosen_weights_are_those_of_the_fit(small, tmp_path, monkeypatch, tiny):
     used = []
     fit = fit_plan.fit
 
@@ -92,7 +100,7 @@ def test_a_model_without_weights_says_so(small, tmp_path):
     assert any("vbll has no weights to choose" in text for text in run["warnings"])
 
 
-def test_a_damaged_search_is_refused(small, tmp_path):
+def test_a_damaged_search_is_refused(small, tmp_path, tiny):
     request = small.request(tmp_path / "run", tune_weights=True, model="pp-dkl")
     with pytest.raises(KeyboardInterrupt):
         make_map(request, Stopper())
@@ -114,7 +122,7 @@ class Stopper(ProgressListener):
 @pytest.mark.parametrize("name", ["dbk-exact", "dbk-exact-rbf", "sv-rbf", "sv-dkl"])
 def test_models_that_start_far_from_their_noise_reach_the_baseline(name, small, tmp_path):
     """The quick preset on 1,200 rows; started at the papers' 0.01 they end at 1.4 to 7."""
-    run = run_json(make_map(small.request(tmp_path / "run", epochs=40, model=name)))
+    run = run_json(make_map(small.request(tmp_path / "run", epochs=40, zoom=11, model=name)))
     own, other = run["metrics"]["random"]["all"], run["baseline"]["random"]["all"]
     assert own["nll"] < other["nll"] + 0.1
     assert 0.9 < own["coverage_95"] <= 1
