@@ -19,7 +19,7 @@ from geogp.commands.exceedance import make_exceedance
 from geogp.commands.next_tiles import choose_tiles
 from geogp.commands.paper_figures import make_figures
 from geogp.commands.run_requests import AreasRequest, ExceedanceRequest, FiguresRequest, NextRequest
-from geogp.errors import OutputError, RequestError
+from geogp.errors import DataError, OutputError, RequestError
 from geogp.evaluation.scores import Scores
 from geogp.files import read_json
 from geogp.records.record_reading import record_of
@@ -239,11 +239,16 @@ def test_a_worker_of_a_batch_waits_for_who_holds_the_folder(tmp_path, monkeypatc
     from geogp.commands.batch.batch_plan import run_of
 
     begun = threading.Event()
-    monkeypatch.setattr(batch_work, "prepare", lambda *_: begun.set())
+
+    def stop(*_):
+        begun.set()
+        raise DataError("stopped here")
+
+    monkeypatch.setattr(batch_work, "prepare", stop)
     order = batch_work.WorkOrder(run_of(MapRequest("PR")), str(tmp_path), None)
 
     def make():
-        with suppress(AttributeError):  # nothing was prepared
+        with suppress(DataError):
             batch_work.make_run(order)
 
     thread = threading.Thread(target=make)
