@@ -16,8 +16,12 @@ class Mutant:
 
 
 def _of(layer: str, path: str, *tests: str, **faults: tuple[str, str]) -> list[Mutant]:
-    """Return the mutants of one file; their names are those of the arguments."""
-    places = tuple(f"tests/{test}.py" for test in tests)
+    """Return the mutants of one file; their names are those of the arguments.
+
+    Tests are files (`maps/test_frame`) or a test or class in one (`maps/test_frame::test_it`).
+    """
+    parts = (test.partition("::") for test in tests)
+    places = tuple(f"tests/{file}.py{colons}{name}" for file, colons, name in parts)
     return [
         Mutant(layer, name.replace("_", " "), f"geogp/{path}.py", code, fault, places)
         for name, (code, fault) in faults.items()
@@ -41,7 +45,17 @@ MUTANTS = [
             "return self.shape.survival(self._standard(threshold))",
             "return self.shape.cdf(self._standard(threshold))",
         ),
+    ),
+    *_of(
+        "distributions",
+        "distributions/prediction",
+        "models/test_few_rows::test_a_widened_model_is_normal_and_so_many_times_as_wide",
         widened_by_the_factor_alone=("square = factor**2", "square = factor"),
+    ),
+    *_of(
+        "distributions",
+        "distributions/prediction",
+        "distributions/test_shapes::test_a_prediction_takes_its_shape",
         field_variance_with_the_tile=(
             "return self.function_variance - self.tile_variance",
             "return self.function_variance",
@@ -74,12 +88,17 @@ MUTANTS = [
             "row = (0.5 - np.arctanh(sine) / (2 * np.pi))",
             "row = (0.5 + np.arctanh(sine) / (2 * np.pi))",
         ),
-        areas_at_the_equator=("(side_km * cosine) ** 2", "side_km**2 + 0 * cosine"),
         ranges_one_tile_short=("start + span - 1))", "start + span - 2))"),
         columns_do_not_wrap=(
             "np.asarray(column, np.int64) % (1 << zoom)",
             "np.asarray(column, np.int64)",
         ),
+    ),
+    *_of(
+        "tiles",
+        "geodata/tiles/quadkeys",
+        "geodata/test_observed_counts::test_areas_are_those_of_the_sphere",
+        areas_at_the_equator=("(side_km * cosine) ** 2", "side_km**2 + 0 * cosine"),
     ),
     *_of(
         "tiles",
@@ -171,7 +190,6 @@ MUTANTS = [
     *_of(
         "core",
         "models/core/objectives",
-        "models/test_objectives",
         "models/test_objectives_more",
         nll_without_the_log_variance=(
             "(math.log(2 * math.pi) + variance.log() + square / variance)",
@@ -190,11 +208,6 @@ MUTANTS = [
             "terms.function_variance + terms.residual + terms.noise_var",
             "terms.function_variance + terms.noise_var",
         ),
-        poisson_rate_without_its_variance=(
-            "(log_rate + 0.5 * spread).exp()",
-            "log_rate.exp()",
-        ),
-        evidence_with_n_for_its_rest=("(sums.n - r) * noise.log()", "sums.n * noise.log()"),
         largest_norm_of_the_mean=(
             "current_team().largest(terms.feature_norm, terms.rows) - terms.feature_norm",
             "terms.feature_norm.mean() - terms.feature_norm",
@@ -206,6 +219,21 @@ MUTANTS = [
     ),
     *_of(
         "core",
+        "models/core/objectives",
+        "models/test_cox::test_poisson_elbo_is_the_integral_over_the_function",
+        poisson_rate_without_its_variance=(
+            "(log_rate + 0.5 * spread).exp()",
+            "log_rate.exp()",
+        ),
+    ),
+    *_of(
+        "core",
+        "models/core/objectives",
+        "models/test_exact::TestMarginalLikelihood",
+        evidence_with_n_for_its_rest=("(sums.n - r) * noise.log()", "sums.n * noise.log()"),
+    ),
+    *_of(
+        "core",
         "models/core/posteriors",
         "models/test_posteriors",
         kl_without_the_rank=(
@@ -213,6 +241,11 @@ MUTANTS = [
             "0.5 * squares - self.log_diagonal",
         ),
         kl_with_the_wrong_log=("- self.log_diagonal.sum()", "+ self.log_diagonal.sum()"),
+    ),
+    *_of(
+        "core",
+        "models/core/posteriors",
+        "models/test_exact::TestCondition",
         rows_not_weighted=(
             "weighted = phi.double() / variance",
             "weighted = phi.double() / variance.mean() + 0 * variance",
@@ -221,7 +254,8 @@ MUTANTS = [
     *_of(
         "core",
         "models/core/lowrank",
-        "models/test_lowrank",
+        "models/test_lowrank::test_far_away_the_sparse_gp_returns_to_its_prior",
+        "models/test_lowrank::test_prediction_by_hand",
         noise_in_the_level=(
             "np.zeros_like(noise) if level else noise",
             "noise",
@@ -234,6 +268,11 @@ MUTANTS = [
             "mean = self.mean_constant.double() + found.mean",
             "mean = found.mean",
         ),
+    ),
+    *_of(
+        "core",
+        "models/core/lowrank",
+        "models/test_repeats::test_counts_means_and_scatter_by_hand",
         scatter_of_repeats_lost=(
             "torch.bincount(inverse, square) / count",
             "0 * torch.bincount(inverse, square) / count",
@@ -244,6 +283,11 @@ MUTANTS = [
         "models/core/linalg",
         "models/test_linalg",
         jitter_not_scaled=("used * scale)", "used)"),
+    ),
+    *_of(
+        "core",
+        "models/core/linalg",
+        "models/test_products::TestBlocks",
         inverse_not_negated=("out[second, first].neg_()", "out[second, first]"),
     ),
     # Bases and kernels
@@ -260,7 +304,8 @@ MUTANTS = [
     *_of(
         "bases",
         "models/bases/nystrom",
-        "models/test_nystrom",
+        "models/test_nystrom::test_as_many_anchors_as_rows_are_the_exact_process",
+        "models/test_nystrom::test_the_kernel_sees_half_the_inputs",
         residual_without_the_prior=(
             "checked_residual(variance - norm, variance)",
             "checked_residual(norm, variance)",
@@ -281,7 +326,12 @@ MUTANTS = [
         "models/field/vecchia",
         "models/test_vecchia",
         noise_added_twice=("torch.where(known, noise, 1.0)", "torch.where(known, 2 * noise, 1.0)"),
-        later_rows_are_neighbours=("rank[near] < rank[:, None]", "rank[near] > rank[:, None]"),
+        later_rows_are_neighbours=("rank[near] < rank[:, None]", "rank[near] != rank[:, None]"),
+    ),
+    *_of(
+        "field",
+        "models/field/vecchia",
+        "models/test_shape_laws::TestDistanceToOthers",
         own_place_counted=(
             "own = (distance[:, :1] == 0).astype(np.int64)",
             "own = np.zeros((len(distance), 1), np.int64)",
@@ -376,7 +426,7 @@ MUTANTS = [
         "maps",
         "maps/rasters",
         "maps/test_rasters",
-        flags_averaged=('"MODE" if flag else "AVERAGE"', '"AVERAGE"'),
+        flags_of_a_single_tile=('"MODE" if flag', '"NEAREST" if flag'),
         nodata_counted=(
             "values[~np.isnan(values) if",
             "values[np.isnan(values) | ~np.isnan(values) if",

@@ -23,6 +23,7 @@ from pathlib import Path
 from queue import Queue
 
 from mutant_list import MUTANTS, Mutant
+from trial import machine
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "mutants.md"
@@ -103,31 +104,29 @@ def check_tests_pass(tree: Path, mutants: list[Mutant]) -> None:
         raise SystemExit("the tests fail without a mutant; mend them first")
 
 
-def table(trials: list[Trial]) -> str:
-    """Return the table of a whole trial."""
-    killed = sum(trial.killed for trial in trials)
+def table(trials: list[Trial], minutes: float, workers: int) -> str:
+    """Return the table of a whole run, with the names of the faults that no test saw."""
+    killed, made = sum(trial.killed for trial in trials), machine()
     layers: dict[str, list[Trial]] = {}
     for trial in trials:
         layers.setdefault(trial.mutant.layer, []).append(trial)
     lines = [
         "# Mutants",
         "",
-        f"{killed} of {len(trials)} faults were seen by their tests (`benchmarks/mutants.py`).",
+        f"    python benchmarks/mutants.py --workers {workers}",
         "",
-        "| layer | faults | seen |",
-        "| --- | ---: | ---: |",
-        *(
-            f"| {layer} | {len(found)} | {sum(one.killed for one in found)} |"
-            for layer, found in layers.items()
-        ),
+        f"{len(trials)} faults were put into geogp, one at a time, and {killed} of them were seen",
+        "by the tests that `benchmarks/mutant_list.py` names with each.",
+        f"{made['processor']}, Python {made['python']}, {made['date']}; {minutes:.0f} minutes.",
         "",
-        "| fault | file | seen |",
-        "| --- | --- | --- |",
-        *(
-            f"| {one.mutant.name} | `{one.mutant.path}` | {'yes' if one.killed else '**no**'} |"
-            for one in trials
-        ),
+        "| layer | faults | seen | not seen |",
+        "| --- | ---: | ---: | --- |",
     ]
+    for layer, found in layers.items():
+        survived = [one.mutant.name for one in found if not one.killed]
+        lines.append(
+            f"| {layer} | {len(found)} | {len(found) - len(survived)} | {', '.join(survived)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -140,6 +139,7 @@ def main() -> None:
     mutants = [one for one in MUTANTS if options.layer in {None, one.layer}]
     if not mutants:
         parser.error(f"expected a layer of {sorted({one.layer for one in MUTANTS})}")
+    started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         trees: Queue[Path] = Queue()
         for number in range(options.workers):
@@ -161,7 +161,8 @@ def main() -> None:
     survived = [trial for trial in trials if not trial.killed]
     print(f"{len(trials) - len(survived)} of {len(trials)} seen")
     if options.layer is None:
-        RESULT.write_text(table(trials), "utf-8")
+        minutes = (time.perf_counter() - started) / 60
+        RESULT.write_text(table(trials, minutes, options.workers), "utf-8")
     if survived:
         raise SystemExit(1)
 

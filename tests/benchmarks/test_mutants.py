@@ -26,7 +26,12 @@ def test_each_fault_replaces_code_that_stands_once_and_has_tests(bench):
         broken = bench.mutated((ROOT / mutant.path).read_text("utf-8"), mutant)
         ast.parse(broken)
         assert mutant.code != mutant.fault
-        assert all((ROOT / test).is_file() for test in mutant.tests), mutant.name
+        for test in mutant.tests:
+            file, _, name = test.partition("::")
+            found = {
+                getattr(node, "name", "") for node in ast.parse((ROOT / file).read_text()).body
+            }
+            assert not name or name in found, f"{mutant.name}: no {test}"
 
 
 def test_code_that_moved_is_an_error(bench):
@@ -53,11 +58,11 @@ def test_tests_that_cannot_run_are_no_kill(bench, tmp_path):
         bench.run_tests(tmp_path, ("test_of_nothing.py",))
 
 
-def test_the_table_counts_by_layer(bench):
+def test_the_table_counts_by_layer_and_names_the_survivors(bench):
     one, other = bench.MUTANTS[0], bench.MUTANTS[-1]
-    text = bench.table(
-        [bench.Trial(one, killed=True, seconds=1.0), bench.Trial(other, killed=False, seconds=1.0)]
-    )
-    assert "1 of 2 faults" in text
-    assert f"| {one.layer} | 1 | 1 |" in text
-    assert f"| {other.layer} | 1 | 0 |" in text
+    trials = [bench.Trial(one, killed=True, seconds=1), bench.Trial(other, killed=False, seconds=1)]
+    text = bench.table(trials, 9.6, 1)
+    assert "2 faults were put into geogp, one at a time, and 1 of them" in text
+    assert "; 10 minutes." in text
+    assert f"| {one.layer} | 1 | 1 |  |" in text
+    assert f"| {other.layer} | 1 | 0 | {other.name} |" in text

@@ -147,10 +147,11 @@ def test_far_away_the_sparse_gp_returns_to_its_prior(make_model):
         model.posterior.m.normal_(generator=torch.Generator().manual_seed(0))
     model.y_mean.fill_(4.0)
     model.y_sd.fill_(3.0)
-    far = model.predict(np.array([[60.0, -60.0]]))
-    assert far.mean[0] == pytest.approx(4.0)
-    assert far.function_variance[0] == pytest.approx(9 * 1.7)
-    assert far.noise_variance[0] == pytest.approx(9 * 1e-2)
+    for level, noise in ((False, 9 * 1e-2), (True, 0)):
+        far = model.predict(np.array([[60.0, -60.0]]), level=level)
+        assert far.mean[0] == pytest.approx(4.0)
+        assert far.function_variance[0] == pytest.approx(9 * 1.7)
+        assert far.noise_variance[0] == pytest.approx(noise)
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(40.0, 1000.0), (-0.03, 5.0)])

@@ -82,6 +82,13 @@ def test_as_many_anchors_as_rows_are_the_exact_process(name, device):
     np.testing.assert_allclose(found.function_variance + _missed(model, new), variance, atol=1e-8)
 
 
+def test_the_kernel_sees_half_the_inputs():
+    basis = _model("nystrom-mixed", _table(12)).basis
+    a, b = (torch.from_numpy(_table(n).x) for n in (5, 3))
+    torch.testing.assert_close(basis.covariance(a, b), basis.kernel(a / 2, b / 2))
+    torch.testing.assert_close(basis.variance(a), basis.kernel.diagonal(a / 2))
+
+
 @pytest.mark.parametrize("name", ["nystrom-mixed", "nngp", "nngp-relu"])
 @pytest.mark.parametrize("repeated", [False, True])
 def test_sums_of_covariances_give_the_gradient_of_sums_of_features(name, repeated):
