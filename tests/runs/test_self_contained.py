@@ -24,7 +24,7 @@ def test_the_page_is_drawn_anew_without_a_fit(small, finished, tmp_path):
     heard = Heard()
     asked = small.request(out, split="both", self_contained=True)
     drawn = make_map(asked, heard)
-    assert any("anew" in stage for stage in heard.stages)
+    assert any("fitted model again" in stage for stage in heard.stages)
     assert run_json(drawn)["metrics"] == run_json(finished)["metrics"]
     assert "cartocdn" not in (out / "map.html").read_text("utf-8")
     assert run_json(drawn)["drawing"]["self_contained"] is True

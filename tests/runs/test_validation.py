@@ -252,7 +252,7 @@ def test_a_changed_layer_is_not_passed_off_as_the_same_run(wide, tmp_path):
     ("quarters", "model", "said"),
     [
         ("2023Q3,2023Q4", "field", "fits a single quarter, which does not show how much"),
-        ("2023Q2..2023Q4", "dbk-silu", "asks dbk-silu for a quarter after those"),
+        ("2023Q2..2023Q4", "dbk-silu", "asks dbk-silu for a quarter after the quarters"),
     ],
 )
 def test_what_is_weak_about_the_latest_quarter_is_said(wide, tmp_path, quarters, model, said):
