@@ -1,4 +1,4 @@
-"""How the documentation is built; see the Makefile."""
+"""Settings of Sphinx for the documentation, which `make docs` builds."""
 
 import logging
 import os
@@ -49,23 +49,23 @@ python_maximum_signature_line_length = 88
 
 default_role = "py:obj"
 nitpicky = True
-# Names of other packages are not looked up: the build needs no network. Those of the modules that
-# api.rst lists must be found.
+# The build needs no network, so Sphinx does not look up names of other packages. It must find the
+# names that api.rst lists.
 _LISTED = re.findall(r"^   (geogp\.[\w.]+)$", (HERE / "api.rst").read_text("utf-8"), re.MULTILINE)
 nitpick_ignore_regex = [("py:.*", rf"(?!({'|'.join(map(re.escape, _LISTED))})\b).*")]
 
 
 def _outside(app: Sphinx, docname: str, source: list[str]) -> None:  # noqa: ARG001
-    """Name files outside of docs, to which pages link for who reads them in the repository."""
+    """Replace links to files outside docs, which work only in the repository, by their paths."""
     source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", source[0])
 
 
 def setup(app: Sphinx) -> None:
-    """Mend links to files that are no pages."""
+    """Replace links to files that are not pages of the documentation."""
     app.connect("source-read", _outside)
 
 
-# The examples run in this process; a package of the theme has logging print what they do.
+# The examples run in this process, where a package of the theme makes logging print messages.
 for _name in ("geogp", "pyogrio"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 os.environ.setdefault("MPLBACKEND", "agg")

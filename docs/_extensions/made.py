@@ -1,9 +1,9 @@
-"""Directives that run what a page shows, and show what came of it.
+"""Directives that run the commands and the Python of a page and show the output.
 
-Commands and Python run in one folder, docs/_build/made, in this process. Each text runs once a
-build, wherever it stands: a page that needs what others made names them in ``runs-of``, or repeats
-a command with the option ``hidden``.
-What fails is a warning, and so an error of the build.
+All code blocks run in this process, in the folder docs/_build/made. Each block runs once in a
+build, even if several pages contain it. A page that needs the files of other pages names the pages
+in ``runs-of``, or repeats a command with the option ``hidden``.
+A block that fails causes a warning, which makes the build fail.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _linked: set[str] = set()
 
 @contextlib.contextmanager
 def _here() -> Iterator[None]:
-    """Work in the folder of what is made; the demo region lies there as in the repository."""
+    """Work in the folder `MADE`, which links to the demo region at its path in the repository."""
     MADE.mkdir(parents=True, exist_ok=True)
     if not (MADE / "data").exists():
         (MADE / "data").symlink_to(ROOT / "data")
@@ -75,7 +75,7 @@ def _run_python(text: str) -> None:
 
 
 def _told_by(run: Callable[[str], None], text: str) -> str:
-    """Return the standard output of a text that is run, or that of the time it was run before."""
+    """Run a code block, unless it ran before in this build; return its standard output."""
     if text not in _told:
         out, errors = io.StringIO(), io.StringIO()
         try:
@@ -88,10 +88,10 @@ def _told_by(run: Callable[[str], None], text: str) -> str:
 
 
 class _Run(SphinxDirective):
-    """Show a text, run it, and show what it printed.
+    """Run a code block, and show it with its output.
 
-    Options: ``hidden`` shows nothing (a later picture may); ``output`` shows what is printed,
-    ``markdown`` takes it as a part of the page.
+    Options: ``hidden`` shows nothing of the block; ``output`` shows the printed text as it is;
+    ``markdown`` inserts the printed text into the page as Markdown.
     """
 
     has_content = True
@@ -108,7 +108,7 @@ class _Run(SphinxDirective):
         try:
             told = _told_by(type(self).runner, text)
         except RuntimeError as error:
-            raise self.error(f"what this page runs has failed:\n{text}\n{error}") from error
+            raise self.error(f"a code block of this page failed:\n{text}\n{error}") from error
         found: list[nodes.Node] = []
         if "hidden" not in self.options:
             found.append(nodes.literal_block(text, text, language=self.language))
@@ -120,21 +120,21 @@ class _Run(SphinxDirective):
 
 
 class Command(_Run):
-    """``geogp`` commands, one a line."""
+    """A block of ``geogp`` commands, one on each line."""
 
     language = "bash"
     runner = staticmethod(_run_commands)
 
 
 class Python(_Run):
-    """Python."""
+    """A block of Python."""
 
     language = "python"
     runner = staticmethod(_run_python)
 
 
 def blocks_of(page: str) -> list[tuple[str, str]]:
-    """Return kind, ``command`` or ``python``, and text of all that a page in Markdown runs."""
+    """Return kind (``command`` or ``python``) and text of each code block that a page runs."""
     blocks = re.findall(
         r"^```\{(command|python)\}\n(?::[^\n]*\n)*\n*(.*?)\n```$", page, re.DOTALL | re.MULTILINE
     )
@@ -142,7 +142,7 @@ def blocks_of(page: str) -> list[tuple[str, str]]:
 
 
 class RunsOf(SphinxDirective):
-    """Run what other pages run, and show nothing: the names of the pages."""
+    """Run the code blocks of the pages in the arguments, and show nothing."""
 
     required_arguments = 1
     optional_arguments = 9
@@ -154,17 +154,19 @@ class RunsOf(SphinxDirective):
             self.env.note_dependency(str(path))
             blocks = blocks_of(path.read_text("utf-8"))
             if not blocks:
-                raise self.error(f"{name} runs nothing.")
+                raise self.error(f"the page {name} has no code blocks to run.")
             for kind, text in blocks:
                 try:
                     _told_by(self.runners[kind].runner, text)
                 except RuntimeError as error:
-                    raise self.error(f"what {name} runs has failed:\n{text}\n{error}") from error
+                    raise self.error(
+                        f"a code block of the page {name} failed:\n{text}\n{error}"
+                    ) from error
         return []
 
 
 class Picture(SphinxDirective):
-    """A picture that was made: its path, the option ``alt``, a caption."""
+    """A picture from a code block: its path, the required option ``alt``, and a caption."""
 
     has_content = True
     required_arguments = 1
@@ -190,7 +192,7 @@ class Picture(SphinxDirective):
 
 
 class MadeRole(SphinxRole):
-    """A link to a file that was made: ``text <path>``; the file is published with the pages."""
+    """A link to a file from a code block, ``text <path>``; the file is published with the pages."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         found = re.fullmatch(r"(.+) <(.+)>", self.text)
@@ -207,7 +209,7 @@ class MadeRole(SphinxRole):
 
 
 def _publish(app: Sphinx, failed: Exception | None) -> None:
-    """Copy linked files beside the pages; a gallery brings the pages of its runs."""
+    """Copy linked files to the built pages; for a gallery, copy also the pages of its runs."""
     if failed is not None:
         return
     paths = {MADE / path for path in _linked}

@@ -1,1 +1,1 @@
-"""From a prediction per tile to a grid, rasters, figures and an interactive page."""
+"""Grids, rasters, figures and an interactive page from the predictions of tiles."""

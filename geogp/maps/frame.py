@@ -1,4 +1,4 @@
-"""The frame of a raster of tiles: the pixel of each tile, and the edges."""
+"""The frame of a raster of tiles, with the pixel of each tile and the outer edges."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 class Frame:
     """A rectangle of tiles of one zoom; pixel (0, 0) is the tile in the north-west corner.
 
-    `column` and `row` are of that tile; columns may lie beyond the world's edge. `width` and
-    `height` count tiles, which are pixels.
+    `column` and `row` belong to that tile; columns may lie beyond the world's edge. `width` and
+    `height` are numbers of tiles; each tile is a pixel.
     """
 
     zoom: int
@@ -31,7 +31,7 @@ class Frame:
 
     @classmethod
     def of_tiles(cls, tiles: Tiles) -> "Frame":
-        """Return the smallest frame around tiles; no tile is a DataError."""
+        """Return the smallest frame around tiles; DataError if there is no tile."""
         if len(tiles) == 0:
             raise DataError("expected at least one tile to map, found none. Is the zoom too low?")
         west, east = int(tiles.column.min()), int(tiles.column.max())
@@ -99,7 +99,7 @@ class Frame:
     def pixels(self, tiles: Tiles) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pixel rows and pixel columns of tiles, each of shape (n,).
 
-        A tile outside the frame, of another zoom, or present twice is a DataError.
+        Raises DataError if a tile lies outside the frame, has another zoom, or occurs twice.
         """
         if tiles.zoom != self.zoom:
             raise DataError(f"expected tiles of zoom {self.zoom}, found zoom {tiles.zoom}.")
@@ -115,9 +115,10 @@ class Frame:
         return down, across
 
     def place(self, tiles: Tiles, values: NDArray[Any], fill: float) -> NDArray[Any]:
-        """Put one value per tile into a raster of shape (height, width), `fill` elsewhere.
+        """Put one value per tile into a raster of shape (height, width), with `fill` elsewhere.
 
-        Another number of values than tiles, or a tile without its own pixel, is a DataError.
+        Raises DataError if the number of values differs from the number of tiles, or a tile does
+        not have a pixel of its own.
         """
         values = np.asarray(values)
         if values.shape != (len(tiles),):
@@ -132,7 +133,7 @@ class Frame:
 def to_mercator(longitude: ArrayLike, latitude: ArrayLike) -> tuple[Floats, Floats]:
     """Return easting and northing in EPSG:3857 metres of points in degrees.
 
-    easting = R λ, northing = R artanh(sin φ); longitudes beyond 180 degrees stay continuous.
+    easting = R λ, northing = R artanh(sin φ). Longitudes beyond 180 degrees are not wrapped.
     """
     sine = np.sin(np.deg2rad(np.asarray(latitude, np.float64)))
     easting = quadkeys.EARTH_RADIUS_M * np.deg2rad(np.asarray(longitude, np.float64))

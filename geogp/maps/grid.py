@@ -1,4 +1,4 @@
-"""The grid: predictions for the tiles of a region as a georeferenced xarray Dataset."""
+"""The grid of a map: predictions for the tiles of a region as an xarray Dataset with a CRS."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ _MERCATOR: Settings = {
     "false_northing": 0.0,
     "earth_radius": EARTH_RADIUS_M,
 }
-"""EPSG:3857 for readers of CF without WKT: Mercator on the sphere, of WGS 84 degrees."""
+"""EPSG:3857 for CF readers that do not read WKT: spherical Mercator of WGS 84 degrees."""
 
 _NAMES = {
     "download": ("Mbit s-1", "download speed", "lower"),
@@ -50,7 +50,7 @@ _NAMES = {
 def quantity_of(target: str) -> Quantity:
     """Return the names and units of a target.
 
-    A target other than download, upload, latency or tests is a RequestError.
+    Raises RequestError if the target is not download, upload, latency or tests.
     """
     one_of("target", target, _NAMES)
     column = TARGETS[target]
@@ -72,25 +72,26 @@ def build_grid(
 ) -> xr.Dataset:
     """Return the predictions for tiles as a raster in EPSG:3857, where tiles are square.
 
-    With mu and v = function variance + noise variance of log10 of the value, for a Gaussian
-    prediction: median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)), mean = 10^mu exp((ln 10)²
-    v / 2), width_log10 = 2 · 1.96 sqrt(v). Other shapes give their own quantiles and their mean of
-    10^y: NaN where heavy tails have none, or one beyond float32. The function variance includes the
-    variance of single tiles, which is also a separate variable. Each threshold adds the
-    probability that the predicted value meets it, such as p_at_least_7_mbps. Numbers of tests have
-    other variables; see `CountPrediction.variables`.
+    Let mu be the mean of log10 of the value, and v = function variance + noise variance. A Gaussian
+    prediction has median = 10^mu, lower and upper = 10^(mu ∓ 1.96 sqrt(v)), mean = 10^mu exp((ln
+    10)² v / 2), width_log10 = 2 · 1.96 sqrt(v). Other shapes have their own quantiles and their own
+    mean of 10^y; the mean is NaN if heavy tails have no mean, or it is beyond float32. The function
+    variance includes the variance of single tiles, which is also a separate variable. Each
+    threshold adds the probability that the predicted value meets it, such as p_at_least_7_mbps.
+    Numbers of tests have other variables; see `CountPrediction.variables`.
 
-    `prediction` is of log10(Mbps), log10(ms) or the number of tests, by `target` (``download``,
-    ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. All (n,): `distance_km` to
-    the nearest measured tile, flagged beyond `far_km`; `measured`, the tests in all quarters, 0
-    where none; `stratum`, ``unknown`` outside both. Without a known stratum there is no flag of
-    `strata_flag`. `settings` become attributes.
+    `prediction` is for log10(Mbps), log10(ms) or the number of tests, depending on `target`
+    (``download``, ``upload``, ``latency`` or ``tests``), in the order of the n `tiles`. The next
+    arrays have shape (n,). `distance_km` is the distance to the nearest measured tile; distances
+    above `far_km` are flagged. `measured` is the number of tests in all quarters. `stratum` is
+    ``unknown`` outside both strata. If no stratum is known, there is no flag of `strata_flag`.
+    `settings` become attributes.
 
-    Dimensions (y, x) are tile centres in metres, y falling. Outside the region float32 variables
-    are NaN, flags 255 and tests -1. An input of another length, a tile twice, or no tile is a
-    DataError. An unknown target, one that differs from the prediction's or a threshold's, or a
-    setting that cannot be an attribute is a RequestError. A value other than the mean beyond
-    float32 is a NumericalError.
+    Dimensions (y, x) are tile centres in metres, with y falling. Outside the region float32
+    variables are NaN, flags 255 and tests -1. Raises DataError if an input has another length, a
+    tile occurs twice, or there is no tile. Raises RequestError if the target is unknown or differs
+    from the target of the prediction or of a threshold, or a setting cannot be an attribute. Raises
+    NumericalError if a value other than the mean is beyond float32.
     """
     quantity = quantity_of(target)
     _check_lengths(tiles, prediction, distance_km, measured, stratum)
@@ -104,7 +105,7 @@ def build_grid(
         "distance to the nearest measured tile",
         "km",
     )
-    absent = {f"mean_{quantity.suffix}"}  # none, or beyond float32: heavy tails
+    absent = {f"mean_{quantity.suffix}"}  # with heavy tails no mean may exist in float32
     data = {
         name: (
             ("y", "x"),
@@ -199,7 +200,7 @@ def _attributes(
     own: Settings = {
         "Conventions": "CF-1.10",
         "title": f"Predicted {quantity_of(target).subject} in {region.name}",
-        # No date: the same run gives the same file.
+        # A date would make the files of two equal runs differ.
         "history": f"made by geogp {settings.get('geogp', '')}".strip(),
         "region_code": region.code,
         "region_name": region.name,

@@ -13,9 +13,10 @@ from geogp.geodata.places.region import Tiles
 class KernelSlice:
     """Values k(x, x_ref) of a kernel for all tiles x and one reference point x_ref.
 
-    `name` is ``urban``, ``rural`` or ``wildland``: where the reference point lies, in degrees.
-    `values` are float64 of shape (n_tiles,), in squares of the target's unit. `quarter` is None for
-    a kernel over locations only; `description` is one sentence about the reference point.
+    `name` is ``urban``, ``rural`` or ``wildland``, the kind of place of the reference point, whose
+    coordinates are in degrees. `values` are float64 of shape (n_tiles,), in the squared unit of the
+    target. `quarter` is None for a kernel over locations only. `description` is one sentence about
+    the reference point.
     """
 
     name: str
@@ -27,14 +28,14 @@ class KernelSlice:
 
     @property
     def title(self) -> str:
-        """Name, and quarter if there is one."""
+        """Name of the slice, and the quarter if there is one."""
         return self.name if self.quarter is None else f"{self.name}, {self.quarter}"
 
 
 def check_slices(tiles: Tiles, slices: list[KernelSlice]) -> NDArray[np.float64]:
     """Return the values of all slices, shape (number of slices, n).
 
-    No slice, or another number of values than tiles, is a DataError.
+    Raises DataError if there is no slice, or the number of values differs from the number of tiles.
     """
     if not slices:
         raise DataError("expected at least one kernel slice, found none.")

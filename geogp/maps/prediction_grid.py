@@ -1,4 +1,4 @@
-"""Predictions of any quantity as a georeferenced raster, in their own unit."""
+"""Rasters of predictions of any quantity, in the unit of the quantity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ CELLS = 100
 """Cells along the longer side of a box, unless a resolution is given."""
 
 MAX_CELLS = 20_000_000
-"""Most cells of a raster; more are refused."""
+"""Largest number of cells of a raster."""
 
 LABELS = {
     "median": "median of the prediction",
@@ -48,9 +48,10 @@ class Box:
 
     @classmethod
     def of(cls, bounds: Sequence[float], resolution: float | None = None) -> "Box":
-        """Return a box with cells of about `resolution`; None takes a hundredth of its longer side.
+        """Return a box with cells of about `resolution`.
 
-        Bounds that are no box, or too many cells, are a RequestError.
+        `resolution` defaults to a hundredth of the longer side. Raises RequestError if `bounds` are
+        not a box, or the box would have too many cells.
         """
         try:
             west, south, east, north = (float(edge) for edge in bounds)
@@ -73,7 +74,7 @@ class Box:
 
     @property
     def transform(self) -> Affine:
-        """From column and row to coordinates."""
+        """Affine map from pixel corners (column, row) to coordinates."""
         west, south, east, north = self.bounds
         return Affine((east - west) / self.columns, 0, west, 0, -(north - south) / self.rows, north)
 
@@ -91,9 +92,9 @@ class Box:
 
 
 def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
-    """Return predictions for tiles, each once, as a raster in EPSG:3857, where tiles are square.
+    """Return predictions for distinct tiles as a raster in EPSG:3857, where tiles are square.
 
-    Dimensions (y, x), float32, NaN where there is no tile, with the variables of `LABELS`.
+    The variables are those of `LABELS`, float32 with dimensions (y, x), and NaN outside the tiles.
     """
     frame = Frame.of_tiles(tiles)
     data = {name: frame.place(tiles, v, np.nan) for name, v in _variables(prediction).items()}
@@ -101,9 +102,10 @@ def tile_grid(tiles: Tiles, prediction: Prediction) -> xr.Dataset:
 
 
 def box_grid(box: Box, prediction: Prediction, crs: Any) -> xr.Dataset:
-    """Return predictions for the cells of a box, row by row, as a raster; no CRS means plain units.
+    """Return predictions for the cells of a box, given row by row, as a raster.
 
-    Dimensions (y, x), float32, with the variables of `LABELS`.
+    `crs` is None for coordinates without a CRS. The variables are those of `LABELS`, float32 with
+    dimensions (y, x).
     """
     shape = box.rows, box.columns
     data = {name: values.reshape(shape) for name, values in _variables(prediction).items()}

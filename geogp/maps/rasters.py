@@ -1,4 +1,4 @@
-"""Files that standard tools read: NetCDF (CF), Zarr and cloud-optimised GeoTIFF."""
+"""Writers of NetCDF (CF), Zarr and cloud-optimised GeoTIFF files."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,13 +19,13 @@ CHUNK = 256
 """Width and height of a Zarr array's chunks in pixels."""
 
 LARGE_TILES = 100_000
-"""A map of more tiles than this is also written as Zarr, whose parts can be read separately."""
+"""Number of tiles above which a map is also written as Zarr, which can be read in parts."""
 
 
 def write_netcdf(grid: xr.Dataset, path: Path) -> None:
-    """Write a grid as compressed NetCDF-4; a file that cannot be written is an OutputError.
+    """Write a grid as compressed NetCDF-4; OutputError if it cannot be written.
 
-    The whole file is made in memory first: a full disk leaves no half of it behind.
+    The file is first made in memory, so a full disk leaves no incomplete file.
     """
     compressed = grid.copy()
     for variable in compressed.data_vars.values():
@@ -35,15 +35,15 @@ def write_netcdf(grid: xr.Dataset, path: Path) -> None:
 
 
 def has_zarr() -> bool:
-    """Tell whether the package zarr is installed, which the extra `zarr` brings."""
+    """Return whether the package zarr is installed; it comes with the extra `zarr`."""
     return find_spec("zarr") is not None
 
 
 def write_zarr(grid: xr.Dataset, path: Path) -> None:
     """Write a grid as a Zarr store, a folder, in square chunks and with consolidated metadata.
 
-    The format is Zarr 2, which GDAL and older readers open as well. A store that cannot be written
-    is an OutputError; nothing is left behind.
+    The format is Zarr 2, which GDAL and older readers can open, too. Raises OutputError if the
+    store cannot be written; no incomplete store remains.
     """
     chunked = grid.copy()
     for variable in chunked.data_vars.values():
@@ -56,15 +56,15 @@ def write_zarr(grid: xr.Dataset, path: Path) -> None:
 
 
 def write_geotiffs(grid: xr.Dataset, folder: Path) -> list[Path]:
-    """Write each variable of a grid as a cloud-optimised GeoTIFF of one band; return the files.
+    """Write each variable of a grid as a cloud-optimised GeoTIFF of one band; return the paths.
 
-    Each has the type of its variable, EPSG:3857, no data where the grid has none (NaN for values,
-    255 for flags, -1 for tests), lossless compression and at least one overview: of means, for
-    flags of the most frequent value. The band has the variable's description, unit, scale 1 and
-    offset 0, and the statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``,
-    ``_STDDEV``, ``_VALID_PERCENT``; none without a value); flags have their meanings, the file has
-    the grid's attributes as tags. Files are such as ``median_mbps.tif``. A file that cannot be
-    written is an OutputError.
+    A file has the name and the type of its variable (such as ``median_mbps.tif``), EPSG:3857,
+    lossless compression, and the no-data value of its variable (NaN for values, 255 for flags, -1
+    for tests). It has at least one overview, by means, or for flags by the most frequent value. The
+    band has the variable's description, unit, scale 1 and offset 0, the meanings of a flag, and the
+    statistics of its values (``STATISTICS_MINIMUM``, ``_MAXIMUM``, ``_MEAN``, ``_STDDEV``,
+    ``_VALID_PERCENT``; only the last one if there is no value). The file has the attributes of the
+    grid as tags. Raises OutputError if a file cannot be written.
     """
     paths = []
     for name in map(str, grid.data_vars):
@@ -100,7 +100,7 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
             dataset.write(values, 1)
             dataset.set_band_description(1, str(band.attrs["long_name"]))
             dataset.set_band_unit(1, str(band.attrs.get("units", "")))
-            # GDAL writes no scale of 1, so a tag holds it.
+            # GDAL does not write a scale of 1, so it is stored as a tag.
             tags = _statistics(values, nodata) | _meanings(band)
             dataset.update_tags(1, scale="1", offset="0", **tags)
             dataset.update_tags(**{str(key): str(value) for key, value in grid.attrs.items()})
@@ -108,7 +108,7 @@ def _geotiff(grid: xr.Dataset, name: str) -> bytes:
 
 
 def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
-    """Return the options for overviews: one where the driver would make none for a single block."""
+    """Return the options for overviews: one for a single block, for which GDAL would make none."""
     chosen: dict[str, Any] = {"overview_resampling": "MODE" if flag else "AVERAGE"}
     if 1 < max(frame.width, frame.height) <= BLOCK:
         chosen["overview_count"] = 1
@@ -116,9 +116,9 @@ def _overviews(frame: Frame, *, flag: bool) -> dict[str, Any]:
 
 
 def _statistics(values: NDArray[Any], nodata: float) -> dict[str, str]:
-    """Return GDAL's statistics of a band, over all its values, in float64.
+    """Return statistics of all values of a band, in float64, under GDAL's names.
 
-    The statistics of GDAL 3.10 itself have a wrong share of valid pixels.
+    GDAL 3.10 itself computes a wrong share of valid pixels.
     """
     valid = values[~np.isnan(values) if np.isnan(nodata) else values != nodata].astype(np.float64)
     tags = {"STATISTICS_VALID_PERCENT": f"{100 * valid.size / values.size:.6g}"}

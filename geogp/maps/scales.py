@@ -12,7 +12,7 @@ from PIL import Image
 from geogp.errors import DataError
 
 LEVELS = 96
-"""Number of colours of a scale; the eye cannot distinguish more, and they cost bytes."""
+"""Number of colours of a scale; the eye cannot distinguish more, and files would be larger."""
 
 SPEED_PALETTE = "viridis"
 BOUND_PALETTE = "YlGnBu_r"
@@ -38,12 +38,12 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Scale:
-    """How values become colours.
+    """A map from values to colours.
 
-    `label` names the values with their unit; `palette` is a matplotlib colour map that colour-blind
-    readers and printers can use. `low`, `high` and `ticks` are round numbers; values beyond the
-    ends take the end's colour. If `logarithmic`, equal steps of colour are equal factors; `shift`
-    is added before the logarithm, so that counts of 0 have a colour.
+    `label` names the values with their unit; `palette` is a matplotlib colour map that is suitable
+    for colour-blind readers and for print. `low`, `high` and `ticks` are round numbers; values
+    beyond an end have the colour of the end. If `logarithmic`, equal steps of colour are equal
+    factors; `shift` is added before the logarithm, because counts may be 0.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Scale:
     shift: float = 0.0
 
     def fraction(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return positions on the scale from 0 (`low`) to 1 (`high`), clipped; NaN stays."""
+        """Return positions on the scale from 0 (`low`) to 1 (`high`), clipped; NaN for NaN."""
         values = np.asarray(values, np.float64)
         if not self.logarithmic:
             return np.asarray(np.clip((values - self.low) / (self.high - self.low), 0, 1))
@@ -86,11 +86,11 @@ class Scale:
 
 
 def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a logarithmic scale for positive values, from round number to round number.
+    """Return a logarithmic scale for positive values, with round numbers as ends.
 
-    The ends are the 1st and 99th percentile, moved outward to round numbers. Where the values
-    differ by less than a factor of 1.5 the scale is linear: its ticks would not be round. No finite
-    value, or one that is not positive, is a DataError.
+    The ends are the 1st and 99th percentile, moved outward to round numbers. If they differ by less
+    than a factor of 1.5, the scale is linear, because a logarithmic scale would not have round
+    ticks. Raises DataError if no value is finite, or a value is not positive.
     """
     low, high = _range_of(values, label)
     if np.nanmin(values) <= 0:
@@ -110,9 +110,9 @@ def speed_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a scale for counts from 0 on: equal steps of colour are equal factors of count + 1.
+    """Return a scale for counts from 0, on which equal steps are equal factors of count + 1.
 
-    No finite value is a DataError.
+    Raises DataError if no value is finite.
     """
     _, high = _range_of(values, label)
     steps = _ladder_values((1, 2, 5), 1.0, max(high, 2.0))
@@ -127,24 +127,24 @@ def count_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Sc
 
 
 def share_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale from 0 to 1 for any values; no finite value is a DataError."""
+    """Return a linear scale from 0 to 1 for any values; DataError if no value is finite."""
     _range_of(values, label)
     return Scale(label, palette, 0.0, 1.0, logarithmic=False, ticks=(0, 0.2, 0.4, 0.6, 0.8, 1))
 
 
 def linear_scale(values: NDArray[np.floating], *, label: str, palette: str) -> Scale:
-    """Return a linear scale from round number to round number; no finite value is a DataError."""
+    """Return a linear scale with round numbers as ends; DataError if no value is finite."""
     low, high = _range_of(values, label)
     return _linear(low, high, label, palette)
 
 
 def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
-    """Return one scale for kernel slices, symmetric about 0 where they are clearly negative.
+    """Return one scale for kernel slices, symmetric about 0 if some values are clearly negative.
 
-    Otherwise it starts at 0, unless all values are above half the largest: a scale from 0 would
-    then show nearly one colour, so it starts at a round number not above the lowest. All values
-    count: the others are compared with the largest, k(x_ref, x_ref). No finite value is a
-    DataError.
+    Otherwise the scale starts at 0. If all values are above half the largest value, a scale from 0
+    would show nearly one colour; the scale then starts at a round number at or below the lowest
+    value. The ends are not percentiles, because readers compare values with the largest one,
+    k(x_ref, x_ref). Raises DataError if no value is finite.
     """
     _range_of(values, label)
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -155,7 +155,7 @@ def kernel_scale(values: NDArray[np.floating], *, label: str) -> Scale:
 
 
 def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[float]:
-    """Return the round numbers ladder x 10^k that enclose `low` to `high`.
+    """Return the round numbers (step of the ladder x 10^k) that cover `low` to `high`.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def round_ladder(ladder: tuple[float, ...], low: float, high: float) -> list[flo
 
 
 def format_tick(value: float) -> str:
-    """Return a tick as people write it.
+    """Return the text of a tick, with commas between thousands and a minus sign.
 
     Examples
     --------
@@ -183,8 +183,8 @@ def format_tick(value: float) -> str:
 def paletted_png(indices: Bytes, colours: Bytes) -> bytes:
     """Return a PNG image of 8-bit palette indices (height, width), row 0 at the top.
 
-    `colours` are RGBA of each index, (k, 4). More than 256 colours, or an index without one, are a
-    DataError.
+    `colours` (k, 4) has the RGBA colour of each index. Raises DataError if there are more than 256
+    colours, or an index has no colour.
     """
     if len(colours) > 256 or (indices.size and int(indices.max()) >= len(colours)):
         raise DataError(

@@ -1,4 +1,4 @@
-"""How a grid stores the stratum of each tile."""
+"""The variable of a grid with the stratum of each tile."""
 
 import re
 
@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 from geogp.geodata.places.region import STRATA, UNKNOWN, Strata
 
 URBAN_FLAG, OWN_FLAG = "urban", "stratum"
-"""Names of the variable: for urban and rural tiles, and for a user's strata. 1 is the first."""
+"""Names of the variable for urban and rural tiles, and for strata of the user.
+
+Its value is 1 in the first stratum and 0 in the second.
+"""
 
 _FIRST, _SECOND = "first_stratum", "second_stratum"
 
 
 def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:
-    """Return the name and the attributes of the variable."""
+    """Return the name and the attributes of the variable for strata."""
     if strata.names == STRATA:
         year = "" if strata.vintage is None else f" of {strata.vintage}"
         attributes = {"long_name": f"in a Census urban area{year}", "flag_meanings": "rural urban"}
@@ -27,7 +30,7 @@ def strata_flag(strata: Strata) -> tuple[str, dict[str, str]]:
 
 
 def strata_in(grid: xr.Dataset) -> tuple[NDArray[np.uint8], tuple[str, str]] | None:
-    """Return the flags of a grid and the names of its strata; None where it has none."""
+    """Return the flags of a grid and the names of its strata; None if it has no strata."""
     if URBAN_FLAG in grid:
         return grid[URBAN_FLAG].to_numpy(), STRATA
     if OWN_FLAG in grid:

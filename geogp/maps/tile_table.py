@@ -1,4 +1,4 @@
-"""The map as a table: a row for each tile, as GeoParquet."""
+"""The map as a GeoParquet table with a row for each tile."""
 
 import io
 import json
@@ -32,14 +32,14 @@ _ROW_GROUP = 65_536
 def tile_table(
     grid: xr.Dataset, tiles: Tiles, *, county: NDArray[np.object_] | None = None
 ) -> pa.Table:
-    """Return the values of a grid at its n tiles: a row for each tile, in the order of quadkeys.
+    """Return the values of a grid as a table with a row for each of n tiles, ordered by quadkey.
 
     Columns: ``quadkey``, ``longitude`` and ``latitude`` of the centre in degrees (longitudes from
-    -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` where it is known, each
-    variable of the grid in its own type (flags as booleans; description and unit in the column's
-    metadata), and ``geometry``, the tile's square as a polygon (GeoParquet 1.1, WKB, OGC:CRS84).
-    `county` is in the order of `tiles`, (n,), None for none. A tile outside the grid, or another
-    number of counties, is a DataError.
+    -180 to 180), ``stratum`` (such as urban, rural or unknown), ``county`` if `county` is given,
+    each variable of the grid in its own type (flags as booleans; description and unit in the
+    metadata of the column), and ``geometry``, the square of the tile as a polygon (GeoParquet 1.1,
+    WKB, OGC:CRS84). `county` (n,) is in the order of `tiles`, with None outside all counties.
+    Raises DataError if a tile lies outside the grid, or `county` does not have n values.
     """
     if county is not None and len(county) != len(tiles):
         raise DataError(f"expected a county for each of {len(tiles)} tiles, found {len(county)}.")
@@ -62,7 +62,7 @@ def tile_table(
         for name, values in columns.items()
     ]
     for name, variable in grid.data_vars.items():
-        if name == OWN_FLAG:  # the column ``stratum`` has the words
+        if name == OWN_FLAG:  # the column ``stratum`` has the names of the strata
             continue
         values = variable.to_numpy()[pixels]
         values = values == 1 if "flag_values" in variable.attrs else values
@@ -89,8 +89,8 @@ def write_tile_table(
 ) -> None:
     """Write the table of tiles as GeoParquet, compressed by zstd; see `tile_table`.
 
-    Compressed, polygons cost about 12 bytes a tile, a value about 4: points would save little.
-    Errors are as in `tile_table`, or an OutputError if the file cannot be written.
+    A compressed polygon takes about 12 bytes and a value about 4, so points would save little.
+    Raises DataError as `tile_table` does, and OutputError if the file cannot be written.
     """
     table, stream = tile_table(grid, tiles, county=county), io.BytesIO()
     types = {field.name: field.type for field in table.schema}
@@ -100,7 +100,7 @@ def write_tile_table(
         compression="zstd",
         row_group_size=_ROW_GROUP,
         use_dictionary=[name for name, one in types.items() if pa.types.is_string(one)],
-        # Bytes of the same significance are stored together: a third smaller.
+        # This encoding stores bytes of the same significance together and saves a third.
         column_encoding={
             name: "BYTE_STREAM_SPLIT" for name, one in types.items() if pa.types.is_float32(one)
         },

@@ -1,4 +1,4 @@
-"""The views of a map: the variable of a grid, its words and colours."""
+"""The views of a map, each with its variable of the grid, its texts and its colours."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ MakeScale = Callable[..., Scale]
 class View:
     """One picture of a grid.
 
-    `name` is the file's; `label` is the text of the legend, with the unit; `make_scale` makes the
-    scale of the palette from the values. `hint` is one sentence on how to read the values, in which
-    ``{predicted}`` stands for the predicted quantity.
+    `name` is also the name of the picture's file; `label` is the text of the legend, with the unit;
+    `make_scale` makes the colour scale from the values and the palette. `hint` is one sentence on
+    how to read the values, in which ``{predicted}`` stands for the predicted quantity.
     """
 
     name: str
@@ -44,17 +44,17 @@ class View:
     unit: str
 
     def scale(self, grid: xr.Dataset) -> Scale:
-        """Return the colour scale for a grid's values; no finite value is a DataError."""
+        """Return the colour scale for the values of a grid; DataError if no value is finite."""
         return self.make_scale(grid[self.variable].values, label=self.label, palette=self.palette)
 
 
 def views_of(grid: xr.Dataset) -> tuple[View, ...]:
-    """Return the views of a grid made by `build_grid`, the main one first."""
+    """Return the views of a grid made by `build_grid`, with the main view first."""
     quantity = quantity_of(str(grid.attrs["target"]))
     if quantity.counted:
         return _count_views(int(grid.attrs["zoom"]))
     views = _speed_views(quantity)
-    # Heavy tails have no mean; the grid then has none.
+    # Distributions with heavy tails may have no mean.
     return tuple(
         view
         for view in views
@@ -63,30 +63,31 @@ def views_of(grid: xr.Dataset) -> tuple[View, ...]:
 
 
 def find_view(grid: xr.Dataset, name: str) -> View:
-    """Return a view of a grid by its name; an unknown name is a RequestError."""
+    """Return a view of a grid by its name; RequestError if the name is unknown."""
     views = {view.name: view for view in views_of(grid)}
     one_of("view", name, views)
     return views[name]
 
 
 def veiled(grid: xr.Dataset) -> NDArray[np.bool_]:
-    """Return the tiles to grey, far from any measurement; for numbers of tests there are none.
+    """Return which tiles to show in grey, because they are far from any measurement.
 
-    A tile without tests is a measurement of their number.
+    For numbers of tests no tile is grey, because a tile without tests is a measurement of 0.
     """
     far = np.asarray(grid["far"].values == 1)
     return np.zeros_like(far) if quantity_of(str(grid.attrs["target"])).counted else far
 
 
 def kernel_label(target: str) -> str:
-    """Return the legend of kernel slices, in the squared unit of the modelled function."""
+    """Return the legend of kernel slices, with the squared unit of the modelled function."""
     return f"kernel k(x, x*), {quantity_of(target).kernel_unit}"
 
 
 def _speed_views(quantity: Quantity) -> tuple[View, ...]:
-    """Return median, mean, bound and width.
+    """Return the views of median, mean, bound and width.
 
-    The bound is the cautious end: the lower one for a speed, the upper one for latency.
+    The bound is the cautious end of the interval: the lower end for a speed, the upper end for
+    latency.
     """
     subject, unit, end, bound = quantity.subject, quantity.unit, quantity.suffix, quantity.bound
     side = "above" if bound == "lower" else "below"
@@ -98,7 +99,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"median {subject}, {unit}",
             SPEED_PALETTE,
             speed_scale,
-            "Half of {predicted} are expected above this, half below.",
+            "Half of {predicted} are expected above this value, half below it.",
             unit,
         ),
         View(
@@ -108,7 +109,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"mean {subject}, {unit}",
             SPEED_PALETTE,
             speed_scale,
-            "The average of {predicted}; high ones pull it above the median.",
+            "The average of {predicted}; a few high values make it larger than the median.",
             unit,
         ),
         View(
@@ -118,7 +119,7 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"{bound} end of the 95 % interval, {unit}",
             BOUND_PALETTE,
             speed_scale,
-            f"39 of 40 {{predicted}} are expected {side} this.",
+            f"39 of 40 {{predicted}} are expected {side} this value.",
             unit,
         ),
         View(
@@ -128,14 +129,14 @@ def _speed_views(quantity: Quantity) -> tuple[View, ...]:
             f"width of the 95 % interval, log10 {unit} (1 = tenfold)",
             WIDTH_PALETTE,
             linear_scale,
-            "From lower to upper bound; 1 means the upper is 10 times the lower.",
+            "From lower to upper bound; 1 means that the upper bound is 10 times the lower bound.",
             f"log10 {unit}",
         ),
     )
 
 
 def _count_views(zoom: int) -> tuple[View, ...]:
-    """Return expected number, bounds, and probability of none."""
+    """Return the views of the expected number, its bounds, and the probability of no test."""
     tile = "tile" if zoom == ZOOM else f"tile of zoom {zoom}"
     unit = f"tests per {tile} and quarter"
     return (
@@ -146,7 +147,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"expected {unit}",
             SPEED_PALETTE,
             speed_scale,
-            f"The average number of tests to expect in a {tile} and quarter.",
+            f"The number of tests to expect on average in a {tile} and quarter.",
             unit,
         ),
         View(
@@ -176,7 +177,7 @@ def _count_views(zoom: int) -> tuple[View, ...]:
             f"probability of no test in a {tile} and quarter",
             WIDTH_PALETTE,
             share_scale,
-            "1: surely no test; 0: surely some.",
+            "1 means surely no test, 0 means surely a test.",
             "",
         ),
     )

@@ -144,7 +144,7 @@ def test_the_live_kernel_is_the_product_of_its_components(visit, made):
     seen.settle()
     assert not pixels(seen.picture()).any()
     assert "Click a place" in seen.inner_text("#geogp-legend")
-    assert "off by up to" in seen.inner_text("#geogp-legend")
+    assert "with errors of up to" in seen.inner_text("#geogp-legend")
     components, kernel_frame = unpack(kernel["components"]), Frame(**kernel["frame"])
     frame = made.data["frame"]
     inside = np.isfinite(values_of(made.data, "level", made.data["shown"]))

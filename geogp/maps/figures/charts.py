@@ -15,7 +15,7 @@ from geogp.maps.figures.figure_style import SMALL, TEXT, WIDTH, Mark, letter, ma
 Floats = NDArray[np.float64]
 
 _DRAWN_PERCENT = (0.25, 99.75)
-"""Violins end at these percentiles: a few extreme rows would stretch them."""
+"""Violins end at these percentiles, because a few extreme rows would stretch them."""
 
 _SIDE = 0.21
 _HALF = 0.36
@@ -25,9 +25,9 @@ _LEVELS = (5, 25, 75, 95)
 def width_violins(widths: dict[str, dict[str, Floats]], *, unit: str) -> Canvas:
     """Draw violins of the widths of the 95 % intervals, as in figure 8 of Zhu, Yuchi and Xie.
 
-    A white line is the median, a thick bar the middle half, a thin one the middle 90 %. `widths`
-    are by model, then by stratum (``urban``, ``rural``, or ``all``), in `unit`. No widths are a
-    DataError.
+    A white line is the median, a thick bar the middle half, a thin bar the middle 90 %. The keys of
+    `widths` are models, then strata (``urban``, ``rural``, or ``all``); the widths are in `unit`.
+    Raises DataError if there are no widths.
     """
     if not widths or not all(
         strata and all(map(len, strata.values())) for strata in widths.values()
@@ -79,9 +79,9 @@ def reliability_panels(
 ) -> Canvas:
     """Draw observed against stated coverage of central intervals, urban and rural, by split.
 
-    Below each diagram is their difference in percentage points, with its bounds. `curves` are
-    by title of the split, then by stratum (``urban``, ``rural``, or ``all``). No curve is a
-    DataError.
+    Below each diagram is their difference in percentage points, with its bounds. The keys of
+    `curves` are titles of splits, then strata (``urban``, ``rural``, or ``all``). Raises DataError
+    if there is no curve.
     """
     if not curves or not all(curves.values()):
         raise DataError("expected a curve of one split and stratum or more, found none.")

@@ -1,4 +1,4 @@
-"""Areas filled by a value and by its uncertainty: two panels of one figure."""
+"""A figure of areas in two panels, coloured by a value and by its uncertainty."""
 
 import geopandas as gpd
 import matplotlib as mpl
@@ -17,7 +17,7 @@ from geogp.maps.scales import SPEED_PALETTE, WIDTH_PALETTE, linear_scale, speed_
 Floats = NDArray[np.float64]
 
 _STACKED = 1.6
-"""Width over height from which panels are stacked."""
+"""Ratio of width to height above which the panels are stacked."""
 
 
 def choropleth(
@@ -31,10 +31,10 @@ def choropleth(
     title: str,
     subtitle: str,
 ) -> bytes:
-    """Return a PNG file of areas, by their values and by the widths of their intervals.
+    """Return a PNG file of areas, coloured by their values and by the widths of their intervals.
 
     `shapes` are in degrees; `values` are positive, in `unit`; `widths` of the 95 % intervals are in
-    log10 of the unit. No area, or another number of values, is a DataError.
+    log10 of the unit. Raises DataError if there is no area, or not one value and width for each.
     """
     if not shapes or not len(shapes) == len(values) == len(widths):
         raise DataError(
@@ -79,7 +79,7 @@ def choropleth(
 
 
 def _drawn_shapes(region: Region, shapes: list[BaseGeometry], tolerance: float) -> gpd.GeoSeries:
-    """Return the areas in metres, no finer than `tolerance`."""
+    """Return the areas in metres, simplified to `tolerance`."""
 
     def project(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.column_stack(to_mercator(region.unwrap(points[:, 0]), points[:, 1]))

@@ -1,4 +1,4 @@
-"""Joint regions of a threshold as rasters and a figure."""
+"""Rasters and a figure of the joint regions of a threshold."""
 
 from pathlib import Path
 
@@ -31,10 +31,10 @@ def write_excursions(
 ) -> list[Path]:
     """Write the excursion functions as GeoTIFFs, and both joint regions as one PNG figure.
 
-    `found` is where the threshold is met, and where not. The files in `folder` are such as
-    ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not met) and
-    ``excursion_7_mbps.png``. Another number of values than tiles is a DataError; a file that cannot
-    be written is an OutputError.
+    `found` is the region where the threshold is met, then the region where it is not met. Examples
+    of the names in `folder`: ``excursion_7_mbps.tif`` (met), ``excursion_short_7_mbps.tif`` (not
+    met) and ``excursion_7_mbps.png``. Raises DataError if the number of values differs from the
+    number of tiles, and OutputError if a file cannot be written.
     """
     frame, tag = Frame.of_tiles(tiles), threshold.tag
     variables = {}
@@ -57,7 +57,7 @@ def write_excursions(
 
 
 def classes_of(found: tuple[JointRegion, JointRegion]) -> NDArray[np.int64]:
-    """Return 0 where a threshold is met, 1 where undecided, 2 where not met, jointly, (n,)."""
+    """Return the class of each of n tiles: 0 in the first region, 2 in the second, 1 in neither."""
     met, short = found
     return np.where(met.inside, 0, np.where(short.inside, 2, 1))
 
@@ -70,9 +70,9 @@ def excursion_figure(
     *,
     subtitle: str,
 ) -> bytes:
-    """Return a PNG file of where a threshold is certainly met, certainly not met, and undecided.
+    """Return a PNG map of where a threshold is certainly met, certainly not met, or undecided.
 
-    Another number of values than tiles is a DataError.
+    Raises DataError if the number of values differs from the number of tiles.
     """
     kinds = classes_of(found)
     frame = Frame.of_tiles(tiles)

@@ -31,7 +31,7 @@ STRATUM_COLOUR = "#c1272d"
 """Colour of the outlines of urban areas, or of another first stratum."""
 
 WIDE = 1.15
-"""Width over height from which a map takes the full width of its figure."""
+"""Ratio of width to height from which a map takes the full width of its figure."""
 
 LEFT = 0.75
 """Inches for the labels of latitudes."""
@@ -41,7 +41,7 @@ _MARGIN = 0.03
 
 @dataclass(frozen=True)
 class Canvas:
-    """A matplotlib figure measured in inches from its lower left corner, without pyplot's state."""
+    """A matplotlib figure with positions in inches from its lower left corner, without pyplot."""
 
     figure: Figure
     width: float
@@ -60,7 +60,7 @@ class Canvas:
         return self.figure.add_axes((left / w, bottom / h, width / w, height / h))
 
     def text(self, left: float, bottom: float, text: str, **style: Any) -> None:
-        """Write text at a position in inches; dollar signs are not mathematics."""
+        """Write text at a position in inches; show dollar signs as they are."""
         self.figure.text(left / self.width, bottom / self.height, text, parse_math=False, **style)
 
     def heading(self, bottom: float, title: str, subtitle: str) -> None:
@@ -69,7 +69,7 @@ class Canvas:
         self.text(LEFT, bottom, subtitle, fontsize=9.5)
 
     def legend(self, keys: Sequence[Artist], left: float, top: float, **style: Any) -> None:
-        """Draw legends: upper left corner at a position in inches, or as given by `style`."""
+        """Draw a legend with its upper left corner at a position in inches, or as in `style`."""
         usual: dict[str, Any] = {"loc": "upper left", "frameon": False, "fontsize": 8}
         self.figure.legend(
             handles=keys,
@@ -89,7 +89,7 @@ class Canvas:
         """Return the figure as a PDF file with its fonts, the same bytes for the same figure."""
         stream = BytesIO()
         undated = dict.fromkeys(("CreationDate", "Creator", "Producer"))
-        with mpl.rc_context({"pdf.fonttype": 42}):  # TrueType: text stays text
+        with mpl.rc_context({"pdf.fonttype": 42}):  # with TrueType, readers can select text
             self.figure.savefig(stream, format="pdf", dpi=2 * DPI, metadata=undated)
         return stream.getvalue()
 
@@ -109,8 +109,8 @@ def map_sheet(
 ) -> MapSheet:
     """Lay out a figure of one map with its outlines, and room for a heading.
 
-    `below` and `right` are the margins and `least` is the least width, in inches; the map is
-    centred.
+    `below` and `right` are margins in inches. `least` is the smallest width of the sheet without
+    its margins, in inches; the map is centred on the sheet.
     """
     aspect = aspect_of(frame)
     width, height = (8.6, 8.6 / aspect) if aspect >= WIDE else (7.4 * aspect, 7.4)
@@ -122,20 +122,20 @@ def map_sheet(
 
 
 def view_of(frame: Frame) -> tuple[float, float, float, float]:
-    """Return west, south, east, north of the map's view in metres: the frame and a margin."""
+    """Return west, south, east, north in metres of the drawn view: the frame and a margin."""
     west, south, east, north = frame.bounds_m
     pad = _MARGIN * max(east - west, north - south)
     return west - pad, south - pad, east + pad, north + pad
 
 
 def aspect_of(frame: Frame) -> float:
-    """Return width over height of the map's view."""
+    """Return the ratio of width to height of the drawn view."""
     west, south, east, north = view_of(frame)
     return (east - west) / (north - south)
 
 
 def draw_base(axes: Axes, region: Region, frame: Frame) -> None:
-    """Draw boundary, outlines of the first stratum and axes in degrees at the true aspect."""
+    """Draw the boundary, outlines of the first stratum, and axes in degrees with equal scales."""
     west, south, east, north = view_of(frame)
     axes.set(xlim=(west, east), ylim=(south, north), aspect="equal", facecolor="#e4eaef")
     tolerance = 0.25 * tile_size_m(frame.zoom)
@@ -154,7 +154,7 @@ def draw_raster(axes: Axes, frame: Frame, raster: NDArray[np.floating], scale: S
 def draw_image(
     axes: Axes, frame: Frame, image: NDArray[np.floating], *, zorder: int = 1, **style: Any
 ) -> None:
-    """Draw a raster or its colours, one square per tile."""
+    """Draw a raster of values or of RGBA colours, one square per tile."""
     west, south, east, north = frame.bounds_m
     axes.imshow(
         image,
@@ -196,20 +196,20 @@ def colours_of(scale: Scale, values: Floats) -> NDArray[np.float64]:
 
 
 def extend_of(values: NDArray[np.floating], scale: Scale) -> str:
-    """Return which ends of a scale the values pass: neither, min, max or both."""
+    """Return at which ends values lie outside a scale: neither, min, max or both."""
     below = bool(np.nanmin(values) < scale.low * (1 - 1e-6) - 1e-12)
     above = bool(np.nanmax(values) > scale.high * (1 + 1e-6) + 1e-12)
     return {(0, 0): "neither", (1, 0): "min", (0, 1): "max"}.get((below, above), "both")
 
 
 def simple_rings(geometry: MultiPolygon, tolerance: float) -> list[Floats]:
-    """Return all rings, of islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
+    """Return the rings of all islands and holes, simplified to `tolerance`, as (m, 2) arrays."""
     rings = shapely.get_rings(shapely.get_parts(geometry))
     return [shapely.get_coordinates(ring) for ring in shapely.simplify(rings, tolerance)]
 
 
 def far_label(grid: xr.Dataset) -> str:
-    """Return the label of the greyed tiles."""
+    """Return the label of the grey tiles, which are far from any measurement."""
     return f"farther than {grid.attrs['far_km']:g} km from any measurement"
 
 

@@ -1,4 +1,4 @@
-"""The one style of the figures for papers: readable in print, without colour, and by all."""
+"""The style of all figures for papers, readable in print, in grey and by colour-blind readers."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -13,13 +13,13 @@ WIDTH = 7.2
 """Width of a figure in inches: the width of a page of text."""
 
 SIGNED_PALETTE = "cividis"
-"""For values of both signs: a grey print shows low and high, and a line marks 0."""
+"""Palette for values of both signs: low and high differ also in grey; a line marks 0."""
 
 TEXT, SMALL = 8, 7
 """Font sizes in points."""
 
 _STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
+    "font.family": "DejaVu Sans",  # part of matplotlib, so it is the same on every machine
     "font.size": TEXT,
     "axes.labelsize": TEXT,
     "axes.linewidth": 0.6,
@@ -40,10 +40,10 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """How a stratum is drawn: line, marker and hatch distinguish it, not only the colour.
+    """The line, marker and hatch of a stratum, which distinguish it without its colour.
 
-    `colour` and `dashes` are of lines, `fill` and `hatch` of areas, `marker` of points. Urban
-    colours are darker than rural ones in grey as well.
+    `colour` and `dashes` are for lines, `fill` and `hatch` for areas, `marker` for points. In grey,
+    too, urban colours are darker than rural colours.
     """
 
     colour: str
@@ -58,7 +58,10 @@ MARKS = (
     Mark("#d2691e", "#fbd9b5", "--", "s", "////"),
     Mark("#4d4d4d", "#bdbdbd", "-.", "^", ""),
 )
-"""Marks of the first stratum, the second, and all: Okabe and Ito's pair, the first darkened."""
+"""Marks of the first stratum, the second stratum, and all rows.
+
+The first two colours are a pair of Okabe and Ito's, with a darker first colour.
+"""
 
 
 def marks_of(names: Iterable[str]) -> dict[str, Mark]:

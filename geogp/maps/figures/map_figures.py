@@ -1,4 +1,4 @@
-"""Figures for reports and print: the map's median, mean, bound and width, and kernel slices."""
+"""Figures of a map for reports and print: median, mean, bound, width and kernel slices."""
 
 import textwrap
 from pathlib import Path
@@ -37,12 +37,12 @@ _STACKED = 2.4
 
 
 def map_figure(grid: xr.Dataset, region: Region, view: str, *, quarter: str | None = None) -> bytes:
-    """Return a PNG file of one view of a grid, its far tiles greyed.
+    """Return a PNG file of one view of a grid, with far tiles in grey.
 
     `view` is a name in `views_of`: ``median``, ``mean``, ``bound`` (cautious end of the 95 %
     interval) or ``width``; for numbers of tests ``expected``, ``lower``, ``upper``, ``none``.
-    `quarter` is the grid's, for the title. An unknown view is a RequestError; a grid without a
-    finite value is a DataError.
+    `quarter` is the quarter of the grid, for the title. Raises RequestError if the view is unknown,
+    and DataError if the grid has no finite value.
     """
     shown = find_view(grid, view)
     scale, values = shown.scale(grid), grid[shown.variable].values
@@ -77,8 +77,8 @@ def write_map_figures(
 ) -> list[Path]:
     """Write a file for each view, such as ``median.png``; see `map_figure`.
 
-    There is no ``mean.png`` where the predictive distributions have no mean. A file that cannot be
-    written is an OutputError; a grid without a finite value is a DataError.
+    There is no ``mean.png`` if the predictive distributions have no mean. Raises OutputError if a
+    file cannot be written, and DataError if the grid has no finite value.
     """
     names = [view.name for view in views_of(grid)]
     paths = [folder / f"{name}.png" for name in names]
@@ -90,11 +90,11 @@ def write_map_figures(
 def kernel_figure(
     region: Region, tiles: Tiles, slices: list[KernelSlice], *, target: str = "download"
 ) -> bytes:
-    """Return a PNG file of kernel slices k(x, x_ref), x_ref a star, on one colour scale.
+    """Return a PNG file of kernel slices k(x, x_ref) on one colour scale; a star marks x_ref.
 
-    Panels are side by side, or stacked if the region is much wider than tall. Compare
-    figure 7 of the paper on deep basis kernels (Zhu, Yuchi and Xie). `target` gives the unit. No
-    slice, or another number of values than tiles, is a DataError.
+    Panels are side by side, or stacked if the region is much wider than tall. Compare figure 7 of
+    the paper on deep basis kernels (Zhu, Yuchi and Xie). `target` determines the unit. Raises
+    DataError if there is no slice, or the number of values differs from the number of tiles.
     """
     values = check_slices(tiles, slices)
     frame = Frame.of_tiles(tiles)

@@ -1,4 +1,4 @@
-"""Numbered places over a raster: one figure."""
+"""A figure of numbered places over a raster."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,10 @@ def numbered_figure(
     title: str,
     subtitle: str,
 ) -> bytes:
-    """Return a PNG file of values of tiles, and over them places numbered from 1 in their order.
+    """Return a PNG map of the values of tiles, with places numbered from 1 in their order.
 
     `places` are longitudes and latitudes in degrees, (k, 2); `label` names the values with their
-    unit. Another number of values than tiles is a DataError.
+    unit. Raises DataError if the number of values differs from the number of tiles.
     """
     frame = Frame.of_tiles(tiles)
     below = 1.05
@@ -36,7 +36,7 @@ def numbered_figure(
     draw_raster(axes, frame, raster, scale)
     east, north = to_mercator(region.unwrap(places[:, 0]), places[:, 1])
     for number in range(len(places), 0, -1):
-        # The first numbers lie on top.
+        # Draw the first numbers last, on top of the others.
         axes.text(
             east[number - 1],
             north[number - 1],

@@ -41,7 +41,7 @@ _EMPTY = "#aab4be"
 
 
 Paint = Callable[[Axes, int], object]
-"""Draws the panel of a number on axes in EPSG:3857 metres."""
+"""Function that draws the panel with a number on axes in EPSG:3857 metres."""
 
 
 def slices_panels(
@@ -49,12 +49,13 @@ def slices_panels(
 ) -> Canvas:
     """Draw kernel slices k(x, x*), as in figure 7 of Zhu, Yuchi and Xie; a star marks x*.
 
-    `target` gives the unit. No slice, or another number of values than tiles, is a DataError.
+    `target` determines the unit. Raises DataError if there is no slice, or the number of values
+    differs from the number of tiles.
     """
     values, frame = check_slices(tiles, slices), Frame.of_tiles(tiles)
     scale = kernel_scale(values, label=f"{kernel_label(target)}; star: x*")
     signed = scale.palette == DIVERGING_KERNEL_PALETTE
-    if signed:  # all shades differ: 0 need not be in the middle
+    if signed:  # all shades of this palette differ, so 0 need not be in the middle
         ends = np.array([values.min(), values.max()])
         scale = linear_scale(ends, label=scale.label, palette=SIGNED_PALETTE)
 
@@ -71,8 +72,9 @@ def slices_panels(
 def component_panels(region: Region, tiles: Tiles, values: Floats, share: Floats) -> Canvas:
     """Draw the leading components of a basis over a region, with a line at 0.
 
-    `values` (n, count) are drawn divided by their root mean square; `share` (count,), of the prior
-    variance, gives their size. Another number of values than tiles is a DataError.
+    The figure shows `values` (n, count) divided by their root mean square. `share` (count,) is the
+    share of each component in the prior variance. Raises DataError if there is not one value for
+    each tile.
     """
     if len(values) != len(tiles):
         raise DataError(f"expected a value for each of {len(tiles)} tiles, found {len(values)}.")
@@ -106,8 +108,9 @@ def cell_panels(
     """Draw values of square cells on a common scale, as in figure 10 of Zhu, Yuchi and Xie.
 
     The scale runs from the 0.5 to the 99.5 percentile of all values. `west` and `south` are the
-    lower left corners of the m cells and `degrees` their side, in degrees; `values` (m,) are by
-    title of the panel, in `unit`. No cell, or another number of values, is a DataError.
+    lower left corners of the m cells and `degrees` is their side, in degrees. The keys of `values`
+    are titles of panels; each has m values in `unit`. Raises DataError if there is no cell, or a
+    panel does not have one value for each cell.
     """
     if not len(west) or any(len(one) != len(west) for one in values.values()):
         lengths = ", ".join(str(len(one)) for one in values.values())
@@ -125,7 +128,7 @@ def cell_panels(
     )
 
     def paint(axes: Axes, number: int) -> None:
-        # In grey the background would look like high values.
+        # A plain background would look like high values in a grey print.
         axes.patch.set(hatch="....", edgecolor=_EMPTY)
         colours = colours_of(scale, list(values.values())[number])
         # Edges of the same colour close the seams that PDF viewers show.
@@ -146,10 +149,11 @@ def map_panels(
     scale: Scale,
     extend: str,
 ) -> Canvas:
-    """Lay out lettered maps of one region over one colour bar.
+    """Lay out maps of one region with letters, titles and one colour bar.
 
-    Each panel has a title and smaller text; `paint` draws it. `extend` tells at which ends values
-    lie outside the scale (see `extend_of`). No panel is a DataError.
+    Each of `panels` is a title and a note in smaller text; `paint` draws its map. `extend` is the
+    ends at which values lie outside the scale (see `extend_of`). Raises DataError if there is no
+    panel.
     """
     if not panels:
         raise DataError("expected at least one panel to draw, found none.")

@@ -1,4 +1,4 @@
-"""Small pictures of finished maps; one colour scale for each kind."""
+"""Small pictures of finished maps, with one colour scale for all pictures of a kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from geogp.maps.scales import LEVELS, Bytes, Scale, format_tick, paletted_png
 from geogp.maps.views import View, veiled, views_of
 
 MAX_PIXELS = 320
-"""Largest longer side of a thumbnail in pixels."""
+"""Limit of the longer side of a thumbnail, in pixels."""
 
 
 _DAMAGE = (
@@ -27,15 +27,15 @@ _DAMAGE = (
     AttributeError,
     RequestError,
 )
-"""Errors from a damaged file, which depend on the byte that is damaged."""
+"""Errors that a damaged file can cause, depending on which byte is damaged."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The main view of a map, reduced.
+    """The main view of a map at a lower resolution.
 
-    `values` (height, width) have row 0 in the north and NaN outside the region; `veiled`, of the
-    same shape, marks pixels that are mostly far from any measurement.
+    `values` (height, width) have row 0 in the north and NaN outside the region. `veiled`, with the
+    same shape, is true for pixels whose tiles are mostly far from any measurement.
     """
 
     view: View
@@ -48,8 +48,8 @@ class Thumbnails:
     """Pictures of one kind on one scale.
 
     `images` are PNG files in the order of the pictures; `label` names the values with their unit.
-    `bar` is the scale as a PNG one pixel high, low values on the left; `ticks` are positions on it,
-    in percent from the left, with their text.
+    `bar` is the scale as a PNG one pixel high, with low values on the left. `ticks` are positions
+    on the bar, in percent from the left, with their texts.
     """
 
     images: tuple[bytes, ...]
@@ -59,12 +59,13 @@ class Thumbnails:
 
 
 def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = None) -> Picture:
-    """Read the main view of ``grid.nc`` (median or expected number), reduced.
+    """Read the main view of ``grid.nc`` (median or expected number) at a lower resolution.
 
-    Blocks of k by k tiles become one pixel, their median; k is the least for which neither side has
-    more than `most` pixels. HDF5 can run for ever on a file with a damaged byte: where `sha256` of
-    the file is known, it is checked first. A file with another hash, missing, damaged, not a map of
-    geogp, or without a value is a DataError.
+    Each block of k by k tiles becomes one pixel with the median of the block. k is the smallest
+    number for which neither side has more than `most` pixels. If `sha256` is given, it is compared
+    with the hash of the file first, because HDF5 can run for ever on a damaged file. Raises
+    DataError if the hash differs, or the file is missing, damaged, not a map of geogp or without a
+    value.
     """
     if sha256 is not None and path.is_file() and sha256_of(path) != sha256:
         raise DataError(
@@ -88,9 +89,9 @@ def read_picture(path: Path, *, most: int = MAX_PIXELS, sha256: str | None = Non
 
 
 def draw_thumbnails(pictures: Sequence[Picture]) -> Thumbnails:
-    """Draw pictures of one view on one scale, which covers the values of all of them.
+    """Draw pictures of one view on one scale, which covers the values of all pictures.
 
-    No picture, or pictures of different views, are a DataError.
+    Raises DataError if there is no picture, or the pictures have different views.
     """
     labels = {picture.view.label for picture in pictures}
     if len(labels) != 1:
@@ -116,7 +117,7 @@ def _draw(picture: Picture, scale: Scale, colours: Bytes) -> bytes:
 
 
 def _colours(scale: Scale) -> Bytes:
-    """Return the colours of a scale, then the same colours behind the veil."""
+    """Return the colours of a scale, then the same colours under the grey veil."""
     plain = scale.colours()
     shade, opacity = np.array(VEIL[:3]) * 255, VEIL[3]
     behind = plain[1:].copy()
@@ -136,7 +137,7 @@ def _sums(mask: NDArray[np.bool_], step: int) -> NDArray[np.int64]:
 
 
 def _blocks(values: NDArray, step: int, fill: float) -> NDArray:  # type: ignore[type-arg]
-    """Return blocks of step by step cells, shape (rows, columns, step²), padded at the ends."""
+    """Return blocks of step by step cells, shape (rows, columns, step²), padded with `fill`."""
     room = [(0, -size % step) for size in values.shape]
     padded = np.pad(values, room, constant_values=fill)
     rows, columns = (size // step for size in padded.shape)

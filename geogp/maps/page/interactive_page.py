@@ -1,4 +1,4 @@
-"""The interactive page: one HTML file with the grid as packed arrays, drawn pixel by pixel."""
+"""The interactive page, an HTML file that draws the packed arrays of a grid pixel by pixel."""
 
 import json
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ OOKLA_ATTRIBUTION = (
     "Speedtest® by Ookla® Global Fixed and Mobile Network Performance Map Tiles, "
     "CC BY-NC-SA 4.0. Boundaries: US Census Bureau."
 )
-"""Attribution of the data behind every map made from Ookla's open tiles."""
+"""Attribution of the data for every map made from Ookla's open tiles."""
 
 _BASE_HOST = "https://{s}.basemaps.cartocdn.com"
 _BASE_TILES = _BASE_HOST + "/light_all/{z}/{x}/{y}{r}.png"
 _BASE_SERVERS = "abc"
 
 TILE_HOSTS = tuple(_BASE_HOST.replace("{s}", one) for one in _BASE_SERVERS)
-"""Hosts of the base map, the only ones that a page asks."""
+"""Hosts of the base map, the only hosts that a page contacts."""
 
 _MAX_ZOOM = 20
 _MAX_OUTLINE = 250_000
-"""Largest bytes of the lines of one kind."""
+"""Limit of the bytes of all lines of one kind."""
 
 
 def map_page(
@@ -47,16 +47,16 @@ def map_page(
 ) -> str:
     """Return the interactive map as one HTML page.
 
-    The page holds packed arrays and draws them itself: a canvas with one pixel per tile, stretched
-    between the raster's outer edges. The raster is square in EPSG:3857 and so is Leaflet's screen:
-    nothing is resampled. Leaflet is part of the page. Its policy allows only Leaflet, folium's
-    script of the map and the page's own scripts, and from the network only the tiles of the base
-    map.
+    The page contains packed arrays and draws them on a canvas with one pixel per tile, stretched
+    between the outer edges of the raster. Tiles are square both in EPSG:3857 and on Leaflet's
+    screen, so nothing is resampled. Leaflet is part of the page. The policy of the page allows only
+    Leaflet, folium's script of the map and the page's own scripts, and from the network only the
+    tiles of the base map.
 
-    `data` comes from `page_data.py`; all texts are shown literally, never read as HTML. `counties`
-    are outlined in the region; `attribution` names the source of the data and the licence; `notes`
-    are sentences. `base_map` shows streets and names below the data; without it the page asks the
-    network for nothing.
+    `data` comes from `page_data.py`; the page shows its texts literally, never as HTML. The page
+    outlines `counties` in the region. `attribution` names the source of the data and the licence;
+    `notes` are sentences. `base_map` shows streets and names below the data; without it the page
+    makes no network requests.
     """
     outlines = _outlines(region, counties)
     drawn, variables = _map_script(Frame(**data["frame"]), outlines, base_map=base_map)
@@ -65,7 +65,7 @@ def map_page(
         words["urban"] = region.strata.words[:1].upper() + region.strata.words[1:]
     leaflet, own = page_scripts()
     styles, scripts = page_styles(), (leaflet, drawn, own)
-    # The policy allows only the package's own files and the map's numbers, no outside text.
+    # The scripts that the policy allows contain only own files and numbers, no text from the data.
     return _template().render(
         policy=page_policy(styles, scripts, TILE_HOSTS if base_map else ()),
         title=data["title"],
@@ -87,9 +87,9 @@ def _template() -> Template:
 
 
 def json_text(content: object) -> str:
-    """Return JSON that can be put inside a script of a page: no ``<`` ends or opens one."""
+    """Return JSON for a script element of a page, without ``<``, which could end the element."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    # Two line ends that JSON allows and scripts once did not.
+    # JSON allows these two line ends, but older JavaScript did not.
     for character in ("<", "\N{LINE SEPARATOR}", "\N{PARAGRAPH SEPARATOR}"):
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -98,7 +98,7 @@ def json_text(content: object) -> str:
 def _map_script(
     frame: Frame, outlines: dict[str, folium.PolyLine], *, base_map: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return folium's script of the map, and its variables by their content."""
+    """Return folium's script of the map, and the names of its variables by their content."""
     west, south, east, north = frame.bounds
     page = folium.Map(
         location=((south + north) / 2, (west + east) / 2),
@@ -106,17 +106,17 @@ def _map_script(
         zoom_snap=0.25,
         attribution_control=False,
     )
-    page.options["max_zoom"] = _MAX_ZOOM  # its parameter sets only the tiles
+    page.options["max_zoom"] = _MAX_ZOOM  # the parameter of `Map` would set it only for the tiles
     layers: dict[str, folium.TileLayer | folium.PolyLine] = {}
     if base_map:
-        # The page has its own credits, but folium requires some.
+        # The page shows its own credits, but folium requires a text.
         layers["base"] = folium.TileLayer(
             _BASE_TILES, attr="OpenStreetMap, CARTO", subdomains=_BASE_SERVERS, max_zoom=_MAX_ZOOM
         )
     layers |= outlines
     for layer in layers.values():
         layer.add_to(page)
-    # Without folium's head and body the page has no addresses of Leaflet and others.
+    # Use only the script: folium's head and body contain addresses of Leaflet and others.
     figure = folium.Figure()
     page.add_to(figure)
     page.render()  # type: ignore[no-untyped-call]
@@ -130,7 +130,7 @@ def _map_script(
 
 
 def _outlines(region: Region, counties: PolygonLayer | None) -> dict[str, folium.PolyLine]:
-    """Return lines by their kind, the lowest first."""
+    """Return the outlines by their kind, in the order of drawing."""
     kinds: list[tuple[str, Sequence[BaseGeometry], str, float]] = [
         ("counties", unwrapped(region, counties) if counties else [], "#4a5867", 0.8),
         ("urban", list(region.strata.area.geoms) if region.strata else [], STRATUM_COLOUR, 1.4),

@@ -1,14 +1,14 @@
-"""A low-rank kernel as a few pictures, from which the page draws any slice at once.
+"""A low-rank kernel as a few pictures, from which the page immediately draws any slice.
 
 On a grid of G cells with features Phi (G, r), Phi Phi' = U S² U'. The leading columns c_j of U S
-are the best sum of that number of products (Eckart and Young 1936), so that k(x, x*) is about sum_j
-c_j(x) c_j(x*). They follow from the eigenvectors V of the r x r Gram matrix Phi' Phi in float64 as
-Phi V; nothing G x G is made. All are rounded with one step: rounding errors then add the same to
-the kernel for each, and small components take few bytes.
+give the best approximation k(x, x*) ~ sum_j c_j(x) c_j(x*) with their number of terms (Eckart and
+Young 1936). They are computed as Phi V, where V are the eigenvectors of the r x r Gram matrix
+Phi' Phi in float64; no G x G matrix is made. All components are rounded with the same step. So
+their rounding errors are equally large in the kernel, and small components take few bytes.
 
-Between the centres of cells the components are bilinear, and so is the kernel in each argument. The
-grid holds all cells around the map's cells: each place of the map lies between four centres where
-Phi is known, so that neither edges nor holes need a special rule.
+Between the centres of cells, the page interpolates the components bilinearly, and thus the kernel
+in each argument. The grid includes all neighbours of the map's cells. So each place of the map lies
+between four centres at which Phi is known, and edges and holes need no special rule.
 """
 
 import math
@@ -37,7 +37,7 @@ MAX_CELLS = 160 * 160
 """Largest number of cells of the grid."""
 
 MAX_TEXT = 1_500_000
-"""Largest bytes of base64."""
+"""Limit of the bytes of base64."""
 
 _FRACTIONS = (1 / 8000, 1 / 4000, 1 / 2000, 1 / 1000, 1 / 500, 1 / 250, 1 / 125)
 _COUNTS = (48, 40, 32, 24, 16, 12, 8, 6, 4, 2, 1)
@@ -49,7 +49,7 @@ _FINE_ENOUGH = 0.001
 _NEARLY = 1.1
 
 _ROOM = 1.1
-"""The stated error is this times the largest difference found: other places may differ more."""
+"""Factor from the largest difference found to the stated error; other places may differ more."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,14 @@ class KernelBasis:
     """A reduced kernel.
 
     `components` are c_j at the centres of the cells of `frame`, packed with shape (m, height,
-    width); away from the map they are arbitrary. `error` is the largest difference from the model's
-    kernel found between random places of the map, anywhere in their cells, as a share of the
-    kernel's largest value, plus a tenth, rounded up to two digits; it is of the components as
-    decoded and interpolated. `error_in_middles` is the largest difference found between centres of
-    cells, as the same share: the cost of dropping and rounding components before interpolation.
-    `pairs` counts the pairs of random places (see `kernel_error.py`); `sample` are kernel values
-    between centres, for a colour scale.
+    width); away from the map they are arbitrary.
+
+    `error` compares the decoded and interpolated components with the model's kernel between random
+    places of the map. It is the largest difference found, as a share of the kernel's largest value,
+    plus a tenth, rounded up to two digits. `error_in_middles` is the largest difference found
+    between centres of cells, as a share of the same value; it shows the effect of dropped and
+    rounded components without interpolation. `pairs` is the number of pairs of random places (see
+    `kernel_error.py`). `sample` contains kernel values between centres, for a colour scale.
     """
 
     frame: Frame
@@ -75,9 +76,10 @@ class KernelBasis:
 
 
 def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
-    """Return the cells over tiles and the cells around them, at most `most` in a frame.
+    """Return the cells that cover tiles, and their neighbours, at most `most` in their frame.
 
-    They are tiles of the finest zoom with few enough, at most one finer than the map's.
+    The cells are tiles of the finest zoom that meets this limit, at most one zoom finer than the
+    map.
     """
     finest = finer(tiles)
     whole, zoom = Frame.of_tiles(finest), finest.zoom
@@ -90,7 +92,7 @@ def kernel_cells(tiles: Tiles, most: int = MAX_CELLS) -> Tiles:
 
 
 def _around(frame: Frame, shift: int) -> Frame:
-    """Return a frame of coarser tiles over a frame, one more on each side."""
+    """Return a frame of coarser tiles that covers a frame, plus one tile on each side."""
     column, row = (frame.column >> shift) - 1, (frame.row >> shift) - 1
     east, south = frame.column + frame.width - 1, frame.row + frame.height - 1
     width, height = (east >> shift) + 2 - column, (south >> shift) + 2 - row
@@ -105,13 +107,13 @@ def finer(tiles: Tiles) -> Tiles:
 
 
 def coarser(tiles: Tiles, zoom: int) -> Tiles:
-    """Return the tiles of a coarser zoom that hold any of the tiles, row by row."""
+    """Return the tiles of a coarser zoom that contain any of the tiles, row by row."""
     shift = tiles.zoom - zoom
     return _once(tiles.column >> shift, tiles.row >> shift, zoom)
 
 
 def with_neighbours(cells: Tiles) -> Tiles:
-    """Return tiles and the eight around each, row by row; none north or south of the world."""
+    """Return tiles and the eight neighbours of each, row by row, within the world's rows."""
     around = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
     row = np.concatenate([cells.row + a for a, _ in around])
     column = np.concatenate([cells.column + b for _, b in around])
@@ -128,11 +130,11 @@ def _once(column: NDArray[np.int64], row: NDArray[np.int64], zoom: int) -> Tiles
 
 
 def leading_components(features: Callable[[slice], Floats], n: int, most: int) -> Floats:
-    """Return the leading columns of U S of Phi, (n, m), each with its largest value positive.
+    """Return the leading columns of U S of Phi, shape (n, m).
 
-    `features` returns rows of Phi and is called twice for each of the n rows. There are at most
-    `most` columns, fewer where Phi has a lower rank, none where it is 0. A Phi that is not finite
-    is a NumericalError.
+    In each column the value with the largest absolute value is positive. `features` returns rows of
+    Phi and is called twice for each of the n rows. m is at most `most`, smaller if the rank of Phi
+    is lower, and 0 if Phi is 0. Raises NumericalError if Phi is not finite.
     """
     slices = [slice(start, start + _ROWS) for start in range(0, n, _ROWS)]
     gram = sum((phi.T @ phi for phi in map(features, slices)), np.zeros(()))
@@ -152,9 +154,9 @@ def kernel_basis(
 ) -> KernelBasis | None:
     """Reduce a kernel to at most 48 components on at most 160 x 160 cells; None for a kernel of 0.
 
-    Of several steps and numbers of components that fit `most_text` bytes of base64, it takes the
-    smallest with nearly the least error. Features that are not finite are a NumericalError; a
-    kernel that does not fit the bytes is a DataError.
+    Several rounding steps and numbers of components are tried. Of those that fit `most_text` bytes
+    of base64 and have nearly the least error, the smallest result is taken. Raises NumericalError
+    if features are not finite, and DataError if no result fits.
     """
     cells = kernel_cells(tiles)
     frame = Frame.of_tiles(cells)
@@ -198,7 +200,7 @@ def kernel_basis(
 
 
 def rounded_up(value: float) -> float:
-    """Return the next larger number with two digits; 0 stays."""
+    """Return a number rounded up to two digits; 0 for 0."""
     if value == 0:
         return 0.0
     digits = 1 - math.floor(math.log10(value))
@@ -208,10 +210,11 @@ def rounded_up(value: float) -> float:
 def _in_order(
     components: Floats, at_places: Callable[[Floats], Floats], exact: Floats, most_text: int
 ) -> list[tuple[float, int]]:
-    """Return steps and numbers of components, the preferred ones first.
+    """Return pairs of a rounding step and a number of components, in the order of preference.
 
-    First, by size, those with nearly the least error among those expected to fit; then all others.
-    The error is between places, where `at_places` interpolates components, and some of them.
+    Pairs that are expected to fit and have nearly the least error come first, ordered by size; then
+    all other pairs. The error is the largest difference from `exact`, the kernel between the places
+    at which `at_places` interpolates components and some of these places.
     """
     tried = []
     for fraction in _FRACTIONS:
@@ -233,7 +236,7 @@ def _in_order(
 
 
 def _text_guess(numbers: Floats) -> float:
-    """Return an estimate of the base64 bytes of whole numbers: the entropy of their differences."""
+    """Estimate the base64 bytes of packed whole numbers by the entropy of their differences."""
     _, counts = np.unique(np.diff(numbers, prepend=0.0), return_counts=True)
     share = counts / counts.sum()
     return float(-(share * np.log2(share)).sum() * len(numbers) / 8 * 4 / 3)

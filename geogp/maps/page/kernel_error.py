@@ -1,9 +1,9 @@
-"""The difference of a reduced kernel from the model's, between places anywhere on a map.
+"""The difference between a reduced kernel and the model's kernel, at random places of a map.
 
-The error of a kernel between a place and itself is cheap at many places; where it is large, the
-error with other places may be large too (for a reduction that is a projection, |e(x, y)| is at most
-the larger of |e(x, x)| and |e(y, y)|, by Cauchy and Schwarz). So the pairs are between the worst of
-many places, randomly drawn others, and all of a larger sample.
+The error e(x, x) of the kernel between a place and itself is cheap to compute. If e(x, x) is large,
+e(x, y) with other places may be large, too: if the reduction is a projection, |e(x, y)| is at most
+the larger of |e(x, x)| and |e(y, y)| by Cauchy and Schwarz. So e(x, x) is computed at many places,
+and e(x, y) between places with large e(x, x) and randomly drawn places.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ _DEEP = 6
 class KernelFeatures:
     """A model's kernel at tiles.
 
-    `features` returns Phi, (n, r), in the unit of the target; `kernel` returns k between tiles, (n,
-    n2), the reference for the reduced kernel.
+    `features` returns Phi, (n, r), in the unit of the target; `kernel` returns k between n tiles
+    and n2 tiles, (n, n2), with which the reduced kernel is compared.
     """
 
     features: Callable[[Tiles], Floats]
@@ -40,11 +40,11 @@ class KernelFeatures:
 
 
 def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
-    """Return components at places, (n, m): bilinear between the centres of cells.
+    """Return components at places, (n, m), by bilinear interpolation between centres of cells.
 
-    `components` (m, height, width) are at the centres of the cells of `frame`. `places` are tiles
-    of the frame's zoom or a finer one, and represent their centres. Beyond the outermost centres
-    the components stay constant.
+    `components` (m, height, width) are at the centres of the cells of `frame`. `places` are the
+    centres of tiles of the frame's zoom or a finer zoom. Beyond the outermost centres the
+    components are constant.
     """
     size = 2.0 ** (frame.zoom - places.zoom)
     found = np.zeros((len(places), len(components)))
@@ -57,7 +57,10 @@ def interpolated(components: Floats, frame: Frame, places: Tiles) -> Floats:
 
 
 def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
-    """Return, along a line of cells, the two cells with centres next to each place, and weights."""
+    """Return, for places along a line of cells, the two cells with the nearest centres and weights.
+
+    Places are between the two centres, or beyond the outermost centre.
+    """
     at = np.clip(np.asarray(at, np.float64) - 0.5, 0, count - 1)
     first = np.minimum(at.astype(np.intp), max(count - 2, 0))
     return [(first, 1 - (at - first)), (np.minimum(first + 1, count - 1), at - first)]
@@ -65,10 +68,10 @@ def _beside(at: NDArray[Any], count: int) -> list[tuple[Rows, NDArray[Any]]]:
 
 @dataclass(frozen=True)
 class Differences:
-    """Differences of a reduced kernel from the model's.
+    """Differences between a reduced kernel and the model's kernel.
 
-    `most` is the largest found, `largest` the largest value of the model's kernel that was met, and
-    `pairs` the number of pairs of places.
+    `most` is the largest difference found, `largest` is the largest value of the model's kernel
+    between the compared places, and `pairs` is the number of pairs of places.
     """
 
     most: float
@@ -88,16 +91,17 @@ def random_places(tiles: Tiles, random: np.random.Generator, count: int = _PLACE
 
 
 def random_rows(n: int, most: int, random: np.random.Generator) -> Rows:
-    """Return at most `most` of n rows, drawn at random, in order."""
+    """Return at most `most` of n row numbers, drawn at random, in ascending order."""
     return np.sort(random.choice(n, min(most, n), replace=False))
 
 
 def differences(
     found: Floats, places: Tiles, model: KernelFeatures, random: np.random.Generator
 ) -> Differences:
-    """Compare components at places, (n, m), with the model's kernel between them.
+    """Compare components at n places, (n, m), with the model's kernel between the places.
 
-    Each place with itself, then 4,096 places with 768 of them; both sets hold the worst and others.
+    Each place is compared with itself, then 4,096 places with 768 of these. Half of either set has
+    the largest errors; the other half is random.
     """
     variance = _variances(places, model)
     off = np.abs((found**2).sum(axis=1) - variance)
@@ -120,7 +124,7 @@ def _variances(places: Tiles, model: KernelFeatures) -> Floats:
 
 
 def _worst_and_others(off: Floats, count: int, random: np.random.Generator) -> Rows:
-    """Return the rows of the largest values, and as many others; all rows if there are few."""
+    """Return `count` rows, half with the largest values, half random; all rows if there are few."""
     if len(off) <= count:
         return np.arange(len(off))
     order = np.argsort(-off, kind="stable")

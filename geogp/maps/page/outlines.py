@@ -1,4 +1,4 @@
-"""Outlines of polygons for a page: few bytes, and no gaps between neighbours."""
+"""Outlines of polygons for a page, with few bytes and no gaps between neighbours."""
 
 import json
 from collections.abc import Iterable
@@ -10,16 +10,17 @@ from shapely.geometry.base import BaseGeometry
 Line = list[list[float]]
 
 _DECIMALS = 4
-_FINEST = 1e-4  # degrees, as the rounding
+_FINEST = 1e-4  # degrees, the same as the rounding
 
 
 def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
     """Return the lines around polygons, simplified to `tolerance` degrees.
 
-    Shared borders are cut where three polygons meet, simplified once and returned once, so that
-    neighbours still share them. Each line holds [latitude, longitude] to 4 decimals (11 m).
+    Lines are cut at points where three polygons meet. A border that two polygons share is
+    simplified once and returned once, so no gap appears. Each line is a list of [latitude,
+    longitude] with 4 decimals (11 m).
     """
-    # A region across the antimeridian is one: there is no border between its halves.
+    # Join the two halves of a region that crosses the antimeridian.
     whole = [shapely.unary_union(polygon) for polygon in polygons]
     edges = [edge for edge in shapely.boundary(whole) if not edge.is_empty]
     if not edges:
@@ -36,9 +37,9 @@ def outlines(polygons: Iterable[BaseGeometry], tolerance: float) -> list[Line]:
 
 
 def outlines_within(polygons: Iterable[BaseGeometry], most: int) -> tuple[list[Line], float]:
-    """Return outlines of at most `most` bytes as JSON, and their tolerance in degrees.
+    """Return outlines whose JSON has at most `most` bytes, and their tolerance in degrees.
 
-    The tolerance is doubled from 0.0001 until they fit.
+    The tolerance starts at 0.0001 and is doubled until the outlines fit.
     """
     polygons, tolerance = list(polygons), _FINEST
     while True:

@@ -1,14 +1,14 @@
-"""Arrays as short text for a page: rounded, differenced, deflated and in base64.
+"""Arrays as short texts for a page, by rounding, differences, deflate and base64.
 
-A packed array is a dictionary that JSON can hold:
+A packed array is a dictionary that can be written as JSON:
 
 - ``shape``: [h, w], or [m, h, w] for m planes;
 - ``bits``: 8, 16 or 32, of the unsigned whole numbers n;
-- ``step``, ``offset``, ``none``: value = offset + step n; with ``none``, n = 0 is no data and
-  value = offset + step (n - 1);
-- ``data``: n of each plane, each row differenced with the cell to its left and the first column
-  with the cell above, modulo 2^bits; all lowest bytes first, all highest ones last; deflated
-  with the head of RFC 1950, in base64.
+- ``step``, ``offset``, ``none``: value = offset + step n; if ``none`` is true, n = 0 means no data
+  and value = offset + step (n - 1);
+- ``data``: n of each plane. From each n the n of the cell to the left is subtracted, in the first
+  column the n of the cell above, modulo 2^bits. The lowest bytes of all numbers come first, the
+  highest bytes last. The bytes are deflated with the header of RFC 1950 and written in base64.
 """
 
 import base64
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 Packed = dict[str, Any]
 
 MAX_VALUES = 1 << 28
-"""Values that an array may say to hold."""
+"""Largest number of values that the shape of an array may state."""
 
 _TYPES: dict[int, type[np.uint8] | type[np.uint16] | type[np.uint32]] = {
     8: np.uint8,
@@ -45,11 +45,11 @@ def pack(
 ) -> Packed:
     """Pack an array, each value rounded to the nearest offset + step n.
 
-    `values` have shape (h, w) or (m, h, w); NaN is no data. `step` is the distance of packed
-    values: decoded ones are off by step/2 at most. `bits` are 8, 16 or 32. `none` tells whether n =
-    0 means no data; None: it does if a value is missing. `offset` is the least value; None takes
-    the multiple of `step` at or below the least. Values that do not fit (another shape, infinite,
-    no data without `none`, below the offset, or more steps than the bits can hold) are a DataError.
+    `values` have shape (h, w) or (m, h, w); NaN means no data. Unpacked values differ from them by
+    at most step/2. `bits` is 8, 16 or 32. `none` is whether n = 0 means no data, by default whether
+    a value is NaN. `offset` is the least value that can be packed; by default it is the multiple of
+    `step` at or below the least value. Raises DataError if the shape is another one, or a value is
+    infinite, NaN although `none` is false, below the offset, or too large for the bits.
     """
     values = np.asarray(values, np.float64)
     if values.ndim not in {2, 3} or not values.size or bits not in _TYPES or not step > 0:
@@ -86,9 +86,9 @@ def pack(
 
 
 def unpack(packed: Packed) -> Floats:
-    """Return the packed values, float64; NaN for no data.
+    """Return the values of a packed array, float64, with NaN for no data.
 
-    What `pack` did not make is a DataError.
+    Raises DataError if `packed` does not have the form of `pack`.
     """
     _check_packed(packed)
     shape = tuple(packed["shape"])
@@ -109,7 +109,7 @@ def unpack(packed: Packed) -> Floats:
 
 
 def _check_packed(packed: Packed) -> None:
-    """Refuse what `pack` did not make."""
+    """Check that an array has the form of `pack`."""
     held = packed if isinstance(packed, dict) else {}
     shape, bits = held.get("shape"), held.get("bits")
     sides = (
@@ -133,7 +133,7 @@ def _check_packed(packed: Packed) -> None:
 
 
 def _inflated(text: str, size: int) -> bytes:
-    """Return this many inflated bytes, or one byte more if there are more."""
+    """Return `size` inflated bytes, or size + 1 bytes if the text contains more than `size`."""
     try:
         inflater = zlib.decompressobj()
         found = inflater.decompress(base64.b64decode(text, validate=True), size + 1)
@@ -145,7 +145,7 @@ def _inflated(text: str, size: int) -> bytes:
 
 
 def text_bytes(packed: object) -> int:
-    """Return the bytes of base64 in a packed array, or in all within lists and dictionaries."""
+    """Return the bytes of base64 of a packed array, or of all arrays in a list or dictionary."""
     if isinstance(packed, dict):
         if "data" in packed:
             return len(packed["data"])
@@ -154,9 +154,10 @@ def text_bytes(packed: object) -> int:
 
 
 def filled(values: Floats) -> Floats:
-    """Replace NaN by the value that packs best: to the left, else of the row or the row above.
+    """Replace each NaN by a value that takes few bytes when packed.
 
-    For arrays whose mask another array holds. Without any value the result is 0.
+    The value is the nearest one to the left, else the first one of the row. A row without values
+    gets the first value of the nearest filled row above, or 0. Another array must store the mask.
     """
     height, width = values.shape
     held = ~np.isnan(values)

@@ -1,4 +1,4 @@
-"""The scripts, styles and skeleton of the interactive page, from the package's own files."""
+"""The scripts, styles and template of the interactive page, from the files of the package."""
 
 import re
 from functools import cache
@@ -34,8 +34,8 @@ def asset(name: str) -> str:
 
 @cache
 def page_scripts() -> tuple[str, str]:
-    """Return the scripts of every page: Leaflet, and the page's own as one."""
-    # The script's source map exists only next to the original.
+    """Return two scripts of every page: Leaflet, and the page's own scripts joined into one."""
+    # Leaflet's source map is not part of the package.
     leaflet = re.sub(r"\n//# sourceMappingURL=.*", "", _text(f"{_LEAFLET}/leaflet.js"))
     own = "\n".join(asset(name) for name in SCRIPTS)
     return leaflet, f"(() => {{\n'use strict';\n{own}}})();\n"
@@ -43,14 +43,15 @@ def page_scripts() -> tuple[str, str]:
 
 @cache
 def page_styles() -> tuple[str, str]:
-    """Return the styles of the page: Leaflet's, and its own.
+    """Return two style sheets of the page: Leaflet's and the page's own.
 
-    Leaflet's style names images of controls that the page does not have; they are left out.
+    Leaflet's sheet refers to images of controls that the page does not have. These references are
+    removed.
     """
     return _IMAGE.sub("none", _text(f"{_LEAFLET}/leaflet.css")), asset("page.css")
 
 
 def _text(name: str) -> str:
-    """Return a file with line ends as a browser reads them, because hashes depend on them."""
+    """Return the text of a file with the line ends of a browser, on which hashes depend."""
     text = resources.files("geogp.maps.page").joinpath(name).read_bytes().decode("utf-8")
     return text.replace("\r\n", "\n")

@@ -1,17 +1,18 @@
-"""The data of the interactive page: plain JSON, arrays packed.
+"""The data of the interactive page, as plain JSON with packed arrays.
 
-The page decodes and draws it in the browser; there are no pictures in it. Its keys:
+The page decodes and draws the data in the browser; it contains no pictures. The keys are:
 
 - ``format``, ``title``, ``target``, ``subject``, ``unit``, ``bound``, ``predicted``;
 - ``frame``: the raster of the shown quarter, tiles of one zoom of Web Mercator; ``view``: the first
   view of the page, [south, west, north, east];
-- ``levels``: of the quantiles, which are of log10 of the value; null for numbers of tests;
+- ``levels``: the levels of the quantiles of log10 of the value; null for numbers of tests;
 - ``quarters``: in time order, each with ``label``, ``frame`` and packed ``quantiles`` (or, for
   numbers of tests, ``arrays``); ``shown`` is the number of the quarter at full resolution;
-- ``arrays``: on the full frame, numbers of tests, indices into ``names``, and marks;
+- ``arrays``: numbers of tests, indices into ``names``, and marks, on the full frame;
 - ``places``: counties and urban areas with their bounds;
 - ``layers``, ``slices``, ``threshold``, ``kernel``: see the other modules of this folder;
-- ``steps``: the largest difference of a decoded value from the map's.
+- ``steps``: the packing steps (decoded values differ from the map by at most half a step), and the
+  largest error found of a probability, with the number of compared tiles.
 """
 
 from collections.abc import Sequence
@@ -59,10 +60,10 @@ Floats = NDArray[np.float64]
 FORMAT = 1
 
 SHOWN_TEXT = 2_800_000
-"""Largest bytes of base64 of the shown quarter's quantiles; larger steps keep to it."""
+"""Limit of the base64 bytes of the shown quarter's quantiles; larger steps save bytes."""
 
 PAST_TEXT = 1_500_000
-"""Largest bytes of base64 of all other quarters together."""
+"""Limit of the base64 bytes of all other quarters together."""
 
 _SLICE_STEPS = 250
 _MAX_OF_16, _MAX_OF_32 = 65_000, 4_200_000_000
@@ -73,10 +74,10 @@ _SHARE_STEP = 0.004
 class PageContent:
     """The content of a page besides the grid.
 
-    `tiles` are the grid's; `title` is the heading; `predicted` names the predicted quantity in the
-    plural. `quarters` are in time order; `shown` is the number of the one on the grid's tiles.
-    `slices` and `kernel` are of the kernel, `thresholds` of the run; the kernel and the polygons
-    may be None.
+    `tiles` are the tiles of the grid; `title` is the heading; `predicted` names the predicted
+    quantity in the plural. `quarters` are in time order; `shown` is the index of the quarter that
+    has the grid's tiles. `slices` are kernel slices, `kernel` is the reduced kernel, `thresholds`
+    are those of the run.
     """
 
     region: Region
@@ -93,14 +94,14 @@ class PageContent:
 
     @cached_property
     def county(self) -> tuple[Floats, list[str]] | None:
-        """Number of each tile's county, NaN for none, and names; None without counties."""
+        """Index of each tile's county (NaN if none), and names; None if there are no counties."""
         if self.counties is None:
             return None
         return labelled_tiles(self.counties, self.region, self.tiles)
 
     @property
     def county_names(self) -> NDArray[np.object_] | None:
-        """Name of each tile's county, None for none; None without counties."""
+        """Name of each tile's county (None if none); None if there are no counties."""
         if self.county is None:
             return None
         numbers, names = self.county
@@ -111,8 +112,8 @@ class PageContent:
 def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
     """Return the data of a page (see the module) from a grid of `build_grid` and other content.
 
-    A slice or a prediction that does not fit the tiles, or a grid without a finite value, is a
-    DataError.
+    Raises DataError if a slice or a prediction does not fit the tiles, or the grid has no finite
+    value.
     """
     target = str(grid.attrs["target"])
     quantity = quantity_of(target)
@@ -152,7 +153,7 @@ def page_data(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 
 
 def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return levels, quarters, threshold, layers, steps of a map of averages."""
+    """Return levels, quarters, threshold, layers and steps for a map of speeds or latencies."""
     bound = quantity_of(str(grid.attrs["target"])).bound
     at_most = bound == "upper"
     shown = content.quarters[content.shown]
@@ -195,7 +196,7 @@ def _speeds(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
 def _scaled_values(
     quarters: Sequence[Floats], levels: Sequence[float], bound: str
 ) -> tuple[Floats, Floats, Floats]:
-    """Return percentiles of median, width and cautious bound, for each quarter."""
+    """Return the percentiles of median, width and cautious bound over the tiles of each quarter."""
     places = [list(levels).index(one) for one in (0.5, 0.025, 0.975, cautious_level(bound))]
 
     def percentiles(values: Floats) -> Floats:
@@ -217,7 +218,7 @@ def _quarter(one: QuarterMap, packed: PackedQuarter) -> dict[str, Any]:
 
 
 def _counts(grid: xr.Dataset, content: PageContent) -> dict[str, Any]:
-    """Return quarters, layers, arrays, steps of a map of numbers of tests."""
+    """Return quarters, layers, arrays and steps for a map of numbers of tests."""
     arrays = [_count_arrays(one) for one in content.quarters]
     shown = arrays[content.shown]
     arrays[content.shown] = {}
@@ -255,9 +256,9 @@ def _count_arrays(one: QuarterMap) -> dict[str, Packed]:
 
 
 def _within(values: Floats, step: float) -> Packed:
-    """Pack values from 0 on in 16 bits, or in 32 where they are large.
+    """Pack values of at least 0 in 16 bits, or in 32 bits if they are large.
 
-    Values beyond 32 bits get larger steps; no value above 0 becomes 0.
+    If 32 bits are not enough, the step becomes larger; then no value above 0 is rounded to 0.
     """
     highest = float(np.nanmax(values)) / step
     if highest > _MAX_OF_32:
@@ -269,7 +270,7 @@ def _within(values: Floats, step: float) -> Packed:
 def _arrays(
     grid: xr.Dataset, content: PageContent, frame: Frame
 ) -> tuple[dict[str, Packed], dict[str, list[str]]]:
-    """Return the packed arrays of any target and the names that indices stand for."""
+    """Return the packed arrays that all targets have, and the names for their indices."""
     tests = _tests(grid)
     far = np.where(np.isnan(tests), np.nan, veiled(grid))
     arrays = {
@@ -292,13 +293,13 @@ def _arrays(
 
 
 def _tests(grid: xr.Dataset) -> Floats:
-    """Return the tests on each tile, NaN outside the region."""
+    """Return the number of tests on each tile, NaN outside the region."""
     tests = np.asarray(grid["tests"].values, np.float64)
     return np.where(tests >= 0, tests, np.nan)
 
 
 def _kernel_scale(content: PageContent, target: str) -> Scale | None:
-    """Return one scale for fixed and live slices."""
+    """Return one colour scale for the stored slices and the slices at a chosen place."""
     if not content.slices:
         return None
     values = check_slices(content.tiles, content.slices).ravel()

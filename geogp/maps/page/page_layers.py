@@ -1,4 +1,4 @@
-"""The layers of a page: variables, words, units and colours."""
+"""The layers of a page with their variables, texts, units and colours."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ Layer = dict[str, Any]
 
 
 def scale_json(scale: Scale) -> dict[str, Any]:
-    """Return a scale for the page."""
+    """Return a scale as JSON for the page."""
     return {
         "low": scale.low,
         "high": scale.high,
@@ -40,11 +40,11 @@ def scale_json(scale: Scale) -> dict[str, Any]:
 def speed_layers(
     grid: xr.Dataset, predicted: str, median: Floats, width: Floats, bound: Floats
 ) -> list[Layer]:
-    """Return median, width, cautious bound and probability, with one scale for all quarters.
+    """Return the layers of median, width, cautious bound and probability.
 
-    One scale makes their colours comparable. `predicted` names the predicted quantity in the
-    plural. The scales are made from `median`, `width` (of the 95 % interval of log10) and `bound`
-    (which 19 of 20 keep) of all quarters.
+    Each layer has one scale for all quarters, so colours are comparable. `predicted` names the
+    predicted quantity in the plural. The scales are made from the values of all quarters: `median`,
+    `width` (of the 95 % interval of log10) and `bound` (at the level of `cautious_level`).
     """
     views = {view.name: view for view in views_of(grid)}
     quantity = quantity_of(str(grid.attrs["target"]))
@@ -56,7 +56,7 @@ def speed_layers(
         f"at {side} this in 19 of 20, {quantity.unit}",
         BOUND_PALETTE,
         speed_scale,
-        f"19 of 20 {{predicted}} are expected to be at {side} this; 1 of 20 {beyond}.",
+        f"19 of 20 {{predicted}} are expected to be at {side} this value; 1 of 20 {beyond} it.",
         quantity.unit,
     )
     probability = View(
@@ -80,7 +80,7 @@ def speed_layers(
 
 
 def count_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
-    """Return expected number, bounds and probability of none."""
+    """Return the layers of the expected number, its bounds and the probability of no test."""
     return [
         _layer(view, predicted, {"array": view.name}, grid[view.variable].to_numpy())
         for view in views_of(grid)
@@ -88,7 +88,7 @@ def count_layers(grid: xr.Dataset, predicted: str) -> list[Layer]:
 
 
 def tests_layer(grid: xr.Dataset) -> Layer:
-    """Return the number of tests in the data."""
+    """Return the layer of the number of tests in the data."""
     view = View(
         "tests",
         "tests",
@@ -96,9 +96,8 @@ def tests_layer(grid: xr.Dataset) -> Layer:
         "tests in the data, all quarters together",
         TESTS_PALETTE,
         count_scale,
-        "How many tests the data hold at each tile, including tests that are held out for "
-        "checks; 0 where "
-        "nothing was measured.",
+        "The number of tests in the data for each tile, including test rows; 0 if nothing was "
+        "measured.",
         "tests",
     )
     values = np.asarray(grid["tests"].values, np.float64)
@@ -113,8 +112,8 @@ def slice_layers(slices: list[KernelSlice], scale: Scale, unit: str) -> list[Lay
             "id": f"slice-{place}",
             "title": f"Kernel: {one.title}",
             "label": scale.label,
-            "hint": "How strongly the model's smooth field lets the marked point x* inform each "
-            "place.",
+            "hint": "How strongly the marked point x* informs each place in the smooth field of "
+            "the model.",
             "unit": unit,
             "source": {"slice": place},
             "scale": scale_json(scale),

@@ -1,4 +1,4 @@
-"""Places on a page: the county of each tile, and the bounds of counties and towns."""
+"""Places on a page, namely the county of each tile and the bounds of counties and towns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ _MAIN_SHARE = 0.99
 def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
     """Return the polygons of a layer with the longitudes of the region.
 
-    Polygons that files cut in two at 180 degrees become one again.
+    If a file cut a polygon in two at 180 degrees, the parts are joined again.
     """
 
     def shift(points: NDArray[np.float64]) -> NDArray[np.float64]:
         longitude = points[:, 0]
-        # Exactly whole turns: otherwise a gap would remain at 180 degrees.
+        # Add exact multiples of 360 degrees, or a gap would remain at 180 degrees.
         turns = np.round((region.unwrap(longitude) - longitude) / 360)
         return np.column_stack([longitude + 360 * turns, points[:, 1]])
 
@@ -38,7 +38,8 @@ def unwrapped(region: Region, layer: PolygonLayer) -> list[BaseGeometry]:
 def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[dict[str, Any]]:
     """Return name, kind and bounds [south, west, north, east] of the polygons in a region.
 
-    For a polygon that reaches beyond it, such as an urban area across a border, the part within.
+    If a polygon extends beyond the region, as an urban area across a border does, the bounds are
+    those of its part within the region's bounds.
     """
     shapely.prepare(region.boundary)
     found = []
@@ -58,10 +59,11 @@ def named_places(region: Region, layers: Sequence[PolygonLayer | None]) -> list[
 def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
     """Return the bounds [south, west, north, east] of the main parts of a region.
 
-    Parts are tiles that touch, if only at corners. The largest are taken until they hold 99 % of
-    the region, by the mean of their shares of all tiles and of measured ones: a small island far
-    away, without tests, should not make the map small at first sight. `tests` are on each tile of
-    the frame, (height, width); NaN outside the region. No tile in the region is a DataError.
+    A part consists of tiles that touch each other, also at corners. The largest parts are shown
+    until their sum of shares is 99 %; the share of a part is the mean of its share of all tiles and
+    its share of measured tiles. So a small island far away, without tests, does not make the map
+    small at first. `tests` (height, width) has the number of tests on each tile of the frame, and
+    NaN outside the region. Raises DataError if no tile is in the region.
     """
     inside = ~np.isnan(tests)
     if not inside.any():
@@ -89,7 +91,10 @@ def main_bounds(tests: NDArray[np.float64], frame: Frame) -> list[float]:
 def labelled_tiles(
     layer: PolygonLayer, region: Region, tiles: Tiles
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the number of each tile's polygon among those found (NaN: none), and their names."""
+    """Return the index of each tile's polygon (NaN if none), and the names of these polygons.
+
+    Only polygons that contain a tile are counted and named.
+    """
     longitude, latitude = tiles.centres
     index = layer.index(region.unwrap(longitude), latitude)
     present = np.unique(index[index >= 0])

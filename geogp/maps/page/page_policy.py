@@ -1,4 +1,4 @@
-"""What a browser may run and load for a page: the Content-Security-Policy."""
+"""The Content-Security-Policy of a page, which limits what a browser runs and loads."""
 
 import base64
 import hashlib
@@ -10,13 +10,13 @@ _NOTHING = "'none'"
 def page_policy(
     styles: Sequence[str], scripts: Sequence[str] = (), image_hosts: Sequence[str] = ()
 ) -> str:
-    """Return the policy of a page, for a ``meta`` element before everything that it rules.
+    """Return the policy of a page, for a ``meta`` element before all scripts and styles.
 
-    The browser runs the given scripts, uses the given styles, and shows images of the page. It asks
-    the image hosts (such as ``https://tiles.example.org``) for images, and no other host for
-    anything. Another script, such as one in a name of the data, does not run. Links work. `styles`
-    and `scripts` are contents of the page's ``style`` and ``script`` elements; none may hold
-    outside text, because the policy allows whatever is given.
+    The browser runs the given scripts, uses the given styles, and shows images within the page. It
+    loads images from the image hosts (such as ``https://tiles.example.org``), and nothing from
+    other hosts. Any other script, such as one in a name from the data, does not run. Links work.
+    `styles` and `scripts` are the contents of the page's ``style`` and ``script`` elements. They
+    must not contain text from the data, because the policy allows their whole content.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def page_policy(
         "script-src": [_hashed(one) for one in scripts],
         "style-src": [_hashed(one) for one in styles],
         "img-src": ["data:", *image_hosts],
-        # The default covers the next three, but not the last two.
+        # `default-src` covers the next three rules, but not the last two.
         "connect-src": [],
         "object-src": [],
         "frame-src": [],

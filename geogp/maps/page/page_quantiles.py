@@ -1,9 +1,9 @@
-"""Predictions in a page: quantiles in steps, and the probabilities that follow from them.
+"""Predictions in a page as rounded quantiles, and probabilities computed from the quantiles.
 
-Between the quantiles of a tile the normal score z = Phi^-1(level) is interpolated linearly in log10
-of the value, and beyond them extrapolated: exact for a normal law at any levels. For other laws the
-page holds all levels that it shows, and more until the probabilities of a threshold are close
-enough.
+Between the quantiles of a tile, the normal score z = Phi^-1(level) is interpolated linearly in
+log10 of the value; beyond them it is extrapolated. This is exact for a normal distribution. For
+other distributions the page contains all levels that it shows, and more levels until the
+probabilities of thresholds are accurate enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,16 @@ from geogp.maps.scales import round_ladder
 Floats = NDArray[np.float64]
 
 SAMPLE = 20_000
-"""Tiles, evenly spaced among all, on which errors are computed."""
+"""Number of tiles, evenly spaced among all, on which errors are computed."""
 
 STEPS = (0.002, 0.003, 0.004, 0.005, 0.0075, 0.01)
-"""Steps of log10, tried from the finest: 0.002 is half a percent."""
+"""Steps of log10, tried from the smallest; 0.002 is half a percent."""
 
 SHOWN_LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
-"""Levels that the page shows: the median, and the ends of the 50, 80 and 95 % intervals."""
+"""Levels of the quantiles that the page shows, the median and the ends of three intervals.
+
+The intervals are those of 50, 80 and 95 %.
+"""
 
 _NORMAL_LEVELS = (0.025, 0.5, 0.975)
 _FURTHER = (0.01, 0.15, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.85, 0.99)
@@ -43,7 +46,7 @@ _NARROWEST = 1e-9
 
 @dataclass(frozen=True)
 class QuarterMap:
-    """Predictions of one quarter (such as ``2023Q4``): n tiles of any zoom, a distribution each."""
+    """Predictions for n tiles of any zoom in one quarter; `label` is such as ``2023Q4``."""
 
     label: str
     tiles: Tiles
@@ -51,17 +54,18 @@ class QuarterMap:
 
 
 def cautious_level(bound: str) -> float:
-    """Return the level of the bound that 19 of 20 keep: 0.05, or 0.95 for an upper one."""
+    """Return the level of the bound that 19 of 20 values respect: 0.05 if lower, 0.95 if upper."""
     return 0.05 if bound == "lower" else 0.95
 
 
 def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
-    """Return the levels from which all that a page shows follows, rising; eleven at most.
+    """Return the rising levels, eleven at most, of the quantiles that a page contains.
 
-    For normal laws 0.025, 0.5, 0.975 and the cautious level, between which quantiles follow
-    exactly. For others `SHOWN_LEVELS` and the cautious level, so that each shown quantile is
-    packed; then, one by one, the level that most lowers the largest error of probabilities over the
-    percentiles of a sample of tiles, until the error is half a percent.
+    For normal distributions these are 0.025, 0.5, 0.975 and the cautious level; all other quantiles
+    follow exactly. For other distributions these are `SHOWN_LEVELS` and the cautious level, because
+    the page shows them. Then levels are added, one at a time, until the largest error of
+    probabilities is half a percent; the added level is the one that reduces this error most. The
+    error is computed at the percentiles of a sample of tiles.
     """
     linear = prediction.shape.linear_scores
     first = tuple(sorted({*(_NORMAL_LEVELS if linear else SHOWN_LEVELS), cautious_level(bound)}))
@@ -84,7 +88,7 @@ def choose_levels(prediction: Prediction, bound: str) -> tuple[float, ...]:
 
 
 def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Floats:
-    """Return the quantiles at m levels, (m, n), in chunks of points."""
+    """Return the quantiles at m levels, (m, n), computed in chunks of points."""
     found = np.empty((len(levels), len(prediction)))
     for rows in _chunks(len(prediction)):
         part = prediction[rows]
@@ -94,15 +98,16 @@ def quantiles_of(prediction: Prediction, levels: Sequence[float] | Floats) -> Fl
 
 
 def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Floats:
-    """Return the interpolated normal scores of values, float64 (t, n): P(y <= value) = Phi(score).
+    """Return the interpolated normal scores of values, float64 (t, n); P(y <= value) = Phi(score).
 
-    `quantiles` (m, n) are at m rising `levels`; `at` are values (t, n), or (t, 1) for all tiles.
+    `quantiles` (m, n) are the quantiles at m rising `levels`. `at` contains t values for each tile,
+    (t, n), or the same t values for all tiles, (t, 1).
     """
     z = ndtri(np.asarray(levels))
     found = np.empty((len(at), quantiles.shape[1]))
     columns = np.arange(quantiles.shape[1])
     for place, values in enumerate(np.broadcast_to(at, found.shape)):
-        # The first and the last piece continue beyond the ends.
+        # Values beyond the ends use the first or the last piece.
         piece = np.clip((quantiles <= values).sum(axis=0) - 1, 0, len(z) - 2)
         low, high = quantiles[piece, columns], quantiles[piece + 1, columns]
         share = (values - low) / np.maximum(high - low, _NARROWEST)
@@ -113,13 +118,13 @@ def normal_scores(quantiles: Floats, levels: Sequence[float], at: Floats) -> Flo
 def probabilities(
     quantiles: Floats, levels: Sequence[float], thresholds: Sequence[float], *, at_most: bool
 ) -> Floats:
-    """Return the probabilities of at least, or at most, thresholds t in the unit, (t, n)."""
+    """Return the probabilities of at least, or at most, t thresholds in the unit, (t, n)."""
     scores = normal_scores(quantiles, levels, np.log10(np.asarray(thresholds))[:, None])
     return np.asarray(ndtr(scores if at_most else -scores))
 
 
 def slider_values(low: float, high: float, thresholds: Sequence[Threshold]) -> list[float]:
-    """Return round thresholds around predictions from `low` to `high`, and the run's thresholds."""
+    """Return round numbers that cover `low` to `high`, and the thresholds of the run, in order."""
     ladders: tuple[tuple[float, ...], ...] = (
         (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8),
         (1, 1.5, 2, 3, 4, 5, 7),
@@ -144,17 +149,17 @@ class PackedQuarter:
 
     @property
     def text(self) -> int:
-        """Bytes of base64."""
+        """Number of base64 bytes."""
         return text_bytes(self.planes)
 
 
 def pack_quantiles(
     tiles: Tiles, quantiles: Floats, levels: Sequence[float], step: float
 ) -> PackedQuarter:
-    """Pack quantiles (m, n): the middle one in steps, each other as its gap to the next inward.
+    """Pack the median, and each other quantile as its distance from the next one inward.
 
-    All are rounded to whole steps before the gaps are taken, so that none is off by more than half
-    a step.
+    `quantiles` (m, n) are rounded to whole steps before the distances are computed, so each error
+    is at most half a step.
     """
     frame = Frame.of_tiles(tiles)
     numbers = np.round(quantiles / step)
@@ -174,7 +179,7 @@ def pack_quantiles(
 
 
 def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Floats:
-    """Return the quantiles of packed ones as rasters (m, h, w); NaN outside the region."""
+    """Return packed quantiles as rasters (m, h, w), with NaN outside the region."""
     middle = list(levels).index(0.5)
     values = [unpack(plane) for plane in planes]
     for place in range(middle - 1, -1, -1):
@@ -187,7 +192,7 @@ def unpack_quantiles(planes: Sequence[Packed], levels: Sequence[float]) -> Float
 def pack_within(
     quarters: Sequence[tuple[Tiles, Floats]], levels: Sequence[float], most: int
 ) -> list[PackedQuarter]:
-    """Pack quarters in the finest step of `STEPS` that keeps within `most` bytes; else the last."""
+    """Pack quarters with the finest of `STEPS` for which they fit `most` bytes, else the last."""
     found: list[PackedQuarter] = []
     for step in STEPS:
         found = [pack_quantiles(*one, levels, step) for one in quarters]
@@ -204,9 +209,10 @@ def probability_error(
     *,
     at_most: bool,
 ) -> tuple[float, int]:
-    """Return the largest error of probabilities from decoded quantiles (m, n), and how many tiles.
+    """Return the largest error of probabilities from decoded quantiles, and the number of tiles.
 
-    At every threshold, against `Prediction.cdf` and `exceedance`, on all tiles or an even sample.
+    The probabilities from `decoded` (m, n) are compared with `Prediction.cdf` or `exceedance` at
+    every threshold, on all tiles or an evenly spaced sample.
     """
     rows = _sample(len(prediction), SAMPLE)
     few = prediction[rows]

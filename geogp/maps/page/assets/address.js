@@ -1,4 +1,4 @@
-/** Return the state that an address asks for: what is missing or unknown is left out. */
+/** Return the state in an address, without parts that are missing or unknown. */
 function readAddress(hash, data, layers) {
   const wishes = new URLSearchParams(hash.replace(/^#/, ''));
   const state = {};
@@ -60,7 +60,7 @@ function round(value, digits) {
   return Number(value.toFixed(digits));
 }
 
-/** Keeps the address of the page that of its view. */
+/** Keeps the state and the view of the map in the address of the page. */
 class Address {
   constructor(map, page) {
     this.map = map;
@@ -70,7 +70,7 @@ class Address {
     window.addEventListener('hashchange', () => this.read());
   }
 
-  /** Take the state and the view from the address; tell whether it named a view. */
+  /** Set the state and the view from the address; return whether the address has a view. */
   read() {
     const {view, ...state} = readAddress(window.location.hash, this.page.data, this.page.layers);
     if (view) {
@@ -80,7 +80,7 @@ class Address {
     return Boolean(view);
   }
 
-  /** Write the state and the view into the address, soon: browsers limit how often. */
+  /** Write the state and the view into the address after a delay; browsers limit the rate. */
   write() {
     window.clearTimeout(this.waiting);
     this.waiting = window.setTimeout(() => this.writeNow(), 120);

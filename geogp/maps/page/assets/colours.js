@@ -1,10 +1,10 @@
 /**
- * How values become colours; see geogp.maps.scales.Scale.
+ * A map from values to colours; see geogp.maps.scales.Scale.
  * @typedef {{low: number, high: number, logarithmic: boolean, shift: number, ticks: number[],
  *   colours: string[]}} Scale
  */
 
-/** Return the place of a value on a scale, from 0 to 1 within it. */
+/** Return the position of a value on a scale; the ends of the scale are 0 and 1. */
 function fractionOf(scale, value) {
   if (!scale.logarithmic) {
     return (value - scale.low) / (scale.high - scale.low);
@@ -13,7 +13,7 @@ function fractionOf(scale, value) {
   return Math.log((value + scale.shift) / low) / Math.log((scale.high + scale.shift) / low);
 }
 
-/** Return the number of a fraction's colour: 0 is none, 1 the first. */
+/** Return the number of the colour at a position: 0 for no colour, 1 for the first colour. */
 function colourAt(fraction, count) {
   if (Number.isNaN(fraction)) {
     return 0;
@@ -33,7 +33,7 @@ function pixelOf(colour, alpha) {
   return new Uint32Array(bytes.buffer)[0];
 }
 
-/** Return a number as people write it: 0.3, 1,200, −0.5. */
+/** Return a number as text for readers, such as 0.3, 1,200 or −0.5. */
 function formatNumber(value, digits = 6) {
   if (!Number.isFinite(value)) {
     return '–';
@@ -43,7 +43,7 @@ function formatNumber(value, digits = 6) {
     .replace('-', '\u2212');
 }
 
-/** Return a probability in per cent, never 0 % or 100 % where it is not. */
+/** Return a probability in percent; values near 0 or 1 are not rounded to 0 % or 100 %. */
 function formatShare(share) {
   if (share < 0.005) {
     return 'less than 1 %';
@@ -51,7 +51,7 @@ function formatShare(share) {
   return share > 0.995 ? 'more than 99 %' : `${Math.round(100 * share)} %`;
 }
 
-/** Return an element with a class and text, which is never read as HTML. */
+/** Return an element with a class and a text, which the browser does not parse as HTML. */
 function element(tag, className = '', text = '') {
   const made = document.createElement(tag);
   if (className) {
@@ -63,7 +63,7 @@ function element(tag, className = '', text = '') {
   return made;
 }
 
-/** Fill a legend: what is shown, a bar with round numbers, how to read it. */
+/** Fill a legend with the name of the layer, a bar with round numbers, and a hint. */
 function fillLegend(box, {side, label, hint, scale}) {
   box.replaceChildren();
   if (side) {

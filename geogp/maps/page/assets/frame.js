@@ -1,17 +1,17 @@
 /**
- * A rectangle of tiles of Web Mercator; (column, row) is that of its north-west corner.
+ * A rectangle of tiles of Web Mercator; (column, row) is its tile in the north-west corner.
  * @typedef {{zoom: number, column: number, row: number, width: number, height: number}} Frame
  */
 
 const TILE_PIXELS = 256;
 const EARTH_RADIUS_KM = 6371.0088;
 
-/** Tell whether whoever looks wants no motion. */
+/** Return whether the user prefers no motion. */
 function stillWanted() {
   return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 }
 
-/** Return the place of a point given in tiles of a zoom. */
+/** Return latitude and longitude of a point with coordinates in tiles of a zoom. */
 function placeOfTile(zoom, column, row) {
   return L.CRS.EPSG3857.pointToLatLng(L.point(column * TILE_PIXELS, row * TILE_PIXELS), zoom);
 }
@@ -29,7 +29,7 @@ function cornersOf(frame, cell = null) {
 function cellAt(frame, place) {
   const point = L.CRS.EPSG3857.latLngToPoint(place, frame.zoom).divideBy(TILE_PIXELS);
   const around = 2 ** frame.zoom;
-  // A map that goes around the world shows a place more than once.
+  // The map repeats around the world, so a place can have several columns.
   const column = ((Math.floor(point.x) - frame.column) % around + around) % around;
   const row = Math.floor(point.y) - frame.row;
   if (column >= frame.width || row < 0 || row >= frame.height) {
@@ -39,8 +39,8 @@ function cellAt(frame, place) {
 }
 
 /**
- * Return the two cells whose middles lie beside a place on a line of cells, and how far between
- * them it lies; geogp.maps.kernel_error has the same rule.
+ * Return the two cells with the nearest centres on a line of cells, and the position of a place
+ * between these centres (0 to 1); geogp.maps.page.kernel_error has the same rule.
  */
 function beside(at, count) {
   const within = Math.min(Math.max(at - 0.5, 0), count - 1);
@@ -48,7 +48,7 @@ function beside(at, count) {
   return {first, second: Math.min(first + 1, count - 1), share: within - first};
 }
 
-/** Return the numbers of the four cells whose middles lie around a place, and their weights. */
+/** Return the numbers of the four cells with centres around a place, and their weights. */
 function middlesAround(frame, place) {
   const point = L.CRS.EPSG3857.latLngToPoint(place, frame.zoom).divideBy(TILE_PIXELS);
   const world = 2 ** frame.zoom;
@@ -59,7 +59,7 @@ function middlesAround(frame, place) {
     {number: row * frame.width + across.second, weight: high * across.share}]);
 }
 
-/** Return values of the middles of a frame's cells at those of a finer frame within it, bilinear. */
+/** Interpolate values at cell centres of a frame bilinearly to cell centres of a finer frame. */
 function stretched(frame, values, fine) {
   const size = 2 ** (frame.zoom - fine.zoom);
   const found = new Float64Array(fine.width * fine.height);
@@ -86,7 +86,7 @@ function centreOf(frame, cell) {
   return placeOfTile(frame.zoom, frame.column + cell.column + 0.5, frame.row + cell.row + 0.5);
 }
 
-/** Return the width of a tile of a frame on the ground, in km, in a row: that in the middle. */
+/** Return the width of a tile on the ground in km, in a row, by default in the middle row. */
 function tileKm(frame, row = frame.height / 2) {
   const middle = placeOfTile(frame.zoom, frame.column, frame.row + row);
   const around = 2 * Math.PI * 6378.137;
@@ -123,10 +123,10 @@ function sumWithin(frame, array, cell, reachKm) {
   return {total, cells};
 }
 
-/** A canvas stretched between the corners of a frame, one pixel a tile. */
+/** A canvas stretched between the corners of a frame, with one pixel per tile. */
 let CanvasOverlay = null;
 
-/** Return a canvas overlay for a frame; Leaflet must be there by now. */
+/** Return a canvas overlay for a frame; Leaflet must be loaded. */
 function canvasOverlay(canvas, frame, options) {
   CanvasOverlay = CanvasOverlay || L.ImageOverlay.extend({
     _initImage() {

@@ -18,7 +18,7 @@ function normalShare(score) {
   return 0.5 + sum * Math.exp(-0.5 * square - 0.5 * Math.log(2 * Math.PI));
 }
 
-/** Return the score with a share of the standard normal law below it. */
+/** Return the quantile of the standard normal distribution at a share. */
 function normalScore(share) {
   let low = -NORMAL_ENDS;
   let high = NORMAL_ENDS;
@@ -34,10 +34,10 @@ function normalScore(share) {
 }
 
 /**
- * The predictive law of every cell in one quarter: quantiles of log10 of the value.
+ * The predictive distribution of every cell in one quarter, by quantiles of log10 of the value.
  *
- * The middle quantile stands as it is; each other is the distance from its neighbour nearer to
- * the middle. Between the quantiles, and beyond them, the normal score is linear in log10.
+ * The median is stored as it is; each other quantile as its distance from the next one inward.
+ * Between the quantiles, and beyond them, the normal score is linear in log10.
  */
 class Law {
   constructor(levels, arrays) {
@@ -53,12 +53,12 @@ class Law {
     return new Law(levels, await Promise.all(quarter.quantiles.map(unpack)));
   }
 
-  /** Tell whether a cell lies in the region. */
+  /** Return whether a cell lies in the region. */
   holds(cell) {
     return this.arrays[this.middle].holds(cell);
   }
 
-  /** Return log10 of all quantiles of a cell; the array is filled anew by the next call. */
+  /** Return log10 of all quantiles of a cell; the next call overwrites the array. */
   quantiles(cell) {
     const {values, arrays, middle} = this;
     values[middle] = arrays[middle].at(cell);
@@ -71,7 +71,7 @@ class Law {
     return values;
   }
 
-  /** Return log10 of the quantile at any share: one of the levels, or between two. */
+  /** Return log10 of the quantile at any share, interpolated if it is not one of the levels. */
   quantile(cell, share) {
     const known = this.levels.indexOf(share);
     if (known === this.middle) {
@@ -91,7 +91,7 @@ class Law {
     return values[upper - 1] + along * (values[upper] - values[upper - 1]);
   }
 
-  /** Return the normal score of a share, remembering the last one. */
+  /** Return the normal score of a share; the last score is kept for the next call. */
   scoreOf(share) {
     if (this.lastShare !== share) {
       this.lastShare = share;
@@ -100,7 +100,7 @@ class Law {
     return this.lastScore;
   }
 
-  /** Return the normal score of a value given as log10, searched from the middle outward. */
+  /** Return the normal score of a value in log10, by a search from the median outward. */
   score(cell, log10) {
     const {arrays, middle} = this;
     let here = arrays[middle].at(cell);
@@ -122,14 +122,14 @@ class Law {
     }
   }
 
-  /** Return the score at a value, linear between a level's quantile and the next one's. */
+  /** Return the score of a value, linear between the quantiles of a level and the next level. */
   between(level, low, high, log10) {
     const {scores} = this;
     const along = (log10 - low) / Math.max(high - low, NARROWEST);
     return scores[level] + along * (scores[level + 1] - scores[level]);
   }
 
-  /** Return the probability of a value of at least (or at most) so much. */
+  /** Return the probability of at least (or at most) a value. */
   probability(cell, value, atMost) {
     const score = this.score(cell, Math.log10(value));
     return normalShare(atMost ? score : -score);

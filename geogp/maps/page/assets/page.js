@@ -1,10 +1,10 @@
-/** The page: one state, shown by the map, the panel, the legends, the card and the address. */
+/** The page, whose state the map, the panel, the legends, the card and the address show. */
 class MapPage {
   /**
    * @param {object} map Leaflet's map.
    * @param {object} data The page's data.
    * @param {object} outlines Leaflet's layers `boundary`, `urban` and `counties`, if any.
-   * @param {object} words Names of the marks, where they are not the usual ones.
+   * @param {object} words Names of marks that differ from the usual names.
    */
   constructor(map, data, outlines, words) {
     Object.assign(this, {map, data, outlines, words});
@@ -14,7 +14,7 @@ class MapPage {
         id: 'live',
         title: 'Kernel: from a place you choose',
         label: `kernel k(x, x*), ${data.kernel.unit}`,
-        hint: `How strongly the smooth field lets the clicked place x* inform each place. ${
+        hint: `How strongly the clicked place x* informs each place in the smooth field. ${
           kernelErrorWords(data.kernel)}`,
         source: {live: true},
         scale: data.kernel.scale,
@@ -35,7 +35,7 @@ class MapPage {
     this.work = Promise.resolve();
   }
 
-  /** Put legends and card over the map, where Leaflet keeps them apart. */
+  /** Put legends and card over the map as Leaflet's controls, which do not overlap. */
   placeBoxes() {
     for (const [id, position] of [['geogp-legend', 'bottomleft'],
       ['geogp-legend-beside', 'bottomright'], ['geogp-place', 'topright']]) {
@@ -49,7 +49,7 @@ class MapPage {
     homeControl(this.map, this.data.frame).addTo(this.map);
   }
 
-  /** Return the state that a page without an address shows. */
+  /** Return the state of a page whose address has no state. */
   usual() {
     const {data} = this;
     return {
@@ -78,7 +78,7 @@ class MapPage {
     return this.work;
   }
 
-  /** Wait until all that was wished for is shown. */
+  /** Wait until the page shows its latest state. */
   async settled() {
     let work = null;
     while (work !== this.work) {
@@ -87,7 +87,7 @@ class MapPage {
     }
   }
 
-  /** Return the label of a layer's legend, with the threshold where it is one of that. */
+  /** Return the label of a layer's legend, with the threshold for a layer of probabilities. */
   labelOf(layer, state) {
     return layer.source.probability
       ? `probability of ${thresholdWords(this.data, state.threshold)}` : layer.label;
@@ -144,7 +144,7 @@ class MapPage {
     }
   }
 
-  /** Return what the kernel layers shown say of a place, in words. */
+  /** Return names and values of the shown kernel layers at a place, as texts. */
   async kernelWords(place, state) {
     const words = [];
     for (const id of new Set([state.layer, state.beside])) {
@@ -166,16 +166,16 @@ class MapPage {
     return words;
   }
 
-  /** Choose a place as a click does. */
+  /** Choose a place, like a click on it. */
   choose(place) {
     const {lat, lng} = place;
     return this.update({point: [lat, lng]});
   }
 
-  /** Listen to the map, and show what the address asks for. */
+  /** Listen to events of the map, and show the state in the address. */
   start() {
     const {map, data} = this;
-    // The cross and the ring around the map are for those who work with keys.
+    // The cross and the ring around the map are shown only while the user works with keys.
     document.addEventListener('keydown', () => document.body.classList.add('geogp-keys'), true);
     document.addEventListener(
       'pointerdown', () => document.body.classList.remove('geogp-keys'), true);
@@ -191,7 +191,7 @@ class MapPage {
         this.update({point: null});
       }
     });
-    // The map's box changes with the panel of a phone and on paper, not with the window alone.
+    // The size of the map's box also changes with the panel of a phone and in print.
     new ResizeObserver(() => {
       const {x, y} = map.getSize();
       if (box.clientWidth !== x || box.clientHeight !== y) {

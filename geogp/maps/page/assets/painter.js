@@ -1,6 +1,6 @@
 const SCORE_BINS = 4096;
 
-/** Makes the picture of a layer: for each cell the colour of its value. */
+/** Makes the picture of a layer, in which each cell has the colour of its value. */
 class Painter {
   /** @param {object} data The page's data. */
   constructor(data) {
@@ -8,7 +8,7 @@ class Painter {
     this.laws = new Map();
   }
 
-  /** Return the predictive laws of a quarter. */
+  /** Return the predictive distributions of a quarter. */
   law(quarter) {
     if (!this.laws.has(quarter)) {
       this.laws.set(quarter, Law.load(this.data.levels, this.data.quarters[quarter]));
@@ -16,7 +16,7 @@ class Painter {
     return this.laws.get(quarter);
   }
 
-  /** Tell what a layer's picture depends on besides the layer. */
+  /** Return a text that identifies the picture of a layer in a state. */
   key(layer, state) {
     const {source} = layer;
     const parts = [layer.id];
@@ -32,7 +32,7 @@ class Painter {
     return parts.join(' ');
   }
 
-  /** Tell whether a layer differs between quarters. */
+  /** Return whether a layer differs between quarters. */
   inTime(layer) {
     const {source} = layer;
     return 'quantile' in source || 'width' in source || Boolean(source.probability)
@@ -70,7 +70,7 @@ class Painter {
     return this.quantiles(law, frame, scale, source.quantile);
   }
 
-  /** Return an array, packed, and its frame: those of a quarter where it has them. */
+  /** Return a packed array and its frame, from the quarter if the quarter has the array. */
   arrayOf(name, quarter) {
     const {arrays, frame} = this.data.quarters[quarter];
     return arrays && name in arrays ? {frame, packed: arrays[name]}
@@ -82,7 +82,7 @@ class Painter {
     return unpack(this.data.arrays[name]);
   }
 
-  /** Return a test for cells of the full frame in the region. */
+  /** Return a function that tests whether a cell of the full frame lies in the region. */
   async mask() {
     const array = await this.array('far');
     return (cell) => array.holds(cell);
@@ -102,14 +102,14 @@ class Painter {
       return this.painted(frame, scale,
         (cell) => (law.holds(cell) ? 10 ** law.quantile(cell, share) : NaN));
     }
-    // The logarithm of a scale from low to high is linear in the quantile's own.
+    // Positions on a logarithmic scale are linear in log10, and the quantiles are in log10.
     const low = Math.log10(scale.low);
     const flat = {logarithmic: false, low, high: Math.log10(scale.high), colours: scale.colours};
     return this.painted(frame, flat,
       (cell) => (law.holds(cell) ? law.quantile(cell, share) : NaN));
   }
 
-  /** Colour by probability: where the normal score passes that of a colour's edge. */
+  /** Colour by probability, by comparing normal scores with those at the edges of colours. */
   probabilities(law, frame, scale, threshold) {
     const atMost = this.data.threshold.at_most;
     const count = scale.colours.length;
@@ -140,7 +140,7 @@ class Painter {
     return {frame, indices};
   }
 
-  /** Colour by k(., x_ref) from the reduced basis; nothing where there is no x_ref. */
+  /** Colour by k(., x_ref) from the reduced basis; colour nothing if there is no x_ref. */
   async live(scale, point) {
     const {frame} = this.data;
     const values = point && await this.kernelAt(point);
@@ -151,8 +151,8 @@ class Painter {
   }
 
   /**
-   * Return k(x, x_ref) = sum of c_j(x) c_j(x_ref) for the middles x of all tiles, NaN outside the
-   * region; null where x_ref lies outside.
+   * Return k(x, x_ref) = sum of c_j(x) c_j(x_ref) for the centres x of all tiles, NaN outside the
+   * region; null if x_ref lies outside.
    * @param {number[]} point Latitude and longitude.
    */
   async kernelAt(point) {
@@ -169,7 +169,7 @@ class Painter {
         middles[cell] += weight * array.at(place * size + cell);
       }
     });
-    // Interpolation is linear: that of the sum is the sum of that of the components.
+    // Interpolation is linear, so the interpolated sum is the sum of interpolated components.
     return stretched(kernel.frame, middles, frame)
       .map((value, cell) => (inside(cell) ? value : NaN));
   }

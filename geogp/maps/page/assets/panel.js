@@ -1,4 +1,4 @@
-/** Marks that lie above any layer: name of the state, of the outline or array, and words. */
+/** Marks that can be drawn above any layer, with their outline or array and their label. */
 const MARKS = [
   {name: 'far', array: 'far', words: 'Far from any measurement', shown: true},
   {name: 'measured', array: 'tests', words: 'Measured tiles', shown: false},
@@ -7,7 +7,7 @@ const MARKS = [
   {name: 'counties', outline: 'counties', words: 'Counties', shown: true},
 ];
 
-/** Return the marks that a page has something to show for; where tests are counted none is far. */
+/** Return the marks for which a page has data; a map of numbers of tests has no mark `far`. */
 function marksOf(data, outlines) {
   return MARKS.filter(({name, array, outline}) => (array
     ? array in data.arrays && (name !== 'far' || data.levels) : outlines[outline]));

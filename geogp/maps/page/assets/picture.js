@@ -2,7 +2,7 @@ const LAYER_OPACITY = 0.82;
 const FAR_COLOUR = {colour: '#ebebeb', alpha: 185};
 const MEASURED_COLOUR = {colour: '#141414', alpha: 255};
 
-/** One picture on the map, in a pane of its own: painted anew only when its key changes. */
+/** One picture on the map, in its own pane; it is painted again only if its key changes. */
 class Picture {
   constructor(map, pane, height, opacity) {
     this.map = map;
@@ -15,7 +15,7 @@ class Picture {
     this.busy = Promise.resolve();
   }
 
-  /** Show what `paint` makes, unless it is what is shown already; null shows nothing. */
+  /** Show the picture that `paint` makes, unless it is already shown; show nothing for null. */
   show(key, paint) {
     if (key === this.key) {
       return this.busy;
@@ -25,7 +25,7 @@ class Picture {
       this.remove();
       return this.busy;
     }
-    // One after the other: of several wishes in a row the last is painted.
+    // Paint one picture after the other; of several requests in a row, only the last.
     this.busy = this.busy.catch(() => {}).then(async () => {
       if (key !== this.key) {
         return;
@@ -71,7 +71,7 @@ class Picture {
   }
 }
 
-/** The pictures of the map: the chosen layer, the one beside it, and the marks above both. */
+/** The pictures of the map, namely the chosen layer, the compared layer, and the marks. */
 class Pictures {
   constructor(map, data, layers) {
     this.map = map;
@@ -86,7 +86,7 @@ class Pictures {
     map.on('move viewreset resize zoomend', () => this.clip());
   }
 
-  /** Show a state of the page; the promise is kept when all is painted. */
+  /** Show a state of the page; the promise resolves when all pictures are painted. */
   show(state) {
     this.split = state.beside === null ? null : state.split;
     this.clip();
@@ -124,7 +124,7 @@ class Pictures {
     return {frame, indices, pixels: new Uint32Array([0, pixelOf(colour, alpha)])};
   }
 
-  /** Cut the two pictures where the divider stands. */
+  /** Clip the two pictures at the divider. */
   clip() {
     const size = this.map.getSize();
     const [west, north] = this.corner([0, 0]);
@@ -142,7 +142,7 @@ class Pictures {
   }
 }
 
-/** From how far on an outline is drawn thinner, and how thin it gets. */
+/** Zooms of full and least width of each outline, its least relative width, and its opacity. */
 const OUTLINES_FROM_AFAR = {
   boundary: {whole: 11, thinnest: 5, least: 0.4, pale: 1},
   counties: {whole: 11, thinnest: 5, least: 0.4, pale: 1},
@@ -150,7 +150,7 @@ const OUTLINES_FROM_AFAR = {
   urban: {whole: 12, thinnest: 8, least: 0.3, pale: 0.55},
 };
 
-/** Draw outlines thinner, those of towns paler too, where a map is seen from afar. */
+/** Draw outlines thinner, and outlines of towns also paler, when the map is zoomed out. */
 function thinOutlines(map, outlines) {
   for (const [name, drawn] of Object.entries(outlines).filter(([, found]) => found)) {
     const {whole, thinnest, least, pale} = OUTLINES_FROM_AFAR[name];

@@ -2,7 +2,7 @@ const REACH_KM = 2;
 const INTERVALS = [[0.25, 0.75, '50 %'], [0.1, 0.9, '80 %'], [0.025, 0.975, '95 %']];
 const CAUTIOUS_SHARE = 0.05;
 
-/** Reads everything the page knows about a place. */
+/** Reads all values of the page at a place. */
 class Reader {
   constructor(data, painter) {
     this.data = data;
@@ -10,7 +10,7 @@ class Reader {
   }
 
   /**
-   * Return what is known of a place, or null outside the region.
+   * Return all values at a place, or null outside the region.
    * @param {object} place Leaflet's latitude and longitude.
    * @param {object} state The page's state.
    */
@@ -41,7 +41,7 @@ class Reader {
     };
   }
 
-  /** Return what a quarter's own arrays hold at a place. */
+  /** Return the values at a place of the arrays that belong to a quarter. */
   async readQuarter(place, state) {
     const {arrays, frame} = this.data.quarters[state.quarter];
     const cell = arrays && cellAt(frame, place);
@@ -57,7 +57,7 @@ class Reader {
     return names && Number.isFinite(number) && names[number] !== undefined ? names[number] : null;
   }
 
-  /** Return median, intervals, bound and probability in the quarter shown. */
+  /** Return median, intervals, bound and probability in the shown quarter. */
   async readLaw(place, state) {
     const {data, painter} = this;
     const quarter = data.quarters[state.quarter];
@@ -78,7 +78,7 @@ class Reader {
   }
 }
 
-/** The card with what is known of the chosen place, and its mark on the map. */
+/** The card with the values at the chosen place, and the mark of the place on the map. */
 class PlaceCard {
   constructor(map, page) {
     this.map = map;
@@ -92,7 +92,7 @@ class PlaceCard {
     });
   }
 
-  /** Show the place of a state, or none. */
+  /** Show the place of a state, if the state has one. */
   async show(state, reader) {
     const wish = {};
     this.wish = wish;

@@ -25,7 +25,10 @@ class Search {
     });
   }
 
-  /** Return the place a text means: its full words, its name, or what begins with or holds it. */
+  /**
+   * Return the first place whose full label or name is a text, or whose label begins with the
+   * text, or whose label contains it.
+   */
   find(text) {
     const plain = (words) => words.normalize('NFD').replace(/\p{M}/gu, '').trim().toLowerCase();
     const wish = plain(text);

@@ -1,7 +1,7 @@
-/** Make the page of the data in it, with the map and the outlines that folium's script made. */
+/** Make the page from its data, with the map and the outlines of folium's script. */
 function startPage() {
   const data = JSON.parse(document.getElementById('geogp-data').textContent);
-  // What is neither the map nor its base, if it has one, is an outline.
+  // All variables except the map and its base map are outlines.
   const {map, base, ...outlines} = Object.fromEntries(
     Object.entries(data.variables).map(([name, variable]) => [name, window[variable]]));
   const page = new MapPage(map, data, outlines, data.words);
@@ -15,7 +15,7 @@ function startPage() {
   });
 }
 
-/** Return a button below those of the zoom that shows all of the region. */
+/** Return a button below the zoom buttons that shows the whole region. */
 function homeControl(map, frame) {
   const home = L.control({position: 'topleft'});
   home.onAdd = () => {
@@ -32,7 +32,7 @@ function homeControl(map, frame) {
   return home;
 }
 
-/** Say in place of the map why there is none. */
+/** Show a text instead of the map. */
 function say(text) {
   document.body.classList.add('geogp-failed');
   document.querySelector('.geogp-map').textContent = text;

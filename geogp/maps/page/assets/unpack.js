@@ -4,7 +4,7 @@
  *   data: string}} Packed
  */
 
-/** The whole numbers of a packed array, and the law that makes values of them. */
+/** The whole numbers of a packed array, with the rule that converts them to values. */
 class Unpacked {
   /** @param {Packed} packed @param {Uint8Array|Uint16Array|Uint32Array} numbers */
   constructor(packed, numbers) {
@@ -12,17 +12,17 @@ class Unpacked {
     this.shape = packed.shape;
     this.step = packed.step;
     this.none = packed.none;
-    /** The value of number 0, which none has where 0 stands for no data. */
+    /** The value of number 0; if 0 means no data, no cell has this value. */
     this.zero = packed.offset - (packed.none ? packed.step : 0);
   }
 
-  /** Return the value of a cell; NaN is no data. */
+  /** Return the value of a cell; NaN for no data. */
   at(cell) {
     const number = this.numbers[cell];
     return this.none && number === 0 ? NaN : this.zero + this.step * number;
   }
 
-  /** Tell whether a cell holds data. */
+  /** Return whether a cell has data. */
   holds(cell) {
     return !this.none || this.numbers[cell] !== 0;
   }
@@ -31,7 +31,7 @@ class Unpacked {
 const unpackedArrays = new WeakMap();
 
 /**
- * Decode a packed array, once.
+ * Decode a packed array; later calls return the first result.
  * @param {Packed} packed
  * @returns {Promise<Unpacked>}
  */
@@ -70,7 +70,7 @@ async function inflate(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Join planes of bytes, the lowest first. */
+/** Join planes of bytes to numbers; the lowest bytes come first. */
 function joined(raw, size, bits) {
   const numbers = bits === 16 ? new Uint16Array(size) : new Uint32Array(size);
   for (let plane = 0; plane < bits / 8; plane += 1) {
@@ -81,7 +81,7 @@ function joined(raw, size, bits) {
   return numbers;
 }
 
-/** Add up the differences to the left, and above in the first column; the array's type wraps. */
+/** Add up differences from the left, in the first column from above, modulo the type's range. */
 function undifference(numbers, height, width) {
   for (let row = 0; row < height; row += 1) {
     const first = row * width;

@@ -1,4 +1,4 @@
-/** Return names and values of what is known of a place, in words. */
+/** Return names and values at a place, as texts. */
 function placeWords(found, data, state) {
   const {unit} = data;
   const amount = (value) => formatNumber(value, 3);
@@ -40,21 +40,21 @@ function placeWords(found, data, state) {
   return words;
 }
 
-/** Return a place as people write it: 18.2000° N, 66.4000° W. */
+/** Return the coordinates of a place as text, such as 18.2000° N, 66.4000° W. */
 function coordinates(place) {
   const {lat, lng} = place.wrap();
   return `${Math.abs(lat).toFixed(4)}° ${lat < 0 ? 'S' : 'N'}, `
     + `${Math.abs(lng).toFixed(4)}° ${lng < 0 ? 'W' : 'E'}`;
 }
 
-/** Return a threshold in words: at least 7 Mbps. */
+/** Return a threshold as text, such as at least 7 Mbps. */
 function thresholdWords(data, value) {
   const side = data.threshold.at_most ? 'at most' : 'at least';
   return `${side} ${formatNumber(value)} ${data.unit}`;
 }
 
-/** Say how far the drawn kernel can be from the model's. */
+/** Return a sentence on the largest error of the drawn kernel. */
 function kernelErrorWords({error}) {
-  return `Drawn from a reduced basis: off by up to ${formatNumber(100 * error, 2)} % of the largest `
-    + 'value.';
+  return `Drawn from a reduced basis, with errors of up to ${formatNumber(100 * error, 2)} % of the `
+    + 'largest value.';
 }
