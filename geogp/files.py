@@ -41,7 +41,7 @@ def check_path(path: Path) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` to `path`, whole or not at all; the folder is made when absent.
 
-    OutputError where the disk is full or the folder cannot be written; nothing is left behind.
+    OutputError if the disk is full or the folder cannot be written; nothing is left behind.
     """
     with writing(path) as stream:
         stream.write(content)
@@ -134,7 +134,7 @@ def _folder_beside(path: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with its content, if it exists (OSError where it cannot)."""
+    """Remove a file, or a folder with its content, if it exists (OSError if it cannot)."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -150,7 +150,7 @@ def sha256_of(path: Path) -> str:
 def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
     """Return the content of a file of JSON in UTF-8.
 
-    DataError where it is absent, has more than `most` bytes, is nested too deeply, or is no JSON.
+    DataError if it is absent, has more than `most` bytes, is nested too deeply, or is no JSON.
     """
     return parse_json(read_text(path, most), str(path))
 
@@ -158,7 +158,7 @@ def read_json(path: Path, most: int = MAX_JSON_BYTES) -> Any:
 def read_text(path: Path, most: int = MAX_JSON_BYTES) -> str:
     """Return the text of a file in UTF-8.
 
-    DataError where it is absent, has more than `most` bytes, or is no text.
+    DataError if it is absent, has more than `most` bytes, or is no text.
     """
     try:
         with path.open("rb") as stream:
@@ -200,7 +200,7 @@ def _refuse_constant(name: str) -> float:
 def plain_names(found: object) -> list[str]:
     """Return a list of names, each of one entry of a folder; no name leads to another place.
 
-    DataError where it is no list, or a name is empty, ``..``, or has a separator.
+    DataError if it is no list, or a name is empty, ``..``, or has a separator.
     """
     if not isinstance(found, list):
         raise DataError(f"expected a list of names of files, found {str(found)[:80]!r}.")

@@ -19,7 +19,7 @@ def within_one_turn(source: gpd.GeoSeries, degrees: gpd.GeoSeries) -> gpd.GeoSer
     `degrees` is `source` reprojected vertex by vertex. Reprojection wraps longitudes, so the ring
     of a polygon across the antimeridian jumps from one side to the other. A polygon that became
     wider than 180 degrees is reprojected again with its edges in small pieces, and the longitudes
-    along them are unwrapped. Rings of a file in degrees are kept. DataError where a polygon lies
+    along them are unwrapped. Rings of a file in degrees are kept. DataError if a polygon lies
     beyond 360 degrees east or west, lies beyond a pole or encloses one.
     """
     before, row = shapely.get_parts(source.to_numpy(), return_index=True)

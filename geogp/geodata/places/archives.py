@@ -38,7 +38,7 @@ _ARCHIVES = (".zip", ".shz")
 def check_file(path: Path) -> None:
     """Refuse a file that is too large, and an archive that is not harmless.
 
-    DataError where the file is too large; a member leads out of its archive, is a link, or is
+    DataError if the file is too large; a member leads out of its archive, is a link, or is
     encrypted; there are too many members or they are too large; or the archive is no archive.
     """
     if not path.is_file():

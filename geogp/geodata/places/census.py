@@ -71,8 +71,8 @@ def read_region(source: Source, name: str, vintage: str = AUTO) -> Boundaries:
     `source` is a folder or address with ``states.parquet``, ``urban_areas_<ST>.parquet`` and
     ``counties_<ST>.parquet``, or with the Census Bureau's zip files. `vintage` is one of
     `VINTAGE_CHOICES`. RequestError for an unknown state (the nearest names are given) or where
-    there are no urban areas of that census; DataError where a file is missing or damaged, or the
-    census of the urban areas is unknown; NetworkError where the source could not be read.
+    there are no urban areas of that census; DataError if a file is missing or damaged, or the
+    census of the urban areas is unknown; NetworkError if the source could not be read.
     """
     reading = _Reading(source)
     row = _find_state(_all_states(reading), name)

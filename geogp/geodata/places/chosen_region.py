@@ -64,7 +64,7 @@ def read_own_region(text: str, name: str | None = None) -> tuple[Region, tuple[I
 
     `text` is ``FILE``, whose polygons together are the region, or ``FILE:COLUMN=VALUE`` for some
     rows. `name` is the name of the region; None takes the name of the file without its ending.
-    RequestError where there is no such file, column or value; DataError as in `read_polygons`.
+    RequestError if there is no such file, column or value; DataError as in `read_polygons`.
     """
     path, rows = file_and_rows(text)
     if not path.is_file():
@@ -92,7 +92,7 @@ def _chosen(table: gpd.GeoDataFrame, column: str, value: str, path: Path) -> pd.
 def code_of(name: str) -> str:
     """Return a short name for files: letters, digits, ``-`` and ``_``.
 
-    RequestError where nothing of the name is left.
+    RequestError if nothing of the name is left.
     """
     plain = unicodedata.normalize("NFC", name)
     code = re.sub(r"[^\w-]+", "_", plain).strip("_-")[:LONGEST_CODE]
@@ -111,8 +111,8 @@ def read_own_strata(
 
     `text` is ``FILE:COLUMN``, whose two values name the strata, in the order of the file. Or it is
     ``FILE``: its polygons are the first stratum, named after the file, and all other places are the
-    second, ``elsewhere``. RequestError where there is no such file or column, or not two values;
-    DataError where the file is damaged or a stratum has a reserved name.
+    second, ``elsewhere``. RequestError if there is no such file or column, or not two values;
+    DataError if the file is damaged or a stratum has a reserved name.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)

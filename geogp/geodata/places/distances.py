@@ -17,7 +17,7 @@ def nearest_km(
 
     d = 2 R arcsin(c / 2), c the chord between unit vectors, R = 6371.0088 km. All coordinates are
     in degrees. Unit vectors are continuous at the antimeridian, so longitudes may be wrapped or
-    not. DataError where there is no point, or a coordinate is not finite.
+    not. DataError if there is no point, or a coordinate is not finite.
     """
     points = _unit_vectors(_distinct(to_longitude, to_latitude)[0])
     if len(points) == 0 or not np.isfinite(points).all():

@@ -58,7 +58,7 @@ class PolygonLayer:
         """Return a layer of the polygons of a table in degrees; polygons of one label are united.
 
         `column` holds the labels. None takes the first of `_NAMES`, and adds the Census number to
-        equal names. RequestError where no column can hold labels; DataError where a polygon has no
+        equal names. RequestError if no column can hold labels; DataError where a polygon has no
         label.
         """
         found = column or next((one for one in _NAMES if one in table), None)
@@ -143,7 +143,7 @@ def _points(longitude: ArrayLike, latitude: ArrayLike) -> NDArray[np.object_]:
 def read_layer(text: str) -> PolygonLayer:
     """Return the layer that a user names as ``FILE`` or ``FILE:COLUMN``, named after its file.
 
-    RequestError where the file or column is missing; DataError as in `read_polygons`.
+    RequestError if the file or column is missing; DataError as in `read_polygons`.
     """
     path, column = place_of(text)
     table = read_polygons(path, path.name)
@@ -195,7 +195,7 @@ def place_of(text: str) -> tuple[Path, str | None]:
 
 
 def column_of(table: gpd.GeoDataFrame, column: str, path: Path) -> pd.Series:
-    """Return a column of a file of polygons as text; RequestError where there is none."""
+    """Return a column of a file of polygons as text; RequestError if there is none."""
     if column not in table or column == table.active_geometry_name:
         held = ", ".join(str(name) for name in table.columns if name != "geometry")
         raise RequestError(f"expected a column {column} in {path}, found the columns {held}.")

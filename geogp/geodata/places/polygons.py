@@ -49,7 +49,7 @@ def read_polygons(path: Path, name: str) -> gpd.GeoDataFrame:
 
     The formats are GeoParquet and the formats of `read_vector`. Polygons across the antimeridian
     are cut there; see `within_one_turn`. Invalid polygons (a ring that crosses itself) are made
-    valid. DataError where the file is damaged, has several layers or no CRS, or holds anything but
+    valid. DataError if the file is damaged, has several layers or no CRS, or holds anything but
     polygons with an area.
     """
     if path.is_dir():
@@ -113,7 +113,7 @@ def _without_network() -> Iterator[None]:
 
 
 def _checked(path: Path, table: Any) -> gpd.GeoDataFrame:
-    """Return the polygons of a table; DataError where it holds anything else."""
+    """Return the polygons of a table; DataError if it holds anything else."""
     if not isinstance(table, gpd.GeoDataFrame) or table.active_geometry_name is None:
         raise DataError(f"{path} holds no geometry. Expected polygons.")
     if table.crs is None:

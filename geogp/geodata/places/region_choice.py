@@ -86,7 +86,7 @@ def file_and_rest(text: str) -> tuple[Path, str | None]:
 def file_and_rows(text: str) -> tuple[Path, tuple[str, str] | None]:
     """Return the file of ``FILE:COLUMN=VALUE``, and column and value; None for all rows.
 
-    RequestError where no ``COLUMN=VALUE`` follows the file.
+    RequestError if no ``COLUMN=VALUE`` follows the file.
     """
     path, rest = file_and_rest(text)
     if rest is None:

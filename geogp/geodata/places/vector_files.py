@@ -45,7 +45,7 @@ _SPECIAL = "!;?"
 def read_vector(path: Path, most: int) -> gpd.GeoDataFrame:
     """Return the shapes of the only layer of a file.
 
-    The file has one of `ENDINGS` and has passed `check_file`. DataError where it is of another
+    The file has one of `ENDINGS` and has passed `check_file`. DataError if it is of another
     format, the content does not fit the name, the CRS is an address, there is not just one layer
     with shapes, or it has more than `most`.
     """
@@ -219,7 +219,7 @@ def _seen(pairs: list[tuple[str, Any]]) -> _Seen:
 
 
 def _only_layer(path: Path, source: str) -> str:
-    """Return the name of the only layer with shapes of a file; DataError where it is not one."""
+    """Return the name of the only layer with shapes of a file; DataError if it is not one."""
     # A table without shapes has no type of geometry.
     names = [str(name) for name, kind in pyogrio.list_layers(source) if kind is not None]
     if not names:

@@ -71,7 +71,7 @@ def predictive_oracle(
     with `neighbours` at least the number of training rows this is the full conditional
     distribution. In the demo region, doubling 128 lowers the mean log score by 0.0002 to 0.0003.
 
-    `train` marks the training rows (n,), where the prediction is NaN. RequestError where the mask
+    `train` marks the training rows (n,), where the prediction is NaN. RequestError if the mask
     has another length or no training row, the law is of another target, or `neighbours` is below 1.
     """
     train = np.asarray(train)

@@ -54,7 +54,7 @@ def write_simulation(
     ``boundaries/states.parquet``, ``boundaries/urban_areas_<CODE>.parquet``
         GeoParquet in EPSG:4269; no urban areas where the region has none.
 
-    Other files of the folder stay. OutputError where a file cannot be written.
+    Other files of the folder stay. OutputError if a file cannot be written.
     """
     contents = dict(_tile_files(simulation))
     contents["truth.parquet"] = compact_table(simulation.truth)

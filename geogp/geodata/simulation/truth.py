@@ -133,7 +133,7 @@ class Grid:
 
     @classmethod
     def of(cls, region: Region) -> "Grid":
-        """Return the grid of a region; RequestError where no tile's centre lies in it."""
+        """Return the grid of a region; RequestError if no tile's centre lies in it."""
         tiles = region.tiles()
         if not len(tiles):
             raise RequestError(
@@ -281,8 +281,8 @@ def tile_process(
     Space by circulant embedding (Dietrich and Newsam 1997): the grid is padded to a torus until the
     covariance is below rounding across the padding. Time by the stationary autoregression x_q = r
     x_p + sqrt(1 - r²) z, r = memory^(q - p), which gives memory^|lag|. The spacing is
-    `law.tile_km`; gaps between the increasing `quarters` count. RequestError where the embedding
-    needs more than `MAX_CELLS` cells; NumericalError where it has negative eigenvalues beyond
+    `law.tile_km`; gaps between the increasing `quarters` count. RequestError if the embedding
+    needs more than `MAX_CELLS` cells; NumericalError if it has negative eigenvalues beyond
     rounding.
     """
     spectrum, torus = _embedding(law, shape)

@@ -191,7 +191,7 @@ class Web:
         Raises
         ------
         NetworkError, DataError, OutputError
-            As `fetch_entry` says; UnreachableError where nothing answers and nothing is cached.
+            As `fetch_entry` says; UnreachableError if nothing answers and nothing is cached.
         """
         ranges = np.asarray(ranges, np.int64)
         entries = CacheEntry.of(self.url, name, ranges), CacheEntry.of(self.url, name, None)

@@ -114,7 +114,7 @@ def read_observations(
 
     `service` is ``mobile`` or ``fixed``; `target` ``download``, ``upload``, ``latency`` or
     ``tests``; `quarters` None takes all of the source; `progress` is called during downloads.
-    DataError where a single quarter is missing, a range is empty, or a file is damaged or has too
+    DataError if a single quarter is missing, a range is empty, or a file is damaged or has too
     many impossible values (all faults of the region's rows are in one message); NetworkError where
     the source could not be read; RequestError for an unknown target or too many tiles and quarters
     to count over.
@@ -197,7 +197,7 @@ def _read_quarter(
 ) -> tuple[LocalFile, TileRows]:
     """Return the rows that are held; hold them again where another process changed the file.
 
-    DataError where the file is damaged, gone, or keeps changing.
+    DataError if the file is damaged, gone, or keeps changing.
     """
     for _ in range(HOLDS):
         try:

@@ -99,7 +99,7 @@ def beyond_limits(
     """Return which rows hold a value beyond its limit, (n,), and the first such values.
 
     `columns` are the values (n,) as the file stores them, because a cast could make them look
-    right. DataError where more than 5 rows and more than 0.1 % of them are beyond a limit, or all
+    right. DataError if more than 5 rows and more than 0.1 % of them are beyond a limit, or all
     rows.
     """
     wrong = {name: values > LIMITS[service][name].most for name, values in columns.items()}

@@ -44,7 +44,7 @@ class TileBounds:
 def parse_quadkeys(quadkeys: ArrayLike, zoom: int = ZOOM) -> Codes:
     """Return the codes, uint64 (n,), of quadkey strings (n,) of `zoom` digits 0 to 3.
 
-    DataError where a quadkey has another length (another zoom) or another character; the message
+    DataError if a quadkey has another length (another zoom) or another character; the message
     names the first such quadkey and counts them.
     """
     texts = np.asarray(quadkeys, dtype=np.str_)

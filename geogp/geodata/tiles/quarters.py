@@ -52,7 +52,7 @@ class QuarterRequest:
 def parse_quarters(text: str) -> QuarterRequest:
     """Return the quarters of ``2019Q1..2023Q4``, ``2019Q1``, or several of these with commas.
 
-    RequestError where a part is no quarter or range, or a range ends before it starts.
+    RequestError if a part is no quarter or range, or a range ends before it starts.
 
     Examples
     --------

@@ -100,7 +100,7 @@ class Threshold:
 def thresholds_of(target: str, given: Iterable[float] | None = None) -> tuple[Threshold, ...]:
     """Return the thresholds of a target, smallest first: `given`, or `DEFAULTS`.
 
-    Numbers of tests have none. RequestError where a threshold is out of range or given twice, or
+    Numbers of tests have none. RequestError if a threshold is out of range or given twice, or
     the target is a count.
     """
     find_target(target)
